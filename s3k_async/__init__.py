@@ -1,0 +1,1 @@
+"""A filesystem for data pipelines over object storage."""

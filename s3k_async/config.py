@@ -1,0 +1,162 @@
+"""Settings as values: where a volume's table, data and log are, and how a client behaves.
+
+Reading them from files, the environment and Hadoop-style mappings is `settings`; opening them is `client`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from s3k_async.model import HashName, VolumeKind
+from s3k_async.retry import RetryPolicy
+
+__all__ = [
+    "AwsConfig",
+    "BlobLocation",
+    "DynamoTable",
+    "LocalDirectory",
+    "LogMode",
+    "MemoryBlobs",
+    "MemoryTable",
+    "S3Bucket",
+    "Secret",
+    "SqliteFile",
+    "TableLocation",
+    "Tuning",
+    "VolumeConfig",
+]
+
+LogMode: TypeAlias = Literal["native", "binary", "disabled"]
+
+
+class Secret:
+    """Text that never shows in a repr, a log line or a pickle. Unpickled, it is empty and means: resolve anew."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str = "") -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._value
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._value))
+
+    def __repr__(self) -> str:
+        return "Secret('***')" if self._value else "Secret('')"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Secret, ()
+
+
+@dataclass(frozen=True, slots=True)
+class AwsConfig:
+    """How to reach one AWS service (or one that speaks its protocol). Unset fields fall to the AWS default chain."""
+
+    region: str | None = None
+    endpoint: str | None = None
+    profile: str | None = None
+    access_key_id: Secret = field(default_factory=Secret)
+    secret_access_key: Secret = field(default_factory=Secret)
+    session_token: Secret = field(default_factory=Secret)
+    max_connections: int = 64
+    connect_timeout: float = 5.0
+    read_timeout: float = 30.0
+    ca_bundle: str | None = None
+    verify_tls: bool = True
+    proxy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoTable:
+    """A DynamoDB table."""
+
+    name: str
+    aws: AwsConfig = field(default_factory=AwsConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteFile:
+    """A table in an SQLite database on a local disk."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTable:
+    """A table in this process, shared by everyone who names it the same."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class S3Bucket:
+    """A bucket, or the part of one below `prefix` (empty, or ending in `/`)."""
+
+    bucket: str
+    prefix: str = ""
+    aws: AwsConfig = field(default_factory=AwsConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDirectory:
+    """A directory on a local disk."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBlobs:
+    """Blobs in this process, shared by everyone who names them the same."""
+
+    name: str
+
+
+TableLocation: TypeAlias = DynamoTable | SqliteFile | MemoryTable
+BlobLocation: TypeAlias = S3Bucket | LocalDirectory | MemoryBlobs
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How a client behaves; nothing here has to agree between clients."""
+
+    max_concurrency: int = 32
+    """Requests in flight at once, for each of table, data and log."""
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    multipart_threshold: int = 16 * 1024 * 1024
+    """Content of more bytes than this is uploaded in parts."""
+    part_size: int = 8 * 1024 * 1024
+    """Bytes in a part."""
+    read_ahead: int = 4 * 1024 * 1024
+    """Bytes a file reader fetches at once when it is read in small pieces."""
+    lease: float = 3600.0
+    """Seconds after which a reservation that was not committed may be taken over."""
+    busy_timeout: float = 10.0
+    """Seconds to wait for another client's live job before BusyError."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeConfig:
+    """Everything needed to open one volume. The volume record decides what is None here."""
+
+    name: str
+    """The volume's name: the authority in `s3k://<name>/` and in partition keys."""
+    table: TableLocation
+    data: BlobLocation
+    log: BlobLocation | None = None
+    """Where the operation log is; None: beside the data, under `oplog/`."""
+    kind: VolumeKind = "native"
+    suffix_count: int | None = None
+    """Expected suffix count; must agree with the record. Required for kind `s3k-1.0`, which has no record."""
+    hash: HashName | None = None
+    log_mode: LogMode | None = None
+    tuning: Tuning = field(default_factory=Tuning)

@@ -1,0 +1,153 @@
+"""The values that travel between the layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+__all__ = [
+    "ROOT",
+    "UNCOMMITTED",
+    "Content",
+    "ContentSummary",
+    "Entry",
+    "FileStatus",
+    "HashName",
+    "Progress",
+    "VolumeKind",
+]
+
+ROOT = "/"
+UNCOMMITTED = "<uncommitted>"
+"""What `physpath` says of a file whose bytes are not durable yet (S3-FileSystem 1.0)."""
+
+HashName = Literal["xxh3", "java31"]
+VolumeKind = Literal["native", "s3k-1.0"]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Durable bytes, ready to be published by an entry."""
+
+    physical: str
+    """Physical key in the volume's data location, or a full URI for adopted and s3k-1.0 files."""
+    size: int
+    etag: str
+    checksum: str
+    """`xxh128:<32 hex digits>` over the whole content (XXH3 128 bits, canonical big-endian form), or empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the table: a file or directory at a version."""
+
+    path: str
+    """Logical path, normalised, absolute: `/a/b`."""
+    is_dir: bool
+    id: str
+    """Object id: a UUID, given at creation, kept for life."""
+    version: int
+    """1 at creation, one more at every change. A committed file is at 2 or more."""
+    ctime: int
+    """Creation time, epoch seconds (the old readers' unit)."""
+    mtime_ms: int
+    size: int = 0
+    physical: str | None = None
+    """Physical key or URI; UNCOMMITTED for a reservation; None for a directory."""
+    committed: bool = False
+    """Whether a file's bytes are durable. False for directories."""
+    etag: str = ""
+    checksum: str = ""
+    operation: str = ""
+    """Id of the operation that wrote this version."""
+    lease_ms: int = 0
+    """A reservation's expiry, epoch milliseconds; 0 for everything else."""
+    pending: str = ""
+    """The pending change (`next`) of a live job, as stored; empty for none."""
+
+    @property
+    def is_reservation(self) -> bool:
+        return not self.is_dir and not self.committed
+
+    def with_content(self, content: Content, *, mtime_ms: int, operation: str) -> Entry:
+        """The next version of a file, publishing `content`."""
+        return replace(
+            self,
+            version=max(2, self.version + 1),
+            mtime_ms=mtime_ms,
+            size=content.size,
+            physical=content.physical,
+            committed=True,
+            etag=content.etag,
+            checksum=content.checksum,
+            operation=operation,
+            lease_ms=0,
+        )
+
+    def moved(self, path: str, *, operation: str) -> Entry:
+        """The next version of the entry, at another path."""
+        return replace(self, path=path, version=self.version + 1, operation=operation, pending="")
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """What a volume tells about one path. Times are epoch milliseconds, sizes bytes."""
+
+    path: str
+    is_dir: bool
+    size: int
+    mtime_ms: int
+    ctime_ms: int
+    id: str
+    version: int
+    committed: bool
+    """False only for a file whose writer has reserved the path and not finished."""
+    etag: str = ""
+    checksum: str = ""
+    physical: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Last component of the path; empty for the root."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def is_file(self) -> bool:
+        return not self.is_dir
+
+    @classmethod
+    def of(cls, entry: Entry) -> FileStatus:
+        """The public view of an entry."""
+        return cls(
+            path=entry.path,
+            is_dir=entry.is_dir,
+            size=entry.size,
+            mtime_ms=entry.mtime_ms,
+            ctime_ms=entry.ctime * 1000,
+            id=entry.id,
+            version=entry.version,
+            committed=entry.is_dir or entry.committed,
+            etag=entry.etag,
+            checksum=entry.checksum,
+            physical=entry.physical if entry.committed else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ContentSummary:
+    """Totals of a subtree: bytes, files, directories (the start directory included)."""
+
+    length: int
+    file_count: int
+    directory_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a long operation has come. `total` is None while unknown."""
+
+    operation: str
+    done: int
+    total: int | None = None
+    bytes: int = 0
+    path: str | None = None

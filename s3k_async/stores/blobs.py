@@ -1,0 +1,116 @@
+"""The port to the bytes: immutable blobs by key.
+
+An adapter sends one request for each call, maps foreign errors to ours and does not retry: `reliable_blobs` does.
+Every write of it is safe to send again, because keys are fresh or contents are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+__all__ = ["BlobInfo", "BlobPage", "BlobStore", "Buffer", "DeleteFailure", "Upload"]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class BlobInfo:
+    """One blob. `size` in bytes, `etag` opaque, `mtime_ms` by the store's own clock (0 where a call cannot tell)."""
+
+    key: str
+    size: int
+    etag: str
+    mtime_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BlobPage:
+    """Some blobs in ascending key order (UTF-8 bytes) and where to go on; only `next is None` is the end."""
+
+    blobs: Sequence[BlobInfo]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFailure:
+    """A key that delete_many could not delete, and why."""
+
+    key: str
+    error: Exception
+
+
+class Upload(Protocol):
+    """A multipart upload under way. Parts may be put concurrently and again; nothing is visible before `complete`."""
+
+    async def put_part(self, number: int, data: Buffer) -> None:
+        """Store part `number` (from 1). All parts but the last must have at least `BlobStore.min_part` bytes."""
+
+    async def complete(self) -> BlobInfo:
+        """Publish the parts 1..n as the blob. Sending it again after a lost response succeeds."""
+
+    async def abort(self) -> None:
+        """Drop the upload and its parts. Idempotent; harmless after complete."""
+
+
+class BlobStore(Protocol):
+    """Blobs by key. Keys are relative to the store's root: text of 1 to 1,024 UTF-8 bytes, no leading `/`, no
+    component `.`, `..` or empty, no NUL (InvalidPathError otherwise, before anything is touched).
+
+    Every method may raise ThrottledError, UnreachableError, RequestTimeoutError, ResponseLostError,
+    PermissionDeniedError, CredentialsError, VolumeNotFoundError (no such bucket or directory), NoSpaceError,
+    ServiceError.
+    """
+
+    min_part: int
+    """Smallest size of a part that is not the last, bytes."""
+
+    def uri(self, key: str) -> str:
+        """Where the blob is, for other programs: `s3://bucket/key`, `file:///...`, `memory://...`."""
+
+    async def put(
+        self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
+    ) -> BlobInfo:
+        """Store a blob whole, durably, visible at once and never in part; replaces an existing one, unless
+        `if_absent` (BlobExistsError) or `if_match` with an etag that differs (BlobChangedError)."""
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        """Bytes [start, end) of the blob, cut at its end; empty when start is at or past the end.
+        Raises BlobNotFoundError."""
+
+    async def head(self, key: str) -> BlobInfo | None:
+        """The blob's facts, or None."""
+
+    def can_copy_from(self, source: BlobStore) -> bool:
+        """Whether `copy` can read from that store without the bytes passing through this process."""
+
+    async def copy(self, source: BlobStore, source_key: str, key: str) -> BlobInfo:
+        """Copy inside the service. Raises BlobNotFoundError; UnsupportedError unless `can_copy_from(source)`."""
+
+    async def delete(self, key: str) -> None:
+        """Remove the blob; absent is fine."""
+
+    async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
+        """Remove any number of blobs in as few requests as the service allows; names exactly those that remain."""
+
+    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
+        """One page of the blobs whose key starts with `prefix`."""
+
+    def list_all(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
+        """Every blob whose key starts with `prefix`, page by page."""
+
+    async def start_upload(self, key: str) -> Upload:
+        """Begin a multipart upload."""
+
+    async def create(self) -> bool:
+        """Make the bucket or root directory; False if it existed."""
+
+    async def exists(self) -> bool:
+        """Whether the bucket or root directory exists."""
+
+    async def drop(self) -> None:
+        """Remove every blob below the root, unfinished uploads too, and the root directory (a bucket is left)."""
+
+    async def close(self) -> None:
+        """Release what the store holds. Idempotent."""

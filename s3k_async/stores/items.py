@@ -1,0 +1,181 @@
+"""The port to the metadata table: items by (partition key, sort key), every write conditional.
+
+An adapter sends one request for each call, maps foreign errors to ours and does not retry: `reliable_items` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, TypeAlias
+
+__all__ = [
+    "ABSENT",
+    "MAX_TRANSACTION",
+    "Action",
+    "Check",
+    "Condition",
+    "Delete",
+    "Item",
+    "ItemPage",
+    "ItemStore",
+    "ItemTable",
+    "Key",
+    "Put",
+    "Update",
+    "Value",
+]
+
+Value: TypeAlias = str | int | bool
+Item: TypeAlias = Mapping[str, Value]
+"""Attribute name to value, the key attributes `path` and `children` included. An adapter that reads an attribute of
+another type (a foreign item) gives its text form in the service's own JSON."""
+
+PARTITION = "path"
+SORT = "children"
+OPERATION = "op"
+"""The attribute that holds the id of the operation that wrote the item last."""
+
+MAX_TRANSACTION = 100
+"""Actions in one transaction (a limit of DynamoDB that every adapter keeps)."""
+
+
+class Key(NamedTuple):
+    """Primary key of an item."""
+
+    partition: str
+    sort: str
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold of the stored item for an action to be applied.
+
+    `exists=False`: there is no item. Otherwise there is one whose attributes equal `equals` (same type, same value)
+    and which has none of the attributes in `missing`.
+    """
+
+    exists: bool = True
+    equals: Mapping[str, Value] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+
+    def holds(self, item: Item | None) -> bool:
+        """Whether the stored item satisfies the condition."""
+        if item is None or not self.exists:
+            return item is None and not self.exists
+        return all(
+            name in item and type(item[name]) is type(value) and item[name] == value
+            for name, value in self.equals.items()
+        ) and not any(name in item for name in self.missing)
+
+
+ABSENT = Condition(exists=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write the whole item."""
+
+    item: Item
+    when: Condition
+
+    @property
+    def key(self) -> Key:
+        return Key(str(self.item[PARTITION]), str(self.item[SORT]))
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Set some attributes of an existing item and remove others. The condition must require existence."""
+
+    key: Key
+    when: Condition
+    set: Mapping[str, Value] = field(default_factory=dict)
+    remove: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove the item. The condition must require existence."""
+
+    key: Key
+    when: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Change nothing, but require the condition. Only inside a transaction."""
+
+    key: Key
+    when: Condition
+
+
+Action: TypeAlias = Put | Update | Delete | Check
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    """Some items and where to go on. A page may be empty and still have a `next`; only `next is None` is the end."""
+
+    items: Sequence[Item]
+    next: str | None
+    """Opaque cursor for the next page of the same query or scan."""
+
+
+class ItemStore(Protocol):
+    """Items with conditional writes, transactions and strongly consistent reads.
+
+    Every method may raise ThrottledError, UnreachableError, RequestTimeoutError, ResponseLostError (for a write: the
+    outcome is unknown), PermissionDeniedError, CredentialsError, VolumeNotFoundError (no such table), ServiceError.
+    """
+
+    async def get(self, key: Key) -> Item | None:
+        """The item, strongly consistent, or None."""
+
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
+        """The items that exist, each read strongly consistent; any number of distinct keys (the adapter splits the
+        batch and asks again for what the service left unprocessed). Not a snapshot."""
+
+    async def write(self, action: Put | Update | Delete) -> None:
+        """Apply one action. Raises ConditionFailedError (position 0, with the stored item),
+        TransactionConflictError."""
+
+    async def transact(self, actions: Sequence[Action], token: str) -> None:
+        """Apply all actions or none: at most MAX_TRANSACTION, each on its own key (else ValueError).
+
+        Sent again with the same actions and `token` (at most 36 characters) within ten minutes, it succeeds without
+        being applied twice. Raises ConditionFailedError with every failed position, or TransactionConflictError when
+        nothing but conflicts stood in the way."""
+
+    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
+        """One page of one partition, ascending by the sort key's UTF-8 bytes, strongly consistent."""
+
+    async def scan(
+        self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
+    ) -> ItemPage:
+        """One page of one of `segments` disjoint parts that together hold every item. Strongly consistent reads, any
+        order. Raises ValueError unless 0 <= segment < segments."""
+
+    async def close(self) -> None:
+        """Release what the store holds. Idempotent."""
+
+
+class ItemTable(Protocol):
+    """The table as a thing that is made, marked and dropped."""
+
+    async def create(self) -> bool:
+        """Make the table and wait until it can be used; False if it existed. Raises NotAVolumeError if an existing
+        table has another key schema."""
+
+    async def exists(self) -> bool:
+        """Whether the table exists (with our key schema, else NotAVolumeError)."""
+
+    async def drop(self) -> None:
+        """Remove the table and all it holds; absent is fine."""
+
+    async def read_tag(self, name: str) -> str | None:
+        """The value of a table tag, or None. Raises UnsupportedError where the engine has no tags,
+        PermissionDeniedError where tags may not be read."""
+
+    async def write_tag(self, name: str, value: str) -> None:
+        """Set a table tag. Errors as for read_tag."""
