@@ -1,0 +1,139 @@
+"""What the actions of the item port mean, for the adapters that carry them out themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from s3k_async.errors import ConditionFailedError, ServiceError
+from s3k_async.stores.items import (
+    MAX_TRANSACTION,
+    PARTITION,
+    SORT,
+    Action,
+    Check,
+    Delete,
+    Item,
+    Key,
+    Put,
+    Update,
+    Value,
+)
+
+__all__ = [
+    "MAX_TOKEN",
+    "TOKEN_LIFE_MS",
+    "condition_failed",
+    "fingerprint",
+    "outcome",
+    "token_mismatch",
+    "validate",
+    "validate_page",
+    "validate_segment",
+    "validate_transaction",
+]
+
+MAX_TOKEN = 36
+"""Characters of an idempotency token."""
+TOKEN_LIFE_MS = 10 * 60 * 1000
+"""How long a transaction's token is remembered, milliseconds."""
+
+
+def validate(action: Action) -> None:
+    """Raise ValueError for an action that has no meaning whatever is stored."""
+    if isinstance(action, Put):
+        if not action.item.get(PARTITION) or not action.item.get(SORT):
+            raise ValueError("an item needs a partition key and a sort key")
+        return
+    if not action.key.partition or not action.key.sort:
+        raise ValueError("partition key and sort key must not be empty")
+    if isinstance(action, Check):
+        return
+    if not action.when.exists:
+        raise ValueError("an update or delete must require that the item exists")
+    if isinstance(action, Update):
+        touched = [*action.set, *action.remove]
+        if PARTITION in touched or SORT in touched:
+            raise ValueError("the key of an item cannot be updated")
+        if len(set(touched)) < len(touched):
+            raise ValueError("an update names an attribute twice")
+        if not touched:
+            raise ValueError("an update must change something")
+
+
+def validate_transaction(actions: Sequence[Action], token: str) -> None:
+    """Raise ValueError for a transaction that no engine would take."""
+    if not 1 <= len(actions) <= MAX_TRANSACTION:
+        raise ValueError(f"a transaction has 1 to {MAX_TRANSACTION} actions, not {len(actions)}")
+    if not 1 <= len(token) <= MAX_TOKEN:
+        raise ValueError(f"an idempotency token has 1 to {MAX_TOKEN} characters")
+    if len({action.key for action in actions}) < len(actions):
+        raise ValueError("a transaction names an item twice")
+    for action in actions:
+        validate(action)
+
+
+def validate_page(limit: int | None) -> None:
+    """Raise ValueError for a page that holds nothing."""
+    if limit is not None and limit < 1:
+        raise ValueError("a page holds at least one item")
+
+
+def validate_segment(segment: int, segments: int) -> None:
+    """Raise ValueError unless 0 <= segment < segments."""
+    if not 0 <= segment < segments:
+        raise ValueError(f"no segment {segment} of {segments}")
+
+
+def outcome(action: Action, current: Item | None) -> dict[str, Value] | None:
+    """The item after an action whose condition holds; None when there is none."""
+    match action:
+        case Put():
+            return dict(action.item)
+        case Delete():
+            return None
+        case Check():
+            return None if current is None else dict(current)
+        case Update():
+            after = dict(current or {})
+            after.update(action.set)
+            for name in action.remove:
+                after.pop(name, None)
+            return after
+
+
+def condition_failed(actions: Sequence[Action], current: Mapping[int, Item | None]) -> ConditionFailedError:
+    """The error for the actions at the positions of `current`, which maps them to what is stored."""
+    first: Key = actions[min(current)].key
+    return ConditionFailedError(
+        "a condition on the stored item did not hold", path=f"{first.partition}/{first.sort}", current=current
+    )
+
+
+def token_mismatch(path: str) -> ServiceError:
+    """The error for a token that was used with other actions."""
+    return ServiceError(
+        "the idempotency token was used with other actions",
+        path=path,
+        service_code="IdempotentParameterMismatchException",
+    )
+
+
+def fingerprint(actions: Sequence[Action]) -> str:
+    """Text that is equal for equal lists of actions, whatever the order of attributes."""
+    return json.dumps([_plain(action) for action in actions], sort_keys=True, ensure_ascii=False)
+
+
+def _plain(action: Action) -> dict[str, object]:
+    when = action.when
+    plain: dict[str, object] = {
+        "action": type(action).__name__,
+        "key": action.key,
+        "when": [when.exists, dict(when.equals), sorted(when.missing)],
+    }
+    if isinstance(action, Put):
+        plain["item"] = dict(action.item)
+    elif isinstance(action, Update):
+        plain["set"] = dict(action.set)
+        plain["remove"] = sorted(action.remove)
+    return plain

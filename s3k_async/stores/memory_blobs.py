@@ -1,0 +1,244 @@
+"""The blob port in this process's memory: exact semantics, numbered calls, faults on demand."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from s3k_async.errors import (
+    BlobChangedError,
+    BlobExistsError,
+    BlobNotFoundError,
+    ServiceError,
+    UnsupportedError,
+    VolumeNotFoundError,
+)
+from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.blob_keys import check_key, check_page, check_put, check_range, part_numbers
+from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure
+from s3k_async.stores.faults import FaultPlan, guarded
+
+__all__ = ["MemoryBlobs"]
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Blob:
+    data: bytes
+    info: BlobInfo
+
+
+class _Bucket:
+    """Blobs and unfinished uploads. Changes and walks run under `lock`; a forked child gets a new one."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, _Blob] = {}
+        self.order: list[str] = []
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    @property
+    def lock(self) -> threading.Lock:
+        if self._process != os.getpid():
+            self._lock = threading.Lock()
+            self._process = os.getpid()
+        return self._lock
+
+    def put(self, key: str, data: bytes, mtime_ms: int) -> BlobInfo:
+        etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        info = BlobInfo(key, len(data), etag, mtime_ms)
+        if key not in self.blobs:
+            insort(self.order, key)
+        self.blobs[key] = _Blob(data, info)
+        return info
+
+    def delete(self, key: str) -> None:
+        if self.blobs.pop(key, None) is not None:
+            del self.order[bisect_left(self.order, key)]
+
+
+_buckets: dict[str, _Bucket] = {}
+
+
+class MemoryBlobs:
+    """A BlobStore that everyone in this process who names it the same shares. A forked child goes on with a copy."""
+
+    def __init__(
+        self, name: str, faults: FaultPlan | None = None, sources: Sources = SYSTEM, *, min_part: int = 1
+    ) -> None:
+        self._name = name
+        self._faults = faults
+        self._sources = sources
+        self.min_part = min_part
+
+    def __repr__(self) -> str:
+        return f"MemoryBlobs({self._name!r})"
+
+    def _call(self, method: str, key: str) -> AbstractAsyncContextManager[None, None]:
+        return guarded(self._faults, "blobs", method, key)
+
+    def _bucket(self) -> _Bucket:
+        bucket = _buckets.get(self._name)
+        if bucket is None:
+            raise VolumeNotFoundError("no such bucket", path=f"memory://{self._name}")
+        return bucket
+
+    def _blob(self, key: str) -> _Blob:
+        blob = self._bucket().blobs.get(key)
+        if blob is None:
+            raise BlobNotFoundError("no blob has this key", path=key)
+        return blob
+
+    def uri(self, key: str) -> str:
+        return f"memory://{quote(self._name)}/{quote(check_key(key))}"
+
+    async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None) -> BlobInfo:
+        check_key(key)
+        check_put(if_absent, if_match)
+        async with self._call("put", key):
+            bucket = self._bucket()
+            with bucket.lock:
+                stored = bucket.blobs.get(key)
+                if if_absent and stored is not None:
+                    raise BlobExistsError("a blob has this key already", path=key)
+                if if_match is not None and (stored is None or stored.info.etag != if_match):
+                    raise BlobChangedError("the blob is not the expected one", path=key)
+                return bucket.put(key, bytes(data), self._sources.now_ms())
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        check_key(key)
+        check_range(start, end)
+        async with self._call("get", key):
+            return self._blob(key).data[start:end]
+
+    async def head(self, key: str) -> BlobInfo | None:
+        check_key(key)
+        async with self._call("head", key):
+            blob = self._bucket().blobs.get(key)
+            return None if blob is None else blob.info
+
+    def can_copy_from(self, source: BlobStore) -> bool:
+        return isinstance(source, MemoryBlobs)
+
+    async def copy(self, source: BlobStore, source_key: str, key: str) -> BlobInfo:
+        check_key(source_key)
+        check_key(key)
+        if not isinstance(source, MemoryBlobs):
+            raise UnsupportedError("memory cannot copy from another kind of store", path=key)
+        async with self._call("copy", key):
+            data = source._blob(source_key).data
+            bucket = self._bucket()
+            with bucket.lock:
+                return bucket.put(key, data, self._sources.now_ms())
+
+    async def delete(self, key: str) -> None:
+        check_key(key)
+        async with self._call("delete", key):
+            bucket = self._bucket()
+            with bucket.lock:
+                bucket.delete(key)
+
+    async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
+        for key in keys:
+            check_key(key)
+        failures: list[DeleteFailure] = []
+        async with self._call("delete_many", keys[0] if keys else ""):
+            bucket = self._bucket()
+            with bucket.lock:
+                for key in dict.fromkeys(keys):
+                    refusal = None if self._faults is None else self._faults.refusal(key)
+                    if refusal is None:
+                        bucket.delete(key)
+                    else:
+                        failures.append(DeleteFailure(key, refusal))
+        return failures
+
+    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
+        check_page(limit)
+        async with self._call("list", prefix):
+            bucket = self._bucket()
+            with bucket.lock:
+                order = bucket.order
+                begin = bisect_left(order, prefix) if cursor is None else bisect_right(order, cursor)
+                stop = begin
+                while stop < len(order) and stop - begin < (limit or _PAGE) and order[stop].startswith(prefix):
+                    stop += 1
+                more = stop < len(order) and order[stop].startswith(prefix)
+                keys = order[begin:stop]
+                return BlobPage([bucket.blobs[key].info for key in keys], keys[-1] if more else None)
+
+    async def list_all(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
+        cursor: str | None = None
+        while True:
+            page = await self.list(prefix, cursor=cursor)
+            for info in page.blobs:
+                yield info
+            cursor = page.next
+            if cursor is None:
+                return
+
+    async def start_upload(self, key: str) -> MemoryUpload:
+        check_key(key)
+        async with self._call("start_upload", key):
+            self._bucket()
+            return MemoryUpload(self, key)
+
+    async def create(self) -> bool:
+        async with self._call("create", ""):
+            return _buckets.setdefault(self._name, bucket := _Bucket()) is bucket
+
+    async def exists(self) -> bool:
+        async with self._call("exists", ""):
+            return self._name in _buckets
+
+    async def drop(self) -> None:
+        async with self._call("drop", ""):
+            _buckets.pop(self._name, None)
+
+    async def close(self) -> None:
+        """Nothing is held: the blobs live as long as the process."""
+
+
+class MemoryUpload:
+    """Parts in memory until `complete`; they go with the bucket when it is dropped."""
+
+    def __init__(self, store: MemoryBlobs, key: str) -> None:
+        self._store = store
+        self._bucket = store._bucket()
+        self._key = key
+        self._parts: dict[int, bytes] | None = {}
+        self._published: BlobInfo | None = None
+
+    def _open_parts(self) -> dict[int, bytes]:
+        if self._parts is None or self._store._bucket() is not self._bucket:
+            raise ServiceError("no such upload", path=self._key, service_code="NoSuchUpload")
+        return self._parts
+
+    async def put_part(self, number: int, data: Buffer) -> None:
+        if number < 1:
+            raise ValueError("parts are numbered from 1")
+        async with self._store._call("put_part", self._key):
+            self._open_parts()[number] = bytes(data)
+
+    async def complete(self) -> BlobInfo:
+        async with self._store._call("complete", self._key):
+            if self._published is not None:
+                return self._published
+            parts = self._open_parts()
+            numbers = part_numbers({number: len(data) for number, data in parts.items()}, self._store.min_part)
+            data = b"".join(parts[number] for number in numbers)
+            with self._bucket.lock:
+                self._published = self._bucket.put(self._key, data, self._store._sources.now_ms())
+            self._parts = None
+            return self._published
+
+    async def abort(self) -> None:
+        async with self._store._call("abort", self._key):
+            self._parts = None

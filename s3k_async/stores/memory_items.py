@@ -1,0 +1,199 @@
+"""The item port in this process's memory: exact semantics, numbered calls, faults on demand."""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from itertools import islice
+
+from s3k_async.errors import VolumeNotFoundError
+from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.actions import (
+    TOKEN_LIFE_MS,
+    condition_failed,
+    fingerprint,
+    outcome,
+    token_mismatch,
+    validate,
+    validate_page,
+    validate_segment,
+    validate_transaction,
+)
+from s3k_async.stores.faults import FaultPlan, guarded
+from s3k_async.stores.items import Action, Delete, Item, ItemPage, Key, Put, Update, Value
+
+__all__ = ["MemoryItems"]
+
+_PAGE = 1000
+
+
+class _Table:
+    """Items, tags and tokens. Methods that change or walk them run under `lock`, because clients of several threads
+    may share a table; a forked child, which may have copied the lock while it was held, gets a new one."""
+
+    def __init__(self) -> None:
+        self.items: dict[Key, dict[str, Value]] = {}
+        self.order: list[Key] = []
+        self.tags: dict[str, str] = {}
+        self.tokens: dict[str, tuple[int, str]] = {}
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    @property
+    def lock(self) -> threading.Lock:
+        if self._process != os.getpid():
+            self._lock = threading.Lock()
+            self._process = os.getpid()
+        return self._lock
+
+    def apply(self, actions: Sequence[Action]) -> None:
+        """All or nothing. Raises ConditionFailedError."""
+        current = [self.items.get(action.key) for action in actions]
+        failed = {
+            position: None if item is None else dict(item)
+            for position, (action, item) in enumerate(zip(actions, current, strict=True))
+            if not action.when.holds(item)
+        }
+        if failed:
+            raise condition_failed(actions, failed)
+        for action, before in zip(actions, current, strict=True):
+            after = outcome(action, before)
+            if after is not None:
+                if before is None:
+                    insort(self.order, action.key)
+                self.items[action.key] = after
+            elif before is not None:
+                del self.order[bisect_left(self.order, action.key)]
+                del self.items[action.key]
+
+    def transact(self, actions: Sequence[Action], token: str, now_ms: int) -> None:
+        for old in [name for name, (expiry, _) in self.tokens.items() if expiry <= now_ms]:
+            del self.tokens[old]
+        wanted = fingerprint(actions)
+        if token in self.tokens:
+            if self.tokens[token][1] != wanted:
+                raise token_mismatch(f"{actions[0].key.partition}/{actions[0].key.sort}")
+            return
+        self.apply(actions)
+        self.tokens[token] = (now_ms + TOKEN_LIFE_MS, wanted)
+
+
+_tables: dict[str, _Table] = {}
+
+
+class MemoryItems:
+    """An ItemStore and ItemTable that everyone in this process who names it the same shares.
+
+    Sort keys ascend by code point, which is the order of their UTF-8 bytes. A forked child goes on with a copy.
+    """
+
+    def __init__(self, name: str, faults: FaultPlan | None = None, sources: Sources = SYSTEM) -> None:
+        self._name = name
+        self._faults = faults
+        self._sources = sources
+
+    def __repr__(self) -> str:
+        return f"MemoryItems({self._name!r})"
+
+    def _call(self, method: str, key: str) -> AbstractAsyncContextManager[None, None]:
+        return guarded(self._faults, "items", method, key)
+
+    def _table(self) -> _Table:
+        table = _tables.get(self._name)
+        if table is None:
+            raise VolumeNotFoundError("no such table", path=f"memory://{self._name}")
+        return table
+
+    async def get(self, key: Key) -> Item | None:
+        async with self._call("get", _text(key)):
+            item = self._table().items.get(key)
+            return None if item is None else dict(item)
+
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
+        async with self._call("get_many", _text(keys[0]) if keys else ""):
+            items = self._table().items
+            return {key: dict(items[key]) for key in keys if key in items}
+
+    async def write(self, action: Put | Update | Delete) -> None:
+        validate(action)
+        async with self._call("write", _text(action.key)):
+            table = self._table()
+            with table.lock:
+                table.apply([action])
+
+    async def transact(self, actions: Sequence[Action], token: str) -> None:
+        validate_transaction(actions, token)
+        async with self._call("transact", _text(actions[0].key)):
+            table = self._table()
+            with table.lock:
+                table.transact(actions, token, self._sources.now_ms())
+
+    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
+        validate_page(limit)
+        async with self._call("query", partition):
+            table = self._table()
+            with table.lock:
+                begin = bisect_right(table.order, Key(partition, cursor or ""))
+                end = bisect_left(table.order, Key(partition + "\0", ""), begin)
+                stop = min(end, begin + (limit or _PAGE))
+                keys = table.order[begin:stop]
+                return ItemPage([dict(table.items[key]) for key in keys], keys[-1].sort if stop < end else None)
+
+    async def scan(
+        self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
+    ) -> ItemPage:
+        validate_segment(segment, segments)
+        validate_page(limit)
+        async with self._call("scan", f"{segment}/{segments}"):
+            table = self._table()
+            size = limit or _PAGE
+            with table.lock:
+                begin = 0 if cursor is None else bisect_right(table.order, _parsed(cursor))
+                rest = (key for key in islice(table.order, begin, None) if _segment(key, segments) == segment)
+                page = list(islice(rest, size))
+                more = next(rest, None) is not None
+                return ItemPage([dict(table.items[key]) for key in page], _cursor(page[-1]) if more else None)
+
+    async def close(self) -> None:
+        """Nothing is held: the table lives as long as the process."""
+
+    async def create(self) -> bool:
+        async with self._call("create", ""):
+            return _tables.setdefault(self._name, table := _Table()) is table
+
+    async def exists(self) -> bool:
+        async with self._call("exists", ""):
+            return self._name in _tables
+
+    async def drop(self) -> None:
+        async with self._call("drop", ""):
+            _tables.pop(self._name, None)
+
+    async def read_tag(self, name: str) -> str | None:
+        async with self._call("read_tag", name):
+            return self._table().tags.get(name)
+
+    async def write_tag(self, name: str, value: str) -> None:
+        async with self._call("write_tag", name):
+            self._table().tags[name] = value
+
+
+def _text(key: Key) -> str:
+    return f"{key.partition}/{key.sort}"
+
+
+def _segment(key: Key, segments: int) -> int:
+    return zlib.crc32(key.partition.encode()) % segments
+
+
+def _cursor(key: Key) -> str:
+    return f"{len(key.partition)}:{key.partition}{key.sort}"
+
+
+def _parsed(cursor: str) -> Key:
+    length, _, rest = cursor.partition(":")
+    return Key(rest[: int(length)], rest[int(length) :])
