@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import anyio
 
-__all__ = ["gather", "run_all"]
+__all__ = ["first_error", "gather", "merge", "run_all"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,7 +36,8 @@ async def run_all(
                 await slots.acquire()
                 tasks.start_soon(one, item)
     except BaseExceptionGroup as group:
-        raise _first(group) from None
+        error = first_error(group)
+        raise error from error.__cause__
 
 
 async def gather(work: Callable[[T], Awaitable[R]], items: Iterable[T], *, limit: int) -> list[R]:
@@ -46,8 +48,6 @@ async def gather(work: Callable[[T], Awaitable[R]], items: Iterable[T], *, limit
     async def one(pair: tuple[int, T]) -> None:
         results[pair[0]] = await work(pair[1])
 
-    if len(known) == 1:
-        return [await work(known[0])]
     await run_all(one, enumerate(known), limit=limit)
     return results  # type: ignore[return-value]
 
@@ -61,8 +61,55 @@ async def _iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
             yield item
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error inside a group, however deep. Raise it `from` its own cause, which hides the group."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+async def merge(
+    streams: Iterable[AsyncIterator[T]],
+    *,
+    limit: int,
+    expand: Callable[[T], Iterable[AsyncIterator[T]]] = lambda _: (),
+) -> AsyncIterator[T]:
+    """What the streams yield, as it arrives, with at most `limit` streams being read.
+
+    `expand` may open further streams for a value, before it is yielded; the latest are read first, which keeps the
+    number of waiting streams low for a tree. Each stream is read one value ahead. Leaving early cancels what is read.
+    """
+    waiting = list(streams)[::-1]
+    reading: dict[asyncio.Task[T | _End], AsyncIterator[T]] = {}
+    try:
+        while waiting or reading:
+            while waiting and len(reading) < limit:
+                stream = waiting.pop()
+                reading[asyncio.create_task(_step(stream))] = stream
+            done, _ = await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                stream = reading.pop(task)
+                value = task.result()
+                if not isinstance(value, _End):
+                    reading[asyncio.create_task(_step(stream))] = stream
+                    waiting.extend(expand(value))
+                    yield value
+    finally:
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+        for stream in reading.values():
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
+
+
+class _End:
+    """The end of a stream."""
+
+
+_END = _End()
+
+
+async def _step(stream: AsyncIterator[T]) -> T | _End:
+    return await anext(stream, _END)

@@ -1,0 +1,68 @@
+"""The order of every change: the log's pending entry, then the table, then the log's committed entry."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from s3k_async.errors import OutcomeUnknownError, S3kError
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import Kind, Operation
+from s3k_async.oplog.log import OperationLog
+from s3k_async.sources import Sources
+
+__all__ = ["Changes", "Outcome"]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Which of the logged operations the body applied: their ids, or None for all."""
+
+    succeeded: set[str] | None = None
+
+
+class Changes:
+    """Makes operations and sees them through the log."""
+
+    def __init__(self, log: OperationLog, sources: Sources) -> None:
+        self._log = log
+        self._sources = sources
+
+    def operation(self, kind: Kind, before: Entry | None, after: Entry | None) -> Operation:
+        """One change of one entry. The operation id is that of `after`; a removal gets one of its own."""
+        if after is not None:
+            identity, object_id, version = after.operation, after.id, after.version
+        else:
+            assert before is not None
+            identity, object_id, version = self._sources.uuid(), before.id, before.version + 1
+        return Operation(
+            id=identity,
+            kind=kind,
+            object_id=object_id,
+            version=version,
+            time_ms=self._sources.now_ms(),
+            before=before,
+            after=after,
+        )
+
+    @asynccontextmanager
+    async def logged(self, operations: Sequence[Operation]) -> AsyncIterator[Outcome]:
+        """Log the operations around the table writes of the body.
+
+        The body runs shielded from cancellation: it is short, and abandoning it half-way would leave its outcome
+        unknown. A definite failure rolls the log back; an unknown outcome leaves it pending, for fsck to decide.
+        """
+        pending = await self._log.begin(operations)
+        outcome = Outcome()
+        with anyio.CancelScope(shield=True):
+            try:
+                yield outcome
+            except OutcomeUnknownError:
+                raise
+            except S3kError:
+                await pending.rollback()
+                raise
+            await pending.commit(outcome.succeeded)

@@ -1,0 +1,222 @@
+"""Making, marking and removing directories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from s3k_async import _native
+from s3k_async.errors import (
+    BusyError,
+    ConditionFailedError,
+    ConflictError,
+    DirectoryNotEmptyError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+    PathExistsError,
+    PathNotFoundError,
+    ReadOnlyVolumeError,
+)
+from s3k_async.config import Tuning
+from s3k_async.metadata.changes import Changes
+from s3k_async.metadata.codec import NEXT, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.jobs import Job, Jobs
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.reader import ROOT_ENTRY, EntryReader
+from s3k_async.model import ROOT, Entry
+from s3k_async.oplog.log import OperationLog
+from s3k_async.sources import Sources
+from s3k_async.stores.items import ABSENT, OPERATION, Action, Check, Delete, ItemStore, Put, Update
+
+__all__ = ["DirectoryStore"]
+
+CHAIN_PART = 90
+"""Directories made in one transaction, which also checks what they stand on."""
+
+
+class DirectoryStore(EntryReader):
+    """Directories under the rule that whoever removes or moves one marks it before listing it, and whoever creates
+    something below one makes sure that it stands unmarked before acknowledging."""
+
+    def __init__(
+        self,
+        items: ItemStore,
+        keys: KeyScheme,
+        log: OperationLog,
+        sources: Sources,
+        tuning: Tuning,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        super().__init__(items, keys)
+        self.changes = Changes(log, sources)
+        self.jobs = Jobs(items, sources, tuning.busy_timeout)
+        self.sources = sources
+        self.tuning = tuning
+        self.read_only = read_only
+
+    def require_writable(self, path: str) -> None:
+        """Raise ReadOnlyVolumeError if the volume is open for reading only."""
+        if self.read_only:
+            raise ReadOnlyVolumeError("the volume is open for reading only", path=path)
+
+    async def make_directory(self, path: str, *, parents: bool = True, exist_ok: bool = True) -> Entry:
+        """Make a directory, with `parents` its missing ancestors too, and return it.
+
+        Raises PathExistsError (a file is there; or a directory, unless `exist_ok`), NotDirectoryError (the path leads
+        through a file), PathNotFoundError (no parent, and not `parents`), BusyError.
+        """
+        self.require_writable(path)
+        deadline = self.deadline()
+        while True:
+            chain = [(ROOT, ROOT_ENTRY), *await self.chain(path)] if path != ROOT else [(ROOT, ROOT_ENTRY)]
+            target = chain[-1][1]
+            for position, (ancestor, entry) in enumerate(chain):
+                if entry is not None and not entry.is_dir:
+                    if position == len(chain) - 1:
+                        raise PathExistsError("a file is at the path", path=path)
+                    raise NotDirectoryError("the path leads through a file", path=ancestor)
+            if target is not None:
+                if not exist_ok:
+                    raise PathExistsError("the directory exists", path=path)
+                if all(entry is not None for _, entry in chain):
+                    return target
+            if not parents and len(chain) > 1 and chain[-2][1] is None:
+                raise PathNotFoundError("no such parent directory", path=chain[-2][0])
+            try:
+                return await self._make_missing(chain)
+            except (ConditionFailedError, ConflictError):
+                self.still_time(deadline, path)
+
+    async def _make_missing(self, chain: list[tuple[str, Entry | None]]) -> Entry:
+        """Make the missing directories of a chain that begins with the root. Raises ConditionFailedError when the
+        chain is no longer what it was, ConflictError when a stale mark on it changed."""
+        made: list[Entry] = []
+        now = self.sources.now_ms()
+        bases: list[Entry] = []
+        for (_, above), (path, entry) in zip(chain, chain[1:], strict=False):
+            if entry is None:
+                operation = self.sources.uuid()
+                made.append(Entry(path, True, self.sources.uuid(), 1, now // 1000, now, operation=operation))
+                if above is not None and above.path != ROOT:
+                    bases.append(above)
+        for base in bases:
+            await self.drop_stale_mark(base)
+        for start in range(0, len(made), CHAIN_PART):
+            part = made[start : start + CHAIN_PART]
+            checked = [base.path for base in bases] if start == 0 else [made[start - 1].path]
+            actions: list[Action] = [Put(to_item(entry, self.keys), ABSENT) for entry in part]
+            actions += [Check(self.keys.key(path), is_unmarked_directory()) for path in checked]
+            async with self.changes.logged([self.changes.operation("create", None, entry) for entry in part]):
+                await self.items.transact(actions, self.sources.uuid())
+        return made[-1] if chain[-1][1] is None else chain[-1][1]
+
+    async def drop_stale_mark(self, entry: Entry) -> Entry:
+        """Wait until no live job marks the entry and drop the mark it left behind. Raises BusyError, ConflictError (the
+        entry changed meanwhile; read it again)."""
+        if not entry.pending:
+            return entry
+        await self.jobs.wait_until_over(entry.pending, entry.path)
+        return await self._set_mark(entry, "")
+
+    async def mark(self, entry: Entry, job: Job) -> Entry:
+        """Put a job's mark on a directory. Raises BusyError (another live job's mark), ConflictError (it changed; read
+        it again)."""
+        if entry.pending == job.mark:
+            return entry
+        if entry.pending:
+            await self.jobs.wait_until_over(entry.pending, entry.path)
+        return await self._set_mark(entry, job.mark)
+
+    async def unmark(self, entry: Entry, job: Job) -> None:
+        """Drop a job's mark, if the entry still carries it."""
+        try:
+            await self._set_mark(replace(entry, pending=job.mark), "")
+        except ConflictError:
+            # Somebody held the job for dead, dropped the mark and went on from there: nothing of ours is left.
+            return
+
+    async def _set_mark(self, entry: Entry, mark: str) -> Entry:
+        operation = self.sources.uuid()
+        stamp = {OPERATION: operation}
+        action = Update(
+            self.keys.key(entry.path),
+            unchanged(entry),
+            set=stamp | {NEXT: mark} if mark else stamp,
+            remove=() if mark else (NEXT,),
+        )
+        try:
+            await self.items.write(action)
+        except ConditionFailedError as error:
+            raise ConflictError("the directory changed", path=entry.path) from error
+        return replace(entry, pending=mark, operation=operation)
+
+    async def remove_directory(self, entry: Entry) -> None:
+        """Remove an empty directory. Raises DirectoryNotEmptyError, PathNotFoundError, NotDirectoryError, BusyError."""
+        self.require_writable(entry.path)
+        async with self.jobs.hold("delete", entry.path) as job:
+            marked = await self.mark_current(entry, job)
+            if await self.has_children(entry.path):
+                await self.unmark(marked, job)
+                raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
+            await self.delete_marked(marked, job)
+
+    async def mark_current(self, entry: Entry, job: Job) -> Entry:
+        """Mark a directory, reading it again when it changed. Raises as `mark`, and PathNotFoundError or
+        NotDirectoryError when it is no longer there."""
+        deadline = self.deadline()
+        current: Entry | None = entry
+        while True:
+            if current is None:
+                raise PathNotFoundError("no such directory", path=entry.path)
+            if not current.is_dir:
+                raise NotDirectoryError("not a directory", path=entry.path)
+            try:
+                return await self.mark(current, job)
+            except ConflictError:
+                self.still_time(deadline, entry.path)
+                current = await self.get(entry.path)
+
+    async def delete_marked(self, marked: Entry, job: Job) -> None:
+        """Remove a directory that carries our mark. Raises ConflictError if it no longer does."""
+        job.check()
+        try:
+            async with self.changes.logged([self.changes.operation("delete", marked, None)]):
+                await self.items.write(Delete(self.keys.key(marked.path), unchanged(marked)))
+        except ConditionFailedError as error:
+            raise ConflictError("the directory changed while it was being removed", path=marked.path) from error
+
+    async def forget(self, marked: Entry) -> None:
+        """Remove the old entry of a directory that has moved; its object lives on elsewhere, so nothing is logged.
+        Raises ConflictError if it no longer carries our mark."""
+        try:
+            await self.items.write(Delete(self.keys.key(marked.path), unchanged(marked)))
+        except ConditionFailedError as error:
+            raise ConflictError("the directory changed while it was being moved", path=marked.path) from error
+
+    async def parent_stands(self, path: str) -> bool:
+        """Whether the parent of a path is, right now, a directory that no live job marks.
+
+        This is what a creation rests on: asked after the entry was written, and before it is acknowledged.
+        """
+        parent = _native.split(path)[0]
+        entry = await self.get(parent)
+        if entry is None or not entry.is_dir:
+            return False
+        if not entry.pending:
+            return True
+        if await self.jobs.is_live(entry.pending):
+            return False
+        try:
+            await self._set_mark(entry, "")
+        except (ConflictError, OutcomeUnknownError):
+            return False
+        return True
+
+    def deadline(self) -> float:
+        """The monotonic time until which an operation may be tried again."""
+        return self.sources.monotonic() + self.tuning.busy_timeout
+
+    def still_time(self, deadline: float, path: str) -> None:
+        """Raise BusyError once the deadline has passed."""
+        if self.sources.monotonic() >= deadline:
+            raise BusyError("the path kept changing under other clients' hands", path=path)

@@ -1,0 +1,143 @@
+"""Leases of long changes.
+
+A job record says that somebody is removing or moving a directory, and until when to believe it. A mark, the `next`
+attribute of a directory, names the job. A mark holds others up only while its job's lease runs; a stale one is dropped
+by whoever needs the entry, and the conditions on marks make the late owner's writes fail.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal
+
+import anyio
+
+from s3k_async.concurrency import first_error
+from s3k_async.errors import BusyError, LeaseExpiredError, S3kError
+from s3k_async.sources import Sources
+from s3k_async.stores.items import ABSENT, OPERATION, PARTITION, SORT, Condition, Delete, ItemStore, Key, Put, Update
+
+__all__ = ["JOB_PARTITION", "Job", "JobKind", "Jobs"]
+
+_LOG = logging.getLogger(__name__)
+
+JOB_PARTITION = "s3k:job"
+LEASE_SECONDS = 30.0
+RENEW_SECONDS = 10.0
+POLL_SECONDS = 0.05
+POLL_CAP_SECONDS = 1.0
+
+JobKind = Literal["rename", "delete"]
+
+
+class Job:
+    """A job that this client owns. `mark` is what its entries carry."""
+
+    def __init__(self, identity: str, sources: Sources) -> None:
+        self.id = identity
+        self.mark = json.dumps({"job": identity}, separators=(",", ":"))
+        self._sources = sources
+        self._valid_until = 0.0
+
+    def extend(self, sent: float) -> None:
+        """The lease was granted by a write that began at monotonic time `sent`."""
+        self._valid_until = sent + LEASE_SECONDS
+
+    def check(self) -> None:
+        """Raise LeaseExpiredError unless the lease certainly still runs."""
+        if self._sources.monotonic() >= self._valid_until:
+            raise LeaseExpiredError("the job lost its lease; running the same call again finishes the work")
+
+
+class Jobs:
+    """The job records of a volume."""
+
+    def __init__(self, items: ItemStore, sources: Sources, busy_timeout: float) -> None:
+        self._items = items
+        self._sources = sources
+        self._busy_timeout = busy_timeout
+
+    @asynccontextmanager
+    async def hold(self, kind: JobKind, source: str, target: str = "") -> AsyncIterator[Job]:
+        """Own a job for the time of the body, its lease renewed in the background."""
+        job = Job(self._sources.uuid(), self._sources)
+        sent = self._sources.monotonic()
+        record = {
+            PARTITION: JOB_PARTITION,
+            SORT: job.id,
+            "kind": kind,
+            "source": source,
+            "target": target,
+            "lease": self._lease(),
+            OPERATION: job.id,
+        }
+        await self._items.write(Put(record, ABSENT))
+        job.extend(sent)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._renew, job)
+                yield job
+                tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            error = first_error(group)
+            raise error from error.__cause__
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._end(job)
+
+    async def is_live(self, mark: str) -> bool:
+        """Whether the job that a mark names still holds its lease."""
+        item = await self._items.get(_key(_job_id(mark)))
+        lease = item.get("lease") if item else None
+        return isinstance(lease, int) and lease > self._sources.now_ms()
+
+    async def wait_until_over(self, mark: str, path: str) -> None:
+        """Return when the job that a mark names is over. Raises BusyError after the busy timeout."""
+        deadline = self._sources.monotonic() + self._busy_timeout
+        delay = POLL_SECONDS
+        while await self.is_live(mark):
+            if self._sources.monotonic() >= deadline:
+                raise BusyError("another client is moving or deleting it", path=path)
+            await self._sources.sleep(self._sources.uniform(delay / 2, delay))
+            delay = min(POLL_CAP_SECONDS, delay * 2)
+
+    async def _renew(self, job: Job) -> None:
+        while True:
+            await self._sources.sleep(RENEW_SECONDS)
+            sent = self._sources.monotonic()
+            renewal = Update(
+                _key(job.id),
+                Condition(),
+                set={"lease": self._lease(), OPERATION: self._sources.uuid()},
+            )
+            try:
+                await self._items.write(renewal)
+            except S3kError:
+                # Job.check stops the owner once the lease has run out; until then the next round may succeed.
+                continue
+            job.extend(sent)
+
+    async def _end(self, job: Job) -> None:
+        try:
+            await self._items.write(Delete(_key(job.id), Condition()))
+        except S3kError as error:
+            # The work is done or failed already; a record that stays behind ends with its lease.
+            _LOG.warning("the record of job %s could not be removed: %s", job.id, error)
+
+    def _lease(self) -> int:
+        return self._sources.now_ms() + int(LEASE_SECONDS * 1000)
+
+
+def _key(job_id: str) -> Key:
+    return Key(JOB_PARTITION, job_id)
+
+
+def _job_id(mark: str) -> str:
+    try:
+        job = json.loads(mark)["job"]
+    except (ValueError, KeyError, TypeError):
+        return "-"
+    return job if isinstance(job, str) and job else "-"

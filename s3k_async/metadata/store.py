@@ -1,0 +1,326 @@
+"""The metadata store: files and directories under conditional writes, logged.
+
+Every write carries the id and version it was decided on, so of racing changes one wins and the others are told. What
+the operations are comes from S3-FileSystem 1.0's metadata store; what they refuse is DESIGN's first four promises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from s3k_async.errors import (
+    ConditionFailedError,
+    ConflictError,
+    IsDirectoryError,
+    LeaseExpiredError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+    PathExistsError,
+    PathNotFoundError,
+    S3kError,
+    UncommittedFileError,
+)
+from s3k_async.metadata.codec import to_item, unchanged
+from s3k_async.metadata.directories import DirectoryStore
+from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
+from s3k_async.oplog.entries import Kind
+from s3k_async.stores.items import ABSENT, Delete, Put
+
+__all__ = ["MetadataStore", "Target"]
+
+
+class _WithdrawnError(S3kError):
+    """A creation was taken back before it was acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A path that is about to be written: what is there now, and the object id that the new bytes belong to."""
+
+    path: str
+    current: Entry | None
+    object_id: str
+    lease_ms: int
+    """Until when the bytes must be published, epoch milliseconds."""
+
+
+class MetadataStore(DirectoryStore):
+    """Files: written whole or by reservation, renamed in one transaction, deleted."""
+
+    async def prepare(self, path: str) -> Target:
+        """Read the chain and the entry in one batch and make missing parents.
+
+        Raises IsDirectoryError, NotDirectoryError (the path leads through a file), BusyError.
+        """
+        self.require_writable(path)
+        if path == ROOT:
+            raise IsDirectoryError("the root is a directory", path=path)
+        chain = await self.chain(path)
+        current = chain[-1][1]
+        await self._need_parents(chain)
+        if current is not None and current.is_dir:
+            raise IsDirectoryError("a directory is at the path", path=path)
+        if current is not None and current.is_reservation and current.lease_ms <= self.sources.now_ms():
+            await self.abandon(current)
+            current = await self.get(path)
+        return Target(
+            path=path,
+            current=current,
+            object_id=current.id if current is not None else self.sources.uuid(),
+            lease_ms=self.sources.now_ms() + int(self.tuning.lease * 1000),
+        )
+
+    async def publish(self, target: Target, content: Content, *, overwrite: bool = True) -> Entry:
+        """Make `content` the file at the target, in one write.
+
+        Raises PathExistsError (something is there and not `overwrite`), ConflictError (what is there is not what was
+        prepared for; prepare again), LeaseExpiredError, NotDirectoryError, BusyError.
+        """
+        self.require_writable(target.path)
+        self._need_lease(target.lease_ms, target.path)
+        if target.current is not None:
+            if not overwrite:
+                raise PathExistsError("the file exists", path=target.path)
+            return await self._replace(target.current, content)
+        now = self.sources.now_ms()
+        blank = Entry(target.path, False, target.object_id, version=1, ctime=now // 1000, mtime_ms=now)
+        try:
+            return await self._create(blank, content)
+        except PathExistsError as error:
+            if not overwrite:
+                raise
+            raise ConflictError("something was created at the path meanwhile", path=target.path) from error
+
+    async def reserve(self, target: Target, *, exclusive: bool) -> Entry:
+        """Reserve a new path for a writer; where a file is to be replaced, return its entry as it is.
+
+        The returned entry's `lease_ms` is the writer's lease either way. Raises PathExistsError (`exclusive`, or somebody
+        created the path meanwhile), NotDirectoryError, BusyError.
+        """
+        self.require_writable(target.path)
+        if target.current is not None:
+            if exclusive:
+                raise PathExistsError("the file exists", path=target.path)
+            return replace(target.current, lease_ms=target.lease_ms)
+        now = self.sources.now_ms()
+        blank = Entry(
+            target.path,
+            False,
+            target.object_id,
+            version=1,
+            ctime=now // 1000,
+            mtime_ms=now,
+            physical=UNCOMMITTED,
+            lease_ms=target.lease_ms,
+        )
+        return await self._create(blank, None)
+
+    async def commit(self, entry: Entry, content: Content) -> Entry:
+        """Publish the bytes of a reservation, or of an entry that is being replaced.
+
+        Raises LeaseExpiredError, ConflictError (the entry is no longer what it was).
+        """
+        self.require_writable(entry.path)
+        self._need_lease(entry.lease_ms, entry.path)
+        return await self._replace(entry if entry.is_reservation else replace(entry, lease_ms=0), content)
+
+    async def abandon(self, entry: Entry) -> None:
+        """Remove a reservation, if it is still the one given; anything else is left alone."""
+        self.require_writable(entry.path)
+        if not entry.is_reservation:
+            return
+        try:
+            await self.delete_file(entry)
+        except (PathNotFoundError, ConflictError):
+            return
+
+    async def rename_file(self, source: Entry, target: str, *, overwrite: bool = False) -> Entry:
+        """Move a file in one transaction and return it at its new path.
+
+        Raises PathNotFoundError (the source is gone: somebody else moved or deleted it; or the target has no parent),
+        PathExistsError (also for a directory at the target, whatever `overwrite` says), NotDirectoryError,
+        UncommittedFileError, IsDirectoryError (the source), BusyError.
+        """
+        self.require_writable(target)
+        deadline = self.deadline()
+        current: Entry | None = source
+        while True:
+            if current is None:
+                raise PathNotFoundError("no such file", path=source.path)
+            if current.is_dir:
+                raise IsDirectoryError("the source is a directory", path=source.path)
+            if current.is_reservation:
+                raise UncommittedFileError("a reservation cannot be renamed", path=source.path)
+            if source.path == target:
+                return current
+            replaced = await self._rename_target(target, overwrite=overwrite)
+            moved = await self._move(current, target, replaced)
+            if moved is not None:
+                return moved
+            self.still_time(deadline, source.path)
+            current = await self.get(source.path)
+
+    async def delete_file(self, entry: Entry) -> None:
+        """Remove a file's entry; its bytes are left to garbage collection.
+
+        Raises PathNotFoundError (gone), ConflictError (changed; read it again), IsDirectoryError.
+        """
+        self.require_writable(entry.path)
+        if entry.is_dir:
+            raise IsDirectoryError("a directory is at the path", path=entry.path)
+        try:
+            async with self.changes.logged([self.changes.operation("delete", entry, None)]):
+                await self.items.write(Delete(self.keys.key(entry.path), unchanged(entry)))
+        except ConditionFailedError as error:
+            if error.current.get(0) is None:
+                raise PathNotFoundError("no such file", path=entry.path) from error
+            raise ConflictError("the file changed", path=entry.path) from error
+
+    async def restore(self, entry: Entry, current: Entry | None) -> None:
+        """Put an entry as given, id and version included, over what was seen there. Not logged.
+
+        Raises ConflictError if something else is there by now.
+        """
+        self.require_writable(entry.path)
+        try:
+            await self.items.write(
+                Put(to_item(entry, self.keys), ABSENT if current is None else unchanged(current))
+            )
+        except ConditionFailedError as error:
+            raise ConflictError("the entry is no longer what was seen", path=entry.path) from error
+
+    # Writing a file
+
+    async def _need_parents(self, chain: list[tuple[str, Entry | None]]) -> None:
+        for path, entry in chain[:-1]:
+            if entry is not None and not entry.is_dir:
+                raise NotDirectoryError("the path leads through a file", path=path)
+        if not chain[:-1]:
+            return
+        parent, above = chain[-2]
+        if above is None or above.pending or any(entry is None for _, entry in chain[:-1]):
+            made = await self.make_directory(parent)
+            try:
+                await self.drop_stale_mark(made)
+            except ConflictError:
+                # It changed: the creation that follows asks whether it stands.
+                return
+
+    async def _create(self, blank: Entry, content: Content | None) -> Entry:
+        """Create a file: committed at once with `content`, else as a reservation. Raises PathExistsError."""
+        deadline = self.deadline()
+        while True:
+            operation = self.sources.uuid()
+            if content is None:
+                entry = replace(blank, operation=operation)
+            else:
+                entry = blank.with_content(content, mtime_ms=blank.mtime_ms, operation=operation)
+            if await self._create_once(entry, "create" if content is None else "update"):
+                return entry
+            self.still_time(deadline, entry.path)
+            await self._need_parents(await self.chain(entry.path))
+
+    async def _create_once(self, entry: Entry, kind: Kind) -> bool:
+        """Create the entry and make sure that it has a parent; False if it was withdrawn."""
+        try:
+            async with self.changes.logged([self.changes.operation(kind, None, entry)]):
+                try:
+                    await self.items.write(Put(to_item(entry, self.keys), ABSENT))
+                except ConditionFailedError as error:
+                    raise PathExistsError("the path exists", path=entry.path) from error
+                if not await self._settle(entry) and await self._withdraw(entry):
+                    raise _WithdrawnError("the directory was going away", path=entry.path)
+        except _WithdrawnError:
+            return False
+        return True
+
+    async def _settle(self, entry: Entry) -> bool:
+        try:
+            return await self.parent_stands(entry.path)
+        except S3kError as error:
+            raise OutcomeUnknownError(
+                "written, but whether its directory still stands could not be read",
+                path=entry.path,
+                operation=entry.operation,
+            ) from error
+
+    async def _withdraw(self, entry: Entry) -> bool:
+        """Take back a creation that was not acknowledged. False if somebody has acted on it: then it did happen."""
+        try:
+            await self.items.write(Delete(self.keys.key(entry.path), unchanged(entry)))
+        except ConditionFailedError:
+            return False
+        return True
+
+    async def _replace(self, current: Entry, content: Content) -> Entry:
+        entry = current.with_content(content, mtime_ms=self.sources.now_ms(), operation=self.sources.uuid())
+        entry = replace(entry, pending="")
+        try:
+            async with self.changes.logged([self.changes.operation("update", current, entry)]):
+                await self.items.write(Put(to_item(entry, self.keys), unchanged(current)))
+        except ConditionFailedError as error:
+            raise ConflictError("the file changed or was removed meanwhile", path=entry.path) from error
+        return entry
+
+    def _need_lease(self, lease_ms: int, path: str) -> None:
+        if lease_ms and self.sources.now_ms() > lease_ms:
+            raise LeaseExpiredError("the upload took longer than its lease", path=path)
+
+    # Renaming a file
+
+    async def _rename_target(self, target: str, *, overwrite: bool) -> Entry | None:
+        """What a rename would replace; its parents are checked on the way."""
+        if target == ROOT:
+            raise PathExistsError("the root exists", path=target)
+        chain = await self.chain(target)
+        for path, entry in chain[:-1]:
+            if entry is None:
+                raise PathNotFoundError("no such parent directory", path=path)
+            if not entry.is_dir:
+                raise NotDirectoryError("the path leads through a file", path=path)
+        if len(chain) > 1 and (parent := chain[-2][1]) is not None and parent.pending:
+            await self.jobs.wait_until_over(parent.pending, parent.path)
+        replaced = chain[-1][1]
+        if replaced is not None and (replaced.is_dir or not overwrite):
+            raise PathExistsError("the target exists", path=target)
+        return replaced
+
+    async def _move(self, source: Entry, target: str, replaced: Entry | None) -> Entry | None:
+        """One transaction; None if source or target changed, or the target's parent did not stand."""
+        moved = source.moved(target, operation=self.sources.uuid())
+        operations = [self.changes.operation("rename", source, moved)]
+        if replaced is not None:
+            operations.append(self.changes.operation("delete", replaced, None))
+        actions = [
+            Delete(self.keys.key(source.path), unchanged(source)),
+            Put(to_item(moved, self.keys), ABSENT if replaced is None else unchanged(replaced)),
+        ]
+        try:
+            async with self.changes.logged(operations):
+                await self.items.transact(actions, self.sources.uuid())
+        except ConditionFailedError:
+            return None
+        if replaced is not None or await self._settle(moved):
+            return moved
+        return await self._move_back(moved, source)
+
+    async def _move_back(self, moved: Entry, source: Entry) -> Entry | None:
+        """Undo a rename whose target lost its parent. None: undone. Otherwise the rename stands after all."""
+        back = moved.moved(source.path, operation=self.sources.uuid())
+        actions = [
+            Delete(self.keys.key(moved.path), unchanged(moved)),
+            Put(to_item(back, self.keys), ABSENT),
+        ]
+        try:
+            async with self.changes.logged([self.changes.operation("rename", moved, back)]):
+                await self.items.transact(actions, self.sources.uuid())
+        except ConditionFailedError as error:
+            if 0 in error.current:
+                # Whoever removed the parent saw the file there and took it along: the rename came first.
+                return moved
+            # The old path is taken. Nothing may be lost, so the new one gets its parents back.
+            await self._need_parents(await self.chain(moved.path))
+            return moved
+        if not await self._settle(back):
+            await self._need_parents(await self.chain(back.path))
+        return None

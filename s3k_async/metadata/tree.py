@@ -1,0 +1,285 @@
+"""Changes and sums of whole subtrees: concurrent over directories and suffixes, resumable by calling again.
+
+Directories are marked by a job before they are listed. Additions go top-down, removals bottom-up. These changes are
+not visible at once: a reader may see a subtree partly moved or partly deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+
+from s3k_async import _native
+from s3k_async.concurrency import gather, merge, run_all
+from s3k_async.errors import (
+    BusyError,
+    ConditionFailedError,
+    LeaseExpiredError,
+    NotDirectoryError,
+    PathExistsError,
+    PathNotFoundError,
+    RenameIntoSelfError,
+    S3kError,
+)
+from s3k_async.metadata.bulk import Failure, delete_files, move_files
+from s3k_async.metadata.codec import is_unmarked_directory, to_item
+from s3k_async.metadata.jobs import Job
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import ROOT, ContentSummary, Entry, Progress
+from s3k_async.stores.items import ABSENT, Action, Check, Put
+
+__all__ = ["Tree", "TreeResult"]
+
+PAGES = 16
+"""Pages of one directory that are worked on at the same time."""
+DIRECTORIES = 8
+"""Subdirectories of one directory that are worked on at the same time, and listings of a walk."""
+
+
+@dataclass(slots=True)
+class TreeResult:
+    """What a change of a subtree did. `failures` lists (path, error); calling again finishes what they left."""
+
+    files: int = 0
+    directories: int = 0
+    bytes: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One recursive change under way."""
+
+    kind: str
+    job: Job
+    result: TreeResult
+    progress: Callable[[Progress], object] | None
+
+    def done(self, files: list[Entry], failed: list[Failure], path: str) -> None:
+        lost = {name for name, _ in failed}
+        good = [entry for entry in files if entry.path not in lost]
+        self.result.files += len(good)
+        self.result.bytes += sum(entry.size for entry in good)
+        self.result.failures += failed
+        self.report(path)
+
+    def report(self, path: str) -> None:
+        if self.progress is not None:
+            done = self.result.files + self.result.directories
+            self.progress(Progress(self.kind, done, bytes=self.result.bytes, path=path))
+
+
+class Tree:
+    """Recursive operations over a metadata store."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def walk(self, path: str) -> AsyncIterator[list[Entry]]:
+        """Every descendant of a directory in pages, without a barrier between levels, each directory before what is
+        below it; the directory itself excluded, reservations included. Nothing is checked about the directory."""
+
+        def below(page: list[Entry]) -> list[AsyncIterator[list[Entry]]]:
+            return [self._store.children(entry.path) for entry in page if entry.is_dir]
+
+        async for page in merge([self._store.children(path)], limit=DIRECTORIES, expand=below):
+            if page:
+                yield page
+
+    async def summary(self, path: str) -> ContentSummary:
+        """Totals below a directory, itself counted. Reservations count for nothing."""
+        length, files, directories = 0, 0, 1
+        async for page in self.walk(path):
+            for entry in page:
+                if entry.is_dir:
+                    directories += 1
+                elif entry.committed:
+                    files += 1
+                    length += entry.size
+        return ContentSummary(length, files, directories)
+
+    async def delete(
+        self, entry: Entry, *, progress: Callable[[Progress], object] | None = None
+    ) -> TreeResult:
+        """Delete a directory and all below it, bottom-up. The bytes are left to garbage collection.
+
+        Raises PathNotFoundError, NotDirectoryError, BusyError for the directory itself; what fails below it is listed
+        in the result, and then the directories above it stay.
+        """
+        self._store.require_writable(entry.path)
+        async with self._store.jobs.hold("delete", entry.path) as job:
+            run = _Run("delete", job, TreeResult(), progress)
+            marked = await self._store.mark_current(entry, job)
+            await self._delete_below(marked, run)
+            return run.result
+
+    async def _delete_below(self, marked: Entry, run: _Run) -> bool:
+        """Delete what a marked directory holds, then the directory. False if something below failed and it stays."""
+
+        async def delete_page(page: list[Entry]) -> None:
+            nonlocal clean
+            run.job.check()
+            files = [entry for entry in page if not entry.is_dir]
+            failed = await delete_files(self._store, files)
+            run.done(files, failed, marked.path)
+            below = await gather(
+                lambda entry: self._delete_child(entry, run),
+                [entry for entry in page if entry.is_dir],
+                limit=DIRECTORIES,
+            )
+            clean = clean and not failed and all(below)
+
+        clean = True
+        await run_all(delete_page, self._store.children(marked.path), limit=PAGES)
+        if not clean:
+            await self._store.unmark(marked, run.job)
+            return False
+        await self._store.delete_marked(marked, run.job)
+        run.result.directories += 1
+        run.report(marked.path)
+        return True
+
+    async def _delete_child(self, entry: Entry, run: _Run) -> bool:
+        try:
+            return await self._delete_below(await self._store.mark_current(entry, run.job), run)
+        except PathNotFoundError:
+            return True
+        except LeaseExpiredError:
+            raise
+        except S3kError as error:
+            run.result.failures.append((entry.path, error))
+            return False
+
+    async def rename(
+        self, source: Entry, target: str, *, progress: Callable[[Progress], object] | None = None
+    ) -> TreeResult:
+        """Move a directory and all below it; object ids stay, versions grow by one.
+
+        The target must not exist, unless it is what an interrupted rename of this very directory left there (it has
+        the same object id): then the work is finished. Raises RenameIntoSelfError, PathExistsError, PathNotFoundError
+        (source, or target's parent), NotDirectoryError, BusyError; what fails below is listed in the result, and then
+        both directories exist.
+        """
+        self._store.require_writable(target)
+        if target == source.path or target.startswith(source.path + "/"):
+            raise RenameIntoSelfError("a directory cannot be moved into itself", path=target)
+        deadline = self._store.deadline()
+        while True:
+            async with self._store.jobs.hold("rename", source.path, target) as job:
+                run = _Run("rename", job, TreeResult(), progress)
+                marked = await self._store.mark_current(source, job)
+                # The mark is set before these are read: of two renames into each other one sees the other.
+                obstacle = await self._look_ahead(marked, target)
+                if obstacle is None:
+                    made = await self._make_top(marked, target, job)
+                    await self._move_below(marked, made, run)
+                    return run.result
+            await self._store.jobs.wait_until_over(obstacle.pending, obstacle.path)
+            self._store.still_time(deadline, target)
+
+    async def _look_ahead(self, marked: Entry, target: str) -> Entry | None:
+        """Check the target and its ancestors; the first of these that a live job marks, or None."""
+        chain = await self._store.chain(target)
+        for path, entry in chain[:-1]:
+            if entry is None:
+                raise PathNotFoundError("no such parent directory", path=path)
+            if not entry.is_dir:
+                raise NotDirectoryError("the path leads through a file", path=path)
+        existing = chain[-1][1]
+        if existing is not None and existing.id != marked.id:
+            raise PathExistsError("the target exists", path=target)
+        for _, entry in chain:
+            if entry is not None and entry.pending and await self._store.jobs.is_live(entry.pending):
+                return entry
+        return None
+
+    async def _make_top(self, marked: Entry, target: str, job: Job) -> Entry:
+        parent = _native.split(target)[0]
+        if parent != ROOT and (above := await self._store.get(parent)) is not None:
+            await self._store.drop_stale_mark(above)
+        checks: list[Action] = []
+        if parent != ROOT:
+            checks.append(Check(self._store.keys.key(parent), is_unmarked_directory()))
+        return await self._make_target(marked, target, job, checks)
+
+    async def _make_target(self, marked: Entry, target: str, job: Job, checks: list[Action]) -> Entry:
+        """The directory at the target, marked by our job: made now, or left there by an interrupted rename."""
+        existing = await self._store.get(target)
+        if existing is not None:
+            if existing.id != marked.id:
+                raise PathExistsError("the target exists", path=target)
+            return await self._store.mark_current(existing, job)
+        moved = replace(
+            marked.moved(target, operation=self._store.sources.uuid()),
+            pending=job.mark,
+        )
+        job.check()
+        try:
+            async with self._store.changes.logged([self._store.changes.operation("rename", marked, moved)]):
+                await self._store.items.transact(
+                    [Put(to_item(moved, self._store.keys), ABSENT), *checks], self._store.sources.uuid()
+                )
+        except ConditionFailedError as error:
+            if 0 in error.current:
+                raise PathExistsError("the target exists", path=target) from error
+            raise BusyError("the target's parent is being moved or deleted", path=target) from error
+        return moved
+
+    async def _move_below(self, marked: Entry, made: Entry, run: _Run) -> bool:
+        """Move what a marked directory holds below `made`, then remove it. False if something failed and it stays."""
+
+        def target(entry: Entry) -> str:
+            return _native.join(made.path, _native.split(entry.path)[1])
+
+        async def move_page(page: list[Entry]) -> None:
+            nonlocal clean
+            run.job.check()
+            files = [entry for entry in page if not entry.is_dir]
+            failed = await move_files(self._store, files, target)
+            if files:
+                run.done(files, failed, marked.path)
+                await self._confirm(made, run.job)
+            below = await gather(
+                lambda entry: self._move_child(entry, target(entry), run),
+                [entry for entry in page if entry.is_dir],
+                limit=DIRECTORIES,
+            )
+            clean = clean and not failed and all(below)
+
+        clean = True
+        await run_all(move_page, self._store.children(marked.path), limit=PAGES)
+        if clean:
+            run.job.check()
+            await self._store.forget(marked)
+            run.result.directories += 1
+        else:
+            await self._store.unmark(marked, run.job)
+        await self._store.unmark(made, run.job)
+        run.report(marked.path)
+        return clean
+
+    async def _move_child(self, entry: Entry, target: str, run: _Run) -> bool:
+        try:
+            marked = await self._store.mark_current(entry, run.job)
+        except PathNotFoundError:
+            return True
+        except S3kError as error:
+            run.result.failures.append((entry.path, error))
+            return False
+        try:
+            return await self._move_below(marked, await self._make_target(marked, target, run.job, []), run)
+        except LeaseExpiredError:
+            raise
+        except S3kError as error:
+            run.result.failures.append((entry.path, error))
+            return False
+
+    async def _confirm(self, made: Entry, job: Job) -> None:
+        """After a batch: the directory that we move into must still be ours, or nobody could be told where its
+        files are."""
+        current = await self._store.get(made.path)
+        if current is not None and current.pending == job.mark:
+            return
+        if current is None:
+            await self._store.make_directory(made.path)
+        raise LeaseExpiredError("the job was held for dead; the same call again finishes the work", path=made.path)
