@@ -1,0 +1,85 @@
+//! XXH3 digests of content.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMemoryView, PySlice};
+use twox_hash::{xxhash3_64, xxhash3_128};
+
+/// Buffers of more bytes are hashed with the interpreter released.
+const RELEASE_BYTES: usize = 4 * 1024;
+/// Buffers that others could change meanwhile are copied out in pieces of so many bytes.
+const COPY_BYTES: usize = 256 * 1024;
+
+/// Hands the bytes of a buffer to `consume`, in order, with the interpreter released for large ones.
+fn each_piece(data: &Bound<'_, PyAny>, mut consume: impl FnMut(&[u8]) + Send) -> PyResult<()> {
+    let py = data.py();
+    if let Ok(bytes) = data.cast::<PyBytes>() {
+        release_for(py, bytes.as_bytes(), &mut consume);
+        return Ok(());
+    }
+    let view = PyMemoryView::from(data)?.call_method1("cast", ("B",))?;
+    let length = view.len()?;
+    for start in (0..length).step_by(COPY_BYTES) {
+        let piece = view.as_any().get_item(range(py, start, length.min(start + COPY_BYTES))?)?.call_method0("tobytes")?;
+        let piece = piece.cast::<PyBytes>()?.as_bytes();
+        release_for(py, piece, &mut consume);
+    }
+    Ok(())
+}
+
+fn range(py: Python<'_>, start: usize, end: usize) -> PyResult<Bound<'_, PySlice>> {
+    Ok(PySlice::new(py, isize::try_from(start)?, isize::try_from(end)?, 1))
+}
+
+fn release_for(py: Python<'_>, bytes: &[u8], consume: &mut (impl FnMut(&[u8]) + Send)) {
+    if bytes.len() > RELEASE_BYTES {
+        py.detach(|| consume(bytes));
+    } else {
+        consume(bytes);
+    }
+}
+
+/// XXH3, 64 bits, seed 0, of a buffer.
+#[pyfunction]
+pub fn xxh3_64(data: &Bound<'_, PyAny>) -> PyResult<u64> {
+    use std::hash::Hasher as _;
+    let mut hasher = xxhash3_64::Hasher::new();
+    each_piece(data, |piece| hasher.write(piece))?;
+    Ok(hasher.finish())
+}
+
+/// XXH3, 128 bits, seed 0, of content that arrives in pieces.
+#[pyclass(frozen, module = "s3k_async._native")]
+pub struct Xxh3_128 {
+    hasher: Mutex<xxhash3_128::Hasher>,
+}
+
+impl Xxh3_128 {
+    fn snapshot(&self) -> xxhash3_128::Hasher {
+        self.hasher.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[pymethods]
+impl Xxh3_128 {
+    #[new]
+    fn new() -> Self {
+        Self { hasher: Mutex::new(xxhash3_128::Hasher::new()) }
+    }
+
+    /// Adds bytes.
+    fn update(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        each_piece(data, |piece| self.hasher.lock().unwrap_or_else(PoisonError::into_inner).write(piece))
+    }
+
+    /// 32 hex digits over everything so far, canonical (big-endian) form.
+    fn hexdigest(&self) -> String {
+        format!("{:032x}", self.snapshot().finish_128())
+    }
+
+    /// A digest that goes on from here by itself.
+    fn copy(&self) -> Self {
+        Self { hasher: Mutex::new(self.snapshot()) }
+    }
+}

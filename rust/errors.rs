@@ -1,0 +1,138 @@
+//! What can be wrong with a path or key, and how Python hears of it.
+
+use std::fmt;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+#[allow(missing_docs)]
+mod python {
+    pyo3::import_exception!(s3k_async.errors, InvalidPathError);
+    pyo3::import_exception!(s3k_async.errors, ItemFormatError);
+}
+
+use crate::keys::MAX_PARTITION_BYTES;
+use crate::paths::MAX_NAME_BYTES;
+
+/// Why a path, name, volume name or object id is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// An empty path.
+    Empty,
+    /// A NUL character.
+    Nul,
+    /// `..` leads above the root.
+    AboveRoot,
+    /// A component is too long for a sort key.
+    NameTooLong,
+    /// Not exactly one path component.
+    NotAName,
+    /// The root has no name, no parent and no item.
+    Root,
+    /// The parent is too long for a partition key.
+    KeyTooLong,
+    /// A volume name that cannot stand in a key.
+    Volume,
+    /// An object id that cannot stand in a physical key.
+    ObjectId,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the path is empty"),
+            Self::Nul => f.write_str("the path contains a NUL character"),
+            Self::AboveRoot => f.write_str("'..' leads above the root"),
+            Self::NameTooLong => write!(f, "a name is longer than {MAX_NAME_BYTES} bytes of UTF-8"),
+            Self::NotAName => f.write_str("not a single name: it is empty, '.', '..' or contains '/'"),
+            Self::Root => f.write_str("the root has no parent, no name and no item"),
+            Self::KeyTooLong => write!(f, "the partition key is longer than {MAX_PARTITION_BYTES} bytes of UTF-8"),
+            Self::Volume => f.write_str("not a volume name: it is empty or contains '/' or NUL"),
+            Self::ObjectId => {
+                f.write_str("not an object id: it is empty, too long, or contains '/', NUL or '.id='")
+            }
+        }
+    }
+}
+
+/// A refused path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidPath {
+    /// What is wrong with it.
+    pub fault: Fault,
+    /// The path as it was given.
+    pub path: String,
+}
+
+impl InvalidPath {
+    /// `fault`, found in `path`.
+    pub fn new(fault: Fault, path: &str) -> Self {
+        Self { fault, path: path.to_owned() }
+    }
+}
+
+impl From<InvalidPath> for PyErr {
+    fn from(error: InvalidPath) -> Self {
+        Python::attach(|py| with_path(py.get_type::<python::InvalidPathError>(), &error.fault.to_string(), &error.path))
+    }
+}
+
+/// A stored key that this layout does not write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadItemKey {
+    /// What is wrong with it.
+    pub reason: &'static str,
+    /// The item's partition key.
+    pub partition: String,
+    /// The item's sort key.
+    pub sort: String,
+}
+
+impl From<BadItemKey> for PyErr {
+    fn from(error: BadItemKey) -> Self {
+        let message = format!("{} (sort key {:?})", error.reason, error.sort);
+        Python::attach(|py| with_path(py.get_type::<python::ItemFormatError>(), &message, &error.partition))
+    }
+}
+
+fn with_path(class: Bound<'_, pyo3::types::PyType>, message: &str, path: &str) -> PyErr {
+    let named = PyDict::new(class.py());
+    match named.set_item("path", path).and_then(|()| class.call((message,), Some(&named))) {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}
+
+/// The UTF-8 text of a Python string. Lone surrogates have none: `InvalidPathError`, with the path escaped.
+pub fn text_of<'a>(string: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
+    string.to_str().map_err(|cause| {
+        let class = string.py().get_type::<python::InvalidPathError>();
+        let error = with_path(class, "the path cannot be encoded as UTF-8", &escaped(string));
+        error.set_cause(string.py(), Some(cause));
+        error
+    })
+}
+
+/// As `text_of`, for stored keys: `ItemFormatError`.
+pub fn key_text_of<'a>(string: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
+    string.to_str().map_err(|cause| {
+        let class = string.py().get_type::<python::ItemFormatError>();
+        let error = with_path(class, "the key cannot be encoded as UTF-8", &escaped(string));
+        error.set_cause(string.py(), Some(cause));
+        error
+    })
+}
+
+fn escaped(string: &Bound<'_, PyString>) -> String {
+    string
+        .call_method1("encode", ("utf-8", "backslashreplace"))
+        .and_then(|bytes| bytes.extract::<Vec<u8>>())
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
+}
+
+/// The string behind an argument, or TypeError.
+pub fn string_argument<'a, 'py>(argument: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyString>> {
+    argument.cast::<PyString>().map_err(|_| PyTypeError::new_err("expected str"))
+}

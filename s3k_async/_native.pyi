@@ -1,0 +1,102 @@
+"""Paths, table keys, physical keys and digests.
+
+Pure functions. Those that take many values release the interpreter while they work and fail on the first bad value,
+naming it. A `count` outside 1 to 65,536 and an unknown `hash` are ValueErrors.
+"""
+
+from collections.abc import Sequence
+from typing import final
+
+from typing_extensions import Buffer
+
+from s3k_async.model import HashName
+
+def normalize(path: str) -> str:
+    """Normalised absolute form of a path: one `/` between names, `.` and `..` resolved, none at the end.
+
+    A path without a leading `/` is one below the root. Raises InvalidPathError for an empty path, NUL, `..` above the
+    root, a name over 1,024 bytes of UTF-8, and text that UTF-8 cannot encode.
+    """
+
+def normalize_many(paths: Sequence[str]) -> list[str]:
+    """`normalize` of each path."""
+
+def split(path: str) -> tuple[str, str]:
+    """Parent and name of a path, which is normalised first. Raises InvalidPathError, also for the root."""
+
+def join(parent: str, name: str) -> str:
+    """Path of the child `name`, a single component. Raises InvalidPathError."""
+
+def ancestors(path: str) -> list[str]:
+    """The directories that lead to a path, topmost first, without the root and the path itself."""
+
+def suffix_index(name: str, count: int, hash: HashName) -> int:
+    """Which of `count` suffixes a name belongs to.
+
+    `xxh3`: XXH3 of 64 bits, seed 0, of the UTF-8 bytes, modulo `count`. `java31`: the Java string hash over UTF-16
+    code units, its absolute value modulo `count`; floor modulo for -2**31, which has no absolute value of 32 bits.
+    Raises InvalidPathError for what is not one component.
+    """
+
+def suffix_indexes(names: Sequence[str], count: int, hash: HashName) -> list[int]:
+    """`suffix_index` of each name."""
+
+def partition_key(volume: str, parent: str, index: int) -> str:
+    """Partition key of one suffix of a directory: `ks://<volume>/<parent>-sf<index>`.
+
+    Raises InvalidPathError for a volume name that is empty or contains `/` or NUL, and for a key over 2,048 bytes.
+    """
+
+def partition_keys(volume: str, parent: str, count: int) -> list[str]:
+    """Partition keys of all suffixes of a directory, in order. Raises InvalidPathError if the longest is too long."""
+
+def item_key(volume: str, path: str, count: int, hash: HashName) -> tuple[str, str]:
+    """Partition and sort key of a path. Raises InvalidPathError, also for the root, which has no item.
+
+    Whether a key is too long is decided with the longest suffix of the directory, not with the name's own.
+    """
+
+def item_keys(volume: str, paths: Sequence[str], count: int, hash: HashName) -> list[tuple[str, str]]:
+    """`item_key` of each path."""
+
+def decode_key(volume: str, partition: str, sort: str) -> str:
+    """Path of an item, the inverse of `item_key`. Raises ItemFormatError for keys that `item_key` does not make."""
+
+def decode_keys(volume: str, partitions: Sequence[str], sorts: Sequence[str]) -> list[str]:
+    """`decode_key` of each pair. Raises ValueError if there are more of one than of the other."""
+
+def uuid_text(entropy: bytes) -> str:
+    """A UUID of version 4 (RFC 9562), lower case, from 16 bytes of entropy. Raises ValueError for another length."""
+
+def uuid_texts(entropy: bytes) -> list[str]:
+    """A UUID from each 16 bytes of entropy."""
+
+def physical_key(object_id: str, entropy: bytes) -> str:
+    """A physical key: `<uuid of the entropy>.id=<object id>`.
+
+    Raises InvalidPathError for an object id that is empty, contains `/`, NUL or `.id=`, or makes the key longer than
+    the 1,024 bytes that S3 allows.
+    """
+
+def physical_keys(object_ids: Sequence[str], entropy: bytes) -> list[str]:
+    """`physical_key` of each object id, with 16 bytes of the entropy each."""
+
+def object_id_of(physical_key: str) -> str | None:
+    """The object id in a physical key or URI: the text after the last `.id=`. None without one, or if it has a `/`."""
+
+def xxh3_64(data: Buffer) -> int:
+    """XXH3 of 64 bits, seed 0."""
+
+@final
+class Xxh3_128:
+    """XXH3 of 128 bits, seed 0, of content that arrives in pieces. Safe to share between threads."""
+
+    def __new__(cls) -> Xxh3_128: ...
+    def update(self, data: Buffer) -> None:
+        """Adds the bytes of a contiguous buffer; the interpreter is released for all but small ones."""
+
+    def hexdigest(self) -> str:
+        """32 hex digits over everything so far, in the canonical (big-endian) form."""
+
+    def copy(self) -> Xxh3_128:
+        """A digest of the same content so far, which goes on by itself."""
