@@ -1,0 +1,343 @@
+"""The native entry format: one operation on one object, as versioned JSON that is never changed once written.
+
+An object of the log is lines of JSON, each ended by a newline, and ASCII only, so that any tool can cut it at its
+lines. The first line says what it is (`s3k`: `oplog-entry` or `oplog-segment`) and in which `format`; the last is
+the seal, `{"sha256":"<hex of everything before>"}`, so that a cut or a flipped bit is noticed wherever it is. Keys
+are written in one fixed order and every field is always present: equal records are equal bytes. Readers ignore
+fields that they do not know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+from s3k_async.errors import LogFormatError
+from s3k_async.model import Entry
+
+__all__ = [
+    "FORMAT",
+    "EntryKey",
+    "LogRecord",
+    "LogState",
+    "Operation",
+    "OperationKind",
+    "SegmentKey",
+    "decode",
+    "encode",
+    "entry_key",
+    "history_prefix",
+    "operation_from",
+    "operation_line",
+    "parse_key",
+    "parse_line",
+    "read_field",
+    "seal",
+    "segment_key",
+    "unseal",
+]
+
+FORMAT: Final = 1
+"""The format that is written, and the newest that is read."""
+
+MAX_VERSION: Final = 9_999_999_999
+"""The key has ten digits for the version, so that the keys of an object sort by it."""
+
+OperationKind: TypeAlias = Literal["create", "update", "rename", "delete"]
+LogState: TypeAlias = Literal["pending", "committed"]
+
+_ENTRY: Final = "oplog-entry"
+_KINDS: Final = frozenset(get_args(OperationKind))
+_ID: Final = r"[0-9A-Za-z_-]{1,64}"
+_ENTRY_KEY: Final = re.compile(rf"entries/([^/]+)/({_ID})\.([0-9]{{10}})\.({_ID})\.(pending|committed)", re.ASCII)
+_SEGMENT_KEY: Final = re.compile(rf"segments/({_ID})\.(pending|committed)", re.ASCII)
+_IS_ID: Final = re.compile(_ID, re.ASCII)
+_SEAL_LENGTH: Final = len('{"sha256":""}\n') + 64
+
+_TEXT = (str,)
+_NUMBER = (int,)
+_FLAG = (bool,)
+_ENTRY_FIELDS: Final[dict[str, tuple[type, ...]]] = {
+    "path": _TEXT,
+    "is_dir": _FLAG,
+    "id": _TEXT,
+    "version": _NUMBER,
+    "ctime": _NUMBER,
+    "mtime_ms": _NUMBER,
+    "size": _NUMBER,
+    "physical": (str, type(None)),
+    "committed": _FLAG,
+    "etag": _TEXT,
+    "checksum": _TEXT,
+    "operation": _TEXT,
+    "lease_ms": _NUMBER,
+    "pending": _TEXT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One change of one object, with its complete state on either side."""
+
+    id: str
+    """Operation id. Operations on different objects that one transaction applies may share it."""
+    kind: OperationKind
+    """`create`: a reservation or directory. `update`: content published. `rename`. `delete`: a tombstone."""
+    object_id: str
+    version: int
+    """The version that the operation leads to: `after.version`, or for a delete `before.version + 1`."""
+    time_ms: int
+    """When the operation began, epoch milliseconds."""
+    before: Entry | None
+    after: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """An operation and how far the log knows it to have come."""
+
+    operation: Operation
+    state: LogState
+    key: str = field(default="", compare=False)
+    """The log object it was read from; empty for a record that was not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryKey:
+    """What the key of an entry says."""
+
+    object_id: str
+    version: int
+    operation_id: str
+    state: LogState
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentKey:
+    """What the key of a segment says."""
+
+    segment_id: str
+    state: LogState
+
+
+def entry_key(operation: Operation, state: LogState) -> str:
+    """The key of an operation's entry, below the log root. Raises LogFormatError for ids that no key can hold."""
+    object_id = _id(operation.object_id, "object id")
+    return f"entries/{object_id[:2]}/{object_id}.{operation.version:010d}.{_id(operation.id, 'operation id')}.{state}"
+
+
+def segment_key(segment_id: str, state: LogState) -> str:
+    """The key of a segment, below the log root. Raises LogFormatError for an id that no key can hold."""
+    return f"segments/{_id(segment_id, 'segment id')}.{state}"
+
+
+def history_prefix(object_id: str) -> str:
+    """What the keys of all entries of one object begin with, and no others."""
+    return f"entries/{_id(object_id, 'object id')[:2]}/{object_id}."
+
+
+def parse_key(key: str) -> EntryKey | SegmentKey:
+    """The parts of a key. Raises LogFormatError for any other key."""
+    if entry := _ENTRY_KEY.fullmatch(key):
+        shard, object_id, version, operation_id, state = entry.groups()
+        if shard == object_id[:2]:
+            return EntryKey(object_id, int(version), operation_id, cast("LogState", state))
+    elif segment := _SEGMENT_KEY.fullmatch(key):
+        return SegmentKey(segment[1], cast("LogState", segment[2]))
+    raise LogFormatError("not the key of an operation log object", path=key)
+
+
+def encode(record: LogRecord) -> bytes:
+    """The bytes of an entry. Raises LogFormatError for an operation that contradicts itself."""
+    key = entry_key(record.operation, record.state)
+    head = {"s3k": _ENTRY, "format": FORMAT, "state": record.state}
+    return seal([_line(head | _operation_document(record.operation, key))])
+
+
+def decode(data: bytes, key: str) -> LogRecord:
+    """The record in an entry's bytes.
+
+    Raises LogFormatError, with the key, for bytes that are cut, damaged, foreign or of a newer format, and for a
+    record that contradicts itself or its key.
+    """
+    expected = parse_key(key)
+    if not isinstance(expected, EntryKey):
+        raise LogFormatError("not the key of an entry", path=key)
+    lines = unseal(data, _ENTRY, key)
+    if len(lines) != 1:
+        raise LogFormatError("an entry holds one record", path=key)
+    document = parse_line(lines[0], key)
+    state = read_field(document, "state", _TEXT, key)
+    operation = _operation(document, key)
+    found = EntryKey(operation.object_id, operation.version, operation.id, state)
+    if found != expected:
+        raise LogFormatError("the entry's content does not belong to its key", path=key)
+    return LogRecord(operation, expected.state, key)
+
+
+def operation_line(operation: Operation, key: str) -> bytes:
+    """One operation as a line of a segment, without the newline. Raises LogFormatError as `encode` does."""
+    return _line(_operation_document(operation, key))
+
+
+def operation_from(line: bytes, key: str) -> Operation:
+    """The operation in a line of a segment. Raises LogFormatError as `decode` does."""
+    return _operation(parse_line(line, key), key)
+
+
+def seal(lines: Iterable[bytes]) -> bytes:
+    """The lines and their seal: a whole log object."""
+    body = b"".join(line + b"\n" for line in lines)
+    return body + _seal_of(body)
+
+
+def unseal(data: bytes, content: str, key: str) -> list[bytes]:
+    """The lines of a sealed object whose first line says that it is a `content`.
+
+    Raises LogFormatError, with the key. A newer format is named as such even if its seal is not ours.
+    """
+    head = data.partition(b"\n")[0]
+    try:
+        document = parse_line(head, key)
+    except LogFormatError:
+        document = {}
+    format_number = document.get("format")
+    ours = document.get("s3k") == content and type(format_number) is int
+    if ours and cast("int", format_number) > FORMAT:
+        raise LogFormatError(
+            f"operation log format {format_number}; this version reads up to {FORMAT}, a newer one is needed", path=key
+        )
+    body = data[:-_SEAL_LENGTH]
+    if not body or data[-_SEAL_LENGTH:] != _seal_of(body):
+        what = "truncated or damaged" if data.startswith(b'{"s3k":') else "not an operation log object"
+        raise LogFormatError(what, path=key)
+    if not ours or format_number != FORMAT or not body.endswith(b"\n"):
+        raise LogFormatError(f"not an {content} of format {FORMAT}", path=key)
+    return body[:-1].split(b"\n")
+
+
+def parse_line(line: bytes, key: str) -> dict[str, Any]:
+    """The JSON object in a line. Raises LogFormatError, with the key."""
+    try:
+        document = json.loads(line.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise LogFormatError("not a line of JSON", path=key) from error
+    if not isinstance(document, dict):
+        raise LogFormatError("not a JSON object", path=key)
+    return document
+
+
+def read_field(document: dict[str, Any], name: str, kinds: tuple[type, ...], key: str) -> Any:
+    """A field that must be there and have exactly one of the types. Raises LogFormatError, with the key."""
+    value = document.get(name, ...)
+    if type(value) not in kinds:
+        raise LogFormatError(f"the field {name!r} is missing or of a wrong type", path=key)
+    if isinstance(value, str) and not _is_utf8(value):
+        raise LogFormatError(f"the field {name!r} holds half a surrogate pair", path=key)
+    return value
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def _seal_of(body: bytes) -> bytes:
+    return b'{"sha256":"%s"}\n' % hashlib.sha256(body).hexdigest().encode("ascii")
+
+
+def _operation_document(operation: Operation, key: str) -> dict[str, Any]:
+    document = {
+        "id": operation.id,
+        "kind": operation.kind,
+        "object": operation.object_id,
+        "version": operation.version,
+        "time_ms": operation.time_ms,
+        "before": _entry_document(operation.before),
+        "after": _entry_document(operation.after),
+    }
+    _operation(document, key)
+    return document
+
+
+def _entry_document(entry: Entry | None) -> dict[str, Any] | None:
+    return None if entry is None else {name: getattr(entry, name) for name in _ENTRY_FIELDS}
+
+
+def _operation(document: dict[str, Any], key: str) -> Operation:
+    kind = read_field(document, "kind", _TEXT, key)
+    if kind not in _KINDS:
+        raise LogFormatError(f"unknown kind of operation {kind!r}", path=key)
+    operation = Operation(
+        id=read_field(document, "id", _TEXT, key),
+        kind=kind,
+        object_id=read_field(document, "object", _TEXT, key),
+        version=read_field(document, "version", _NUMBER, key),
+        time_ms=read_field(document, "time_ms", _NUMBER, key),
+        before=_entry(document, "before", key),
+        after=_entry(document, "after", key),
+    )
+    if flaw := _flaw(operation):
+        raise LogFormatError(flaw, path=key)
+    return operation
+
+
+def _entry(document: dict[str, Any], side: str, key: str) -> Entry | None:
+    values = read_field(document, side, (dict, type(None)), key)
+    if values is None:
+        return None
+    return Entry(**{name: read_field(values, name, kinds, key) for name, kinds in _ENTRY_FIELDS.items()})
+
+
+_SIDES: Final[dict[str, frozenset[tuple[bool, bool]]]] = {
+    "create": frozenset({(False, True)}),
+    "update": frozenset({(False, True), (True, True)}),
+    "rename": frozenset({(True, True)}),
+    "delete": frozenset({(True, False)}),
+}
+
+
+def _flaw(operation: Operation) -> str | None:
+    """What contradicts itself in the operation, or None."""
+    before, after, version = operation.before, operation.after, operation.version
+    if (before is not None, after is not None) not in _SIDES[operation.kind]:
+        return f"a {operation.kind} with the wrong state before or after"
+    if not 1 <= version <= MAX_VERSION:
+        return f"version {version} is out of range"
+    if not _IS_ID.fullmatch(operation.id) or not _IS_ID.fullmatch(operation.object_id):
+        return "an operation id or object id that no key can hold"
+    if any(entry is not None and entry.id != operation.object_id for entry in (before, after)):
+        return "the state is that of another object"
+    if after is not None and after.version != version:
+        return "the state after is of another version"
+    if before is not None and (before.version + 1 != version if after is None else before.version >= version):
+        return "the state before is not of an earlier version"
+    return None
+
+
+def _id(text: str, what: str) -> str:
+    if not _IS_ID.fullmatch(text):
+        raise LogFormatError(f"a key of the operation log cannot hold the {what} {text!r}")
+    return text
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return document
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,294 @@
+"""Writing the operation log: pending before the table changes, committed after it, rolled back if it did not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final, Protocol, TypeVar
+
+import anyio
+
+from s3k_async.concurrency import gather
+from s3k_async.errors import BlobExistsError, ConflictError, S3kError
+from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, segment_key
+from s3k_async.oplog.segments import Segment, encode_segment
+from s3k_async.sources import Sources
+from s3k_async.stores.blobs import BlobStore
+
+__all__ = ["SEGMENT_OPERATIONS", "DisabledLog", "NativeLog", "OperationLog", "PendingLog"]
+
+SEGMENT_OPERATIONS: Final = 1000
+"""Operations in one segment at most (about a megabyte); more are spread over several."""
+
+_OBJECTS_AT_ONCE: Final = 8
+
+_logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class PendingLog(Protocol):
+    """Operations that the log holds as pending.
+
+    Ends with `commit`, with `rollback`, or, when it is not known what became of the change, with neither.
+    """
+
+    async def commit(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> bool:
+        """Record the ids of the operations that succeeded (None: all but the unknown).
+
+        Those in `unknown` stay pending, all others are rolled back. False if the log could not be written: the
+        change has happened all the same, and fsck repairs the log. Carried out even if the caller is cancelled
+        meanwhile; never raises for the store's errors. Raises ValueError for ids that were not begun.
+        """
+
+    async def rollback(self) -> bool:
+        """Remove what `begin` wrote, after a definite failure.
+
+        False if something is left, or if `commit` was called before: then nothing is removed. Cancellation and
+        errors as for `commit`.
+        """
+
+
+class OperationLog(Protocol):
+    """The log of a volume."""
+
+    @property
+    def failed_commits(self) -> int:
+        """How many log objects could not be committed since this log was opened."""
+
+    @property
+    def failed_rollbacks(self) -> int:
+        """How many pending log objects could not be removed since this log was opened."""
+
+    async def begin(self, operations: Sequence[Operation]) -> PendingLog:
+        """Write the operations as pending: one as an entry, more as segments, none as nothing.
+
+        Beginning the identical operation again is fine. Raises ConflictError when another operation is under the
+        same key, LogFormatError for an operation that contradicts itself, and the store's errors; then nothing of
+        it is left as far as the store can be reached, and the table must not be changed.
+        """
+
+
+class DisabledLog:
+    """A log that keeps nothing: such a volume cannot be restored."""
+
+    failed_commits = 0
+    failed_rollbacks = 0
+
+    async def begin(self, operations: Sequence[Operation]) -> PendingLog:  # noqa: ARG002
+        """Write nothing; the handle's every answer is success."""
+        return _NOTHING_PENDING
+
+
+class _NothingPending:
+    async def commit(
+        self,
+        succeeded: Collection[str] | None = None,  # noqa: ARG002
+        *,
+        unknown: Collection[str] = (),  # noqa: ARG002
+    ) -> bool:
+        return True
+
+    async def rollback(self) -> bool:
+        return True
+
+
+_NOTHING_PENDING: Final[PendingLog] = _NothingPending()
+
+
+class NativeLog:
+    """The log as immutable objects, one for each entry or segment and state, each created only if it is absent."""
+
+    def __init__(self, blobs: BlobStore, sources: Sources, *, settle_timeout: float = 30.0) -> None:
+        """`blobs`: rooted at the log, its writes already retried.
+
+        `settle_timeout`: seconds that writing or removing one object may take after the table's answer, since a
+        cancelled caller waits for it.
+        """
+        self._blobs = blobs
+        self._sources = sources
+        self._settle_timeout = settle_timeout
+        self.failed_commits = 0
+        self.failed_rollbacks = 0
+
+    async def begin(self, operations: Sequence[Operation]) -> PendingLog:
+        """As `OperationLog.begin`; more than SEGMENT_OPERATIONS become several segments."""
+        if not operations:
+            return _NOTHING_PENDING
+        handle = _NativePending(self, self._objects(operations))
+        await handle.begin()
+        return handle
+
+    async def create(self, key: str, data: bytes, created: set[str] | None = None) -> None:
+        """Write an object of the log; the same bytes may be there already, others are a ConflictError.
+
+        `created` gets the key unless an object was there before: what it holds may be withdrawn.
+        """
+        possibly = set() if created is None else created
+        possibly.add(key)
+        try:
+            await self._blobs.put(key, data, if_absent=True)
+        except BlobExistsError as error:
+            possibly.discard(key)
+            if await self._blobs.get(key) != data:
+                raise ConflictError("the operation log holds another record under this key", path=key) from error
+
+    async def commit(self, key: str, data: bytes) -> bool:
+        """Write a committed object; False, counted and logged, if that fails or takes too long."""
+        written = await self._settle(lambda: self.create(key, data), "not committed", key)
+        self.failed_commits += not written
+        return written
+
+    async def remove(self, key: str) -> bool:
+        """Remove a pending object; False, counted and logged, if that fails or takes too long."""
+        removed = await self._settle(lambda: self._blobs.delete(key), "not rolled back", key)
+        self.failed_rollbacks += not removed
+        return removed
+
+    async def _settle(self, work: Callable[[], Awaitable[object]], failure: str, key: str) -> bool:
+        reason = "no answer in time"
+        with anyio.move_on_after(self._settle_timeout):
+            try:
+                await work()
+            except S3kError as error:
+                reason = error.code
+            else:
+                return True
+        _logger.warning("operation log: %s %s (%s)", key, failure, reason)
+        return False
+
+    def _objects(self, operations: Sequence[Operation]) -> list[_LogObject]:
+        if len(operations) == 1:
+            return [_EntryObject(operations[0])]
+        starts = range(0, len(operations), SEGMENT_OPERATIONS)
+        return [
+            _SegmentObject(self._sources.uuid(), tuple(operations[start : start + SEGMENT_OPERATIONS]))
+            for start in starts
+        ]
+
+
+class _LogObject(Protocol):
+    """What one pending object and its committed twin hold."""
+
+    @property
+    def operations(self) -> Sequence[Operation]: ...
+
+    @property
+    def pending_key(self) -> str: ...
+
+    @property
+    def committed_key(self) -> str: ...
+
+    def pending(self) -> bytes:
+        """The pending object's bytes."""
+
+    def committed(self, succeeded: Sequence[Operation], unknown: Sequence[str]) -> bytes:
+        """The committed object's bytes; at least one operation succeeded."""
+
+
+class _EntryObject:
+    def __init__(self, operation: Operation) -> None:
+        self.operations = (operation,)
+        self.pending_key = entry_key(operation, "pending")
+        self.committed_key = entry_key(operation, "committed")
+
+    def pending(self) -> bytes:
+        return encode(LogRecord(self.operations[0], "pending"))
+
+    def committed(self, succeeded: Sequence[Operation], unknown: Sequence[str]) -> bytes:  # noqa: ARG002
+        return encode(LogRecord(succeeded[0], "committed"))
+
+
+class _SegmentObject:
+    def __init__(self, segment_id: str, operations: tuple[Operation, ...]) -> None:
+        self._id = segment_id
+        self.operations = operations
+        self.pending_key = segment_key(segment_id, "pending")
+        self.committed_key = segment_key(segment_id, "committed")
+
+    def pending(self) -> bytes:
+        return encode_segment(Segment(self._id, "pending", self.operations))
+
+    def committed(self, succeeded: Sequence[Operation], unknown: Sequence[str]) -> bytes:
+        complete = len(succeeded) == len(self.operations)
+        return encode_segment(Segment(self._id, "committed", tuple(succeeded), complete, tuple(unknown)))
+
+
+class _NativePending:
+    def __init__(self, log: NativeLog, objects: Sequence[_LogObject]) -> None:
+        self._log = log
+        self._objects = objects
+        self._ids = {operation.id for part in objects for operation in part.operations}
+        self._committing = False
+
+    async def begin(self) -> None:
+        created: set[str] = set()
+
+        async def create(part: _LogObject) -> None:
+            await self._log.create(part.pending_key, part.pending(), created)
+
+        async def withdraw() -> None:
+            await gather(self._log.remove, created, limit=_OBJECTS_AT_ONCE)
+
+        try:
+            await gather(create, self._objects, limit=_OBJECTS_AT_ONCE)
+        except (S3kError, asyncio.CancelledError):
+            await _to_the_end(withdraw)
+            raise
+
+    async def commit(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> bool:
+        undecided = set(unknown)
+        done = self._ids - undecided if succeeded is None else set(succeeded)
+        if not (done | undecided) <= self._ids or done & undecided:
+            raise ValueError("the ids that succeeded and the unknown ones must be apart, and must have been begun")
+        self._committing = True
+
+        async def settle(part: _LogObject) -> bool:
+            successes = [operation for operation in part.operations if operation.id in done]
+            open_ids = sorted({operation.id for operation in part.operations} & undecided)
+            if successes:
+                return await self._log.commit(part.committed_key, part.committed(successes, open_ids))
+            return bool(open_ids) or await self._log.remove(part.pending_key)
+
+        async def settle_all() -> bool:
+            return all(await gather(settle, self._objects, limit=_OBJECTS_AT_ONCE))
+
+        return await _to_the_end(settle_all)
+
+    async def rollback(self) -> bool:
+        if self._committing:
+            _logger.warning("operation log: a rollback after the commit was asked for and refused")
+            return False
+
+        async def remove(part: _LogObject) -> bool:
+            return await self._log.remove(part.pending_key)
+
+        async def remove_all() -> bool:
+            return all(await gather(remove, self._objects, limit=_OBJECTS_AT_ONCE))
+
+        return await _to_the_end(remove_all)
+
+
+async def _to_the_end(work: Callable[[], Awaitable[T]]) -> T:
+    """Run `work`, which ends by itself, to its end; a cancellation of the caller is raised afterwards.
+
+    In a task of its own, because a shielded scope holds off anyio's cancellation but not asyncio's (`wait_for`,
+    `timeout`, `Task.cancel`).
+    """
+
+    async def run() -> T:
+        return await work()
+
+    task = asyncio.create_task(run())
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result

@@ -1,0 +1,319 @@
+"""Reading the operation log back, and deciding what it says of each object.
+
+Damage is reported and never repaired or removed here, and only what was read whole can be damaged: an error of the
+store ends the reading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from s3k_async.concurrency import gather
+from s3k_async.errors import BlobNotFoundError, LogFormatError
+from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.oplog.entries import (
+    EntryKey,
+    LogRecord,
+    LogState,
+    Operation,
+    OperationKind,
+    decode,
+    history_prefix,
+    parse_key,
+)
+from s3k_async.oplog.java import JavaEntry, JavaEntryV1, read_java
+from s3k_async.oplog.segments import decode_segment
+from s3k_async.stores.blobs import BlobInfo, BlobStore
+
+__all__ = ["DamagedLog", "JavaLogReader", "LogReader", "Truth", "latest"]
+
+_ENTRIES: Final = "entries/"
+_SEGMENTS: Final = "segments/"
+_ENTRY_BATCH: Final = 512
+_SEGMENTS_AT_ONCE: Final = 4
+_JAVA_KEY: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.info", re.ASCII)
+_JAVA_PATH: Final = re.compile(r"ks://([^/]+)(/.*[^/])", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedLog:
+    """A log object that cannot be understood. It is still there."""
+
+    key: str
+    error: LogFormatError
+
+
+Finding: TypeAlias = LogRecord | DamagedLog
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What the log says of one object."""
+
+    committed: LogRecord | None
+    """The committed operation of the highest version, or None; a `delete` says that the object is gone."""
+    pending: tuple[LogRecord, ...] = ()
+    """Operations of higher versions of which the log does not know whether they happened, by version and id."""
+    conflict: tuple[LogRecord, ...] = ()
+    """Different operations, all committed, for that one highest version, by time and id. Conditional writes exclude
+    this, so the log alone cannot decide between them; `committed` is then the first, for want of a better one."""
+
+
+def latest(records: Iterable[Finding]) -> dict[str, Truth]:
+    """The truth for each object id, in whatever order the records come; damage is passed over.
+
+    The highest committed version wins. Operations pending at or below it are not pending any more: their own
+    committed record exists, or they lost. The same operation found twice is one.
+    """
+    committed: dict[str, list[LogRecord]] = {}
+    pending: dict[str, dict[tuple[int, str], LogRecord]] = {}
+    for record in records:
+        if isinstance(record, DamagedLog):
+            continue
+        operation = record.operation
+        if record.state == "pending":
+            pending.setdefault(operation.object_id, {})[operation.version, operation.id] = record
+            continue
+        best = committed.setdefault(operation.object_id, [record])
+        if operation.version > best[0].operation.version:
+            best[:] = [record]
+        elif operation.version == best[0].operation.version and all(operation != seen.operation for seen in best):
+            best.append(record)
+    return {
+        object_id: _truth(committed.get(object_id, []), pending.get(object_id, {}))
+        for object_id in committed.keys() | pending.keys()
+    }
+
+
+def _truth(committed: list[LogRecord], pending: dict[tuple[int, str], LogRecord]) -> Truth:
+    ranked = sorted(committed, key=lambda record: (record.operation.time_ms, record.operation.id))
+    version = ranked[0].operation.version if ranked else -1
+    return Truth(
+        committed=ranked[0] if ranked else None,
+        pending=tuple(record for at, record in sorted(pending.items(), key=lambda pair: pair[0]) if at[0] > version),
+        conflict=tuple(ranked) if len(ranked) > 1 else (),
+    )
+
+
+class LogReader:
+    """Reads the entries and segments of a native log."""
+
+    def __init__(self, blobs: BlobStore, *, concurrency: int = 32) -> None:
+        """`blobs`: rooted at the log, its reads already retried. `concurrency`: entries read at once."""
+        self._blobs = blobs
+        self._concurrency = concurrency
+
+    async def records(self) -> AsyncIterator[Finding]:
+        """Every operation in the log once, in the highest state that the log knows for it, and every object
+        that cannot be understood.
+
+        Where a committed object is readable, its pending twin has no more to say and is not read, except for the
+        operations of a segment whose outcome was unknown. Bounded memory. Not a snapshot: an operation that is
+        being committed meanwhile may still be found pending. Raises the store's errors.
+        """
+        async for finding in self._read(_ENTRIES, self._entry, self._concurrency, _ENTRY_BATCH):
+            yield finding
+        async for finding in self._segments():
+            yield finding
+
+    async def history(self, object_id: str) -> list[Finding]:
+        """What the log holds of one object, by version.
+
+        Segments that cannot be understood come last, since nobody knows whether they are about it. Reads every
+        segment. Raises the store's errors.
+        """
+        prefix = history_prefix(object_id)
+        found = [finding async for finding in self._read(prefix, self._entry, self._concurrency, _ENTRY_BATCH)]
+        found += [
+            finding
+            async for finding in self._segments()
+            if isinstance(finding, DamagedLog) or finding.operation.object_id == object_id
+        ]
+        return sorted(found, key=_by_version)
+
+    def _segments(self) -> AsyncIterator[Finding]:
+        return self._read(_SEGMENTS, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE)
+
+    async def _read(
+        self, prefix: str, read: Callable[[dict[LogState, str]], Awaitable[list[Finding]]], at_once: int, batch: int
+    ) -> AsyncIterator[Finding]:
+        twins: list[dict[LogState, str]] = []
+        async for found in self._twins(prefix):
+            if isinstance(found, DamagedLog):
+                yield found
+                continue
+            twins.append(found)
+            if len(twins) == batch:
+                for finding in _flat(await gather(read, twins, limit=at_once)):
+                    yield finding
+                twins.clear()
+        for finding in _flat(await gather(read, twins, limit=at_once)):
+            yield finding
+
+    async def _twins(self, prefix: str) -> AsyncIterator[dict[LogState, str] | DamagedLog]:
+        """The keys that belong together, by state; they come one after the other in the listing."""
+        current: dict[LogState, str] = {}
+        stem = ""
+        async for info in self._blobs.list_all(prefix):
+            try:
+                key = parse_key(info.key)
+            except LogFormatError as error:
+                yield DamagedLog(info.key, error)
+                continue
+            if current and info.key.rpartition(".")[0] != stem:
+                yield current
+                current = {}
+            stem = info.key.rpartition(".")[0]
+            current[key.state] = info.key
+        if current:
+            yield current
+
+    async def _entry(self, keys: dict[LogState, str]) -> list[Finding]:
+        findings: list[Finding] = []
+        for state in ("committed", "pending"):
+            data = await _get(self._blobs, keys.get(state))
+            if data is None:
+                continue
+            try:
+                return [*findings, decode(data, keys[state])]
+            except LogFormatError as error:
+                findings.append(DamagedLog(keys[state], error))
+        return findings
+
+    async def _segment(self, keys: dict[LogState, str]) -> list[Finding]:
+        findings: list[Finding] = []
+        wanted: frozenset[str] | None = None
+        for state in ("committed", "pending"):
+            data = None if wanted == frozenset() else await _get(self._blobs, keys.get(state))
+            if data is None:
+                continue
+            try:
+                segment = decode_segment(data, keys[state])
+            except LogFormatError as error:
+                findings.append(DamagedLog(keys[state], error))
+                continue
+            records = segment.records(keys[state])
+            findings += [record for record in records if wanted is None or record.operation.id in wanted]
+            wanted = frozenset(segment.unknown)
+        return findings
+
+
+class JavaLogReader:
+    """Reads the `<object id>.info` objects of an s3k-1.0 volume: the last operation on each file, no history."""
+
+    def __init__(self, blobs: BlobStore, *, volume: str | None = None, concurrency: int = 32) -> None:
+        """`blobs`: rooted at the log's bucket, which may hold the data too; other keys are passed over.
+
+        `volume`: the authority of the volume's logical paths; entries of others are left out. None: all volumes.
+        """
+        self._blobs = blobs
+        self._volume = volume
+        self._concurrency = concurrency
+
+    async def records(self) -> AsyncIterator[Finding]:
+        """Every entry, and every object named like one that cannot be understood. Raises the store's errors.
+
+        An entry becomes a record without an operation id or earlier state, timed by when its object was stored, with
+        the file's mtime taken from its ctime. A delete leads one version further than the entry says, as ours do.
+        A V1 entry, which says no more than path, size, ctime and whether the bytes were durable, has version 0 and
+        counts as committed; its id is that of its key, its physical path is None.
+        """
+        batch: list[BlobInfo] = []
+        async for info in self._blobs.list_all():
+            if _JAVA_KEY.fullmatch(info.key) is None:
+                continue
+            batch.append(info)
+            if len(batch) == _ENTRY_BATCH:
+                for finding in _flat(await gather(self._one, batch, limit=self._concurrency)):
+                    yield finding
+                batch.clear()
+        for finding in _flat(await gather(self._one, batch, limit=self._concurrency)):
+            yield finding
+
+    async def history(self, object_id: str) -> list[Finding]:
+        """The entry of one file, if there is one. Raises the store's errors."""
+        key = f"{object_id}.info"
+        info = await self._blobs.head(key) if _JAVA_KEY.fullmatch(key) else None
+        return [] if info is None else await self._one(info)
+
+    async def _one(self, info: BlobInfo) -> list[Finding]:
+        data = await _get(self._blobs, info.key)
+        if data is None:
+            return []
+        try:
+            return self._record(read_java(data, info.key), info)
+        except LogFormatError as error:
+            return [DamagedLog(info.key, error)]
+
+    def _record(self, entry: JavaEntry, info: BlobInfo) -> list[Finding]:
+        logical = _JAVA_PATH.fullmatch(entry.logical)
+        if logical is None or entry.size < 0:
+            raise LogFormatError("a Java log entry without a file's path and size", path=info.key)
+        if self._volume not in (None, logical[1]):
+            return []
+        object_id = info.key.removesuffix(".info")
+        if isinstance(entry, JavaEntryV1):
+            operation = _java_v1(entry, object_id, logical[2], info.mtime_ms)
+            return [LogRecord(operation, "committed", info.key)]
+        if entry.id != object_id or entry.version < 1:
+            raise LogFormatError("the Java log entry's content does not belong to its key", path=info.key)
+        state: LogState = "pending" if entry.state == "PENDING" else "committed"
+        file = Entry(
+            path=logical[2],
+            is_dir=False,
+            id=object_id,
+            version=entry.version,
+            ctime=entry.ctime,
+            mtime_ms=entry.ctime * 1000,
+            size=entry.size,
+            physical=entry.physical,
+            committed=entry.committed,
+        )
+        if entry.kind == "DELETE":
+            operation = Operation("", "delete", object_id, entry.version + 1, info.mtime_ms, file, None)
+        else:
+            kind: OperationKind = "create" if entry.kind == "CREATE" else "update"
+            operation = Operation("", kind, object_id, entry.version, info.mtime_ms, None, file)
+        return [LogRecord(operation, state, info.key)]
+
+
+def _java_v1(entry: JavaEntryV1, object_id: str, path: str, time_ms: int) -> Operation:
+    file = Entry(
+        path=path,
+        is_dir=False,
+        id=object_id,
+        version=0,
+        ctime=entry.ctime,
+        mtime_ms=entry.ctime * 1000,
+        size=entry.size,
+        physical=None if entry.committed else UNCOMMITTED,
+        committed=entry.committed,
+    )
+    return Operation("", "update" if entry.committed else "create", object_id, 0, time_ms, None, file)
+
+
+async def _get(blobs: BlobStore, key: str | None) -> bytes | None:
+    """The object's bytes, or None for one that was rolled back or compacted away since it was listed."""
+    if key is None:
+        return None
+    try:
+        return await blobs.get(key)
+    except BlobNotFoundError:
+        return None
+
+
+def _flat(findings: Iterable[list[Finding]]) -> list[Finding]:
+    return [finding for some in findings for finding in some]
+
+
+def _by_version(finding: Finding) -> tuple[bool, int, str, str]:
+    if isinstance(finding, DamagedLog):
+        try:
+            key = parse_key(finding.key)
+        except LogFormatError:
+            return True, 0, "", finding.key
+        return (False, key.version, key.operation_id, "") if isinstance(key, EntryKey) else (True, 0, "", finding.key)
+    return False, finding.operation.version, finding.operation.id, finding.state
