@@ -21,7 +21,8 @@ fn each_piece(data: &Bound<'_, PyAny>, mut consume: impl FnMut(&[u8]) + Send) ->
     let view = PyMemoryView::from(data)?.call_method1("cast", ("B",))?;
     let length = view.len()?;
     for start in (0..length).step_by(COPY_BYTES) {
-        let piece = view.as_any().get_item(range(py, start, length.min(start + COPY_BYTES))?)?.call_method0("tobytes")?;
+        let piece =
+            view.as_any().get_item(range(py, start, length.min(start + COPY_BYTES))?)?.call_method0("tobytes")?;
         let piece = piece.cast::<PyBytes>()?.as_bytes();
         release_for(py, piece, &mut consume);
     }

@@ -49,9 +49,7 @@ impl fmt::Display for Fault {
             Self::Root => f.write_str("the root has no parent, no name and no item"),
             Self::KeyTooLong => write!(f, "the partition key is longer than {MAX_PARTITION_BYTES} bytes of UTF-8"),
             Self::Volume => f.write_str("not a volume name: it is empty or contains '/' or NUL"),
-            Self::ObjectId => {
-                f.write_str("not an object id: it is empty, too long, or contains '/', NUL or '.id='")
-            }
+            Self::ObjectId => f.write_str("not an object id: it is empty, too long, or contains '/', NUL or '.id='"),
         }
     }
 }
@@ -132,7 +130,7 @@ fn escaped(string: &Bound<'_, PyString>) -> String {
         .unwrap_or_default()
 }
 
-/// The string behind an argument, or TypeError.
+/// The string behind an argument, or `TypeError`.
 pub fn string_argument<'a, 'py>(argument: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyString>> {
     argument.cast::<PyString>().map_err(|_| PyTypeError::new_err("expected str"))
 }

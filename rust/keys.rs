@@ -45,9 +45,9 @@ impl Volume {
 
     /// The path that an item's keys stand for, appended to `out`.
     fn push_path(&self, out: &mut String, partition: &str, sort: &str) -> Result<(), BadItemKey> {
-        let parent = self.parent_of(partition).and_then(|parent| {
-            if is_name(sort) { Ok(parent) } else { Err("the sort key is no name") }
-        });
+        let parent = self
+            .parent_of(partition)
+            .and_then(|parent| if is_name(sort) { Ok(parent) } else { Err("the sort key is no name") });
         match parent {
             Ok(parent) => push_child(out, parent, sort),
             Err(reason) => {
@@ -205,11 +205,7 @@ pub fn item_keys<'py>(
 
 /// Path of an item.
 #[pyfunction]
-pub fn decode_key(
-    volume: Volume,
-    partition: &Bound<'_, PyString>,
-    sort: &Bound<'_, PyString>,
-) -> PyResult<String> {
+pub fn decode_key(volume: Volume, partition: &Bound<'_, PyString>, sort: &Bound<'_, PyString>) -> PyResult<String> {
     let mut path = String::new();
     volume.push_path(&mut path, key_text_of(partition)?, key_text_of(sort)?)?;
     Ok(path)

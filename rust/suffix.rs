@@ -37,9 +37,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for SuffixCount {
     type Error = PyErr;
 
     fn extract(argument: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        integer(&argument)?.and_then(Self::new).ok_or_else(|| {
-            PyValueError::new_err(format!("the suffix count must be between 1 and {MAX_SUFFIX_COUNT}"))
-        })
+        integer(&argument)?
+            .and_then(Self::new)
+            .ok_or_else(|| PyValueError::new_err(format!("the suffix count must be between 1 and {MAX_SUFFIX_COUNT}")))
     }
 }
 

@@ -85,10 +85,7 @@ class S3kError(Exception):
         super().__init__(message)
         self.message = message
         self.path = path
-        if isinstance(self, OSError):
-            self.errno = self.default_errno
-            self.strerror = message
-            self.filename = path
+        _describe(self, self.default_errno, message, path)
 
     def __str__(self) -> str:
         if self.path is None or self.path in self.message:
@@ -103,6 +100,14 @@ class S3kError(Exception):
     def __setstate__(self, state: dict[str, Any] | None) -> None:
         for name, value in (state or {}).items():
             setattr(self, name, value)
+
+
+def _describe(error: BaseException, number: int | None, message: str, path: str | None) -> None:
+    """Fill in what the handlers of an OSError look at."""
+    if isinstance(error, OSError):
+        error.errno = number
+        error.strerror = message
+        error.filename = path
 
 
 def _rebuild(cls: type[S3kError], message: str, path: str | None) -> S3kError:
