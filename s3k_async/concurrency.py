@@ -14,9 +14,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def run_all(
-    work: Callable[[T], Awaitable[object]], items: Iterable[T] | AsyncIterable[T], *, limit: int
-) -> None:
+async def run_all(work: Callable[[T], Awaitable[object]], items: Iterable[T] | AsyncIterable[T], *, limit: int) -> None:
     """Await `work(item)` for every item, at most `limit` in flight.
 
     Items are taken one by one as slots come free, so an endless or lazy source is fine. The first error cancels

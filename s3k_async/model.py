@@ -67,6 +67,7 @@ class Entry:
 
     @property
     def is_reservation(self) -> bool:
+        """Whether this is a file whose bytes are not durable yet."""
         return not self.is_dir and not self.committed
 
     def with_content(self, content: Content, *, mtime_ms: int, operation: str) -> Entry:
@@ -113,6 +114,7 @@ class FileStatus:
 
     @property
     def is_file(self) -> bool:
+        """Whether this is a file."""
         return not self.is_dir
 
     @classmethod

@@ -40,14 +40,13 @@ async def delete_files(store: MetadataStore, entries: Sequence[Entry]) -> list[F
         operation = store.changes.operation("delete", entry, None)
         return operation, [Delete(store.keys.key(entry.path), unchanged(entry))]
 
-    return await _apply(store, entries, MAX_TRANSACTION, plan)
+    return await _BulkChange(store, MAX_TRANSACTION, plan).apply(entries)
 
 
-async def move_files(
-    store: MetadataStore, entries: Sequence[Entry], target: Callable[[Entry], str]
-) -> list[Failure]:
+async def move_files(store: MetadataStore, entries: Sequence[Entry], target: Callable[[Entry], str]) -> list[Failure]:
     """Move files to the paths that `target` names; what is gone from its old path counts as moved by somebody else.
-    Reservations are refused. Returns what failed."""
+    Reservations are refused. Returns what failed.
+    """
     reserved = [entry for entry in entries if entry.is_reservation]
     failures: list[Failure] = [
         (entry.path, UncommittedFileError("a reservation cannot be renamed", path=entry.path)) for entry in reserved
@@ -62,83 +61,82 @@ async def move_files(
         ]
 
     committed = [entry for entry in entries if not entry.is_reservation]
-    return failures + await _apply(store, committed, MOVES, plan)
+    return failures + await _BulkChange(store, MOVES, plan).apply(committed)
 
 
 Plan = Callable[[Entry], tuple[Operation, list[Action]]]
+"""What to log and do for one entry; the first action is on the entry's own item."""
 
 
-async def _apply(store: MetadataStore, entries: Sequence[Entry], size: int, plan: Plan) -> list[Failure]:
-    failures: list[Failure] = []
-    work = list(entries)
-    for _ in range(ROUNDS):
-        changed: list[Entry] = []
-        batches = [work[start : start + size] for start in range(0, len(work), size)]
-        await run_all(lambda batch: _transaction(store, batch, plan, changed, failures), batches, limit=TRANSACTIONS)
-        if not changed:
-            return failures
-        work = changed
-    failures += [(entry.path, BusyError("the file kept changing", path=entry.path)) for entry in work]
-    return failures
+class _BulkChange:
+    """One change of many entries under way."""
 
+    def __init__(self, store: MetadataStore, size: int, plan: Plan) -> None:
+        self._store = store
+        self._size = size
+        self._plan = plan
+        self._changed: list[Entry] = []
+        self._failures: list[Failure] = []
 
-async def _transaction(
-    store: MetadataStore, batch: list[Entry], plan: Plan, changed: list[Entry], failures: list[Failure]
-) -> None:
-    """Apply one batch, leaving out the entries whose conditions fail; they end in `changed` or `failures`."""
-    planned = [plan(entry) for entry in batch]
-    try:
-        async with store.changes.logged([operation for operation, _ in planned]) as outcome:
-            left = list(zip(batch, planned, strict=True))
-            while left:
-                actions = [action for _, (_, actions) in left for action in actions]
-                try:
-                    await store.items.transact(actions, store.sources.uuid())
-                    break
-                except ConditionFailedError as error:
-                    width = len(actions) // len(left)
-                    for position in sorted({failed // width for failed in error.current}, reverse=True):
-                        entry = left.pop(position)[0]
-                        _sort_out(store, entry, error, position * width, changed, failures)
-            outcome.succeeded = {operation.id for _, (operation, _) in left}
-            if not left:
-                raise _NothingAppliedError("no entry was as expected")
-    except _NothingAppliedError:
-        return
-    except S3kError as error:
-        done = {path for path, _ in failures} | {entry.path for entry in changed}
-        failures += [(entry.path, error) for entry in batch if entry.path not in done]
+    async def apply(self, entries: Sequence[Entry]) -> list[Failure]:
+        """Change the entries, `size` in a transaction; returns what failed."""
+        work = list(entries)
+        for _ in range(ROUNDS):
+            batches = [work[start : start + self._size] for start in range(0, len(work), self._size)]
+            await run_all(self._transaction, batches, limit=TRANSACTIONS)
+            work, self._changed = self._changed, []
+            if not work:
+                break
+        self._failures += [(entry.path, BusyError("the file kept changing", path=entry.path)) for entry in work]
+        return self._failures
 
+    async def _transaction(self, batch: list[Entry]) -> None:
+        """Change one batch, leaving out the entries whose conditions fail: those are changed, failed or gone."""
+        left = {
+            operation.id: (entry, operation, actions) for entry in batch for operation, actions in [self._plan(entry)]
+        }
+        try:
+            async with self._store.changes.logged([operation for _, operation, _ in left.values()]) as outcome:
+                while left and (error := await self._attempt([actions for _, _, actions in left.values()])):
+                    for identity, position in self._failed(left, error).items():
+                        self._sort_out(left.pop(identity)[0], error, position)
+                outcome.succeeded = set(left)
+        except S3kError as error:
+            self._failures += [(entry.path, error) for entry, _, _ in left.values()]
 
-def _sort_out(
-    store: MetadataStore,
-    entry: Entry,
-    error: ConditionFailedError,
-    position: int,
-    changed: list[Entry],
-    failures: list[Failure],
-) -> None:
-    if position in error.current:
-        item: Item | None = error.current[position]
-        if item is not None:
-            _again(store, entry, item, changed, failures)
-        return
-    failures.append((entry.path, PathExistsError("the target exists", path=entry.path)))
+    async def _attempt(self, actions: list[list[Action]]) -> ConditionFailedError | None:
+        try:
+            await self._store.items.transact(
+                [action for group in actions for action in group], self._store.sources.uuid()
+            )
+        except ConditionFailedError as error:
+            return error
+        return None
 
+    @staticmethod
+    def _failed(left: dict[str, tuple[Entry, Operation, list[Action]]], error: ConditionFailedError) -> dict[str, int]:
+        """The operations that failed conditions belong to, with the position of the first action of each."""
+        failed: dict[str, int] = {}
+        position = 0
+        for identity, (_, _, actions) in left.items():
+            if any(place in error.current for place in range(position, position + len(actions))):
+                failed[identity] = position
+            position += len(actions)
+        return failed
 
-def _again(
-    store: MetadataStore, entry: Entry, item: Item, changed: list[Entry], failures: list[Failure]
-) -> None:
-    try:
-        current = from_item(item, store.keys)
-    except S3kError as error:
-        failures.append((entry.path, error))
-        return
-    if current.is_dir:
-        failures.append((entry.path, BusyError("the file became a directory", path=entry.path)))
-    else:
-        changed.append(current)
+    def _sort_out(self, entry: Entry, error: ConditionFailedError, position: int) -> None:
+        if position not in error.current:
+            self._failures.append((entry.path, PathExistsError("the target exists", path=entry.path)))
+        elif (item := error.current[position]) is not None:
+            self._again(entry, item)
 
-
-class _NothingAppliedError(S3kError):
-    """Every entry of a batch fell out of it; the log is rolled back."""
+    def _again(self, entry: Entry, item: Item) -> None:
+        try:
+            current = from_item(item, self._store.keys)
+        except S3kError as error:
+            self._failures.append((entry.path, error))
+            return
+        if current.is_dir:
+            self._failures.append((entry.path, BusyError("the file became a directory", path=entry.path)))
+        else:
+            self._changed.append(current)

@@ -10,7 +10,7 @@ import anyio
 
 from s3k_async.errors import OutcomeUnknownError, S3kError
 from s3k_async.model import Entry
-from s3k_async.oplog.entries import Kind, Operation
+from s3k_async.oplog.entries import Operation, OperationKind
 from s3k_async.oplog.log import OperationLog
 from s3k_async.sources import Sources
 
@@ -31,7 +31,7 @@ class Changes:
         self._log = log
         self._sources = sources
 
-    def operation(self, kind: Kind, before: Entry | None, after: Entry | None) -> Operation:
+    def operation(self, kind: OperationKind, before: Entry | None, after: Entry | None) -> Operation:
         """One change of one entry. The operation id is that of `after`; a removal gets one of its own."""
         if after is not None:
             identity, object_id, version = after.operation, after.id, after.version

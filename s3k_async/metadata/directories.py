@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 from s3k_async import _native
+from s3k_async.config import Tuning
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
@@ -16,7 +18,6 @@ from s3k_async.errors import (
     PathNotFoundError,
     ReadOnlyVolumeError,
 )
-from s3k_async.config import Tuning
 from s3k_async.metadata.changes import Changes
 from s3k_async.metadata.codec import NEXT, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import Job, Jobs
@@ -35,7 +36,8 @@ CHAIN_PART = 90
 
 class DirectoryStore(EntryReader):
     """Directories under the rule that whoever removes or moves one marks it before listing it, and whoever creates
-    something below one makes sure that it stands unmarked before acknowledging."""
+    something below one makes sure that it stands unmarked before acknowledging.
+    """
 
     def __init__(
         self,
@@ -68,7 +70,9 @@ class DirectoryStore(EntryReader):
         self.require_writable(path)
         deadline = self.deadline()
         while True:
-            chain = [(ROOT, ROOT_ENTRY), *await self.chain(path)] if path != ROOT else [(ROOT, ROOT_ENTRY)]
+            chain: list[tuple[str, Entry | None]] = [(ROOT, ROOT_ENTRY)]
+            if path != ROOT:
+                chain += await self.chain(path)
             target = chain[-1][1]
             for position, (ancestor, entry) in enumerate(chain):
                 if entry is not None and not entry.is_dir:
@@ -89,11 +93,12 @@ class DirectoryStore(EntryReader):
 
     async def _make_missing(self, chain: list[tuple[str, Entry | None]]) -> Entry:
         """Make the missing directories of a chain that begins with the root. Raises ConditionFailedError when the
-        chain is no longer what it was, ConflictError when a stale mark on it changed."""
+        chain is no longer what it was, ConflictError when a stale mark on it changed.
+        """
         made: list[Entry] = []
         now = self.sources.now_ms()
         bases: list[Entry] = []
-        for (_, above), (path, entry) in zip(chain, chain[1:], strict=False):
+        for (_, above), (path, entry) in pairwise(chain):
             if entry is None:
                 operation = self.sources.uuid()
                 made.append(Entry(path, True, self.sources.uuid(), 1, now // 1000, now, operation=operation))
@@ -112,7 +117,8 @@ class DirectoryStore(EntryReader):
 
     async def drop_stale_mark(self, entry: Entry) -> Entry:
         """Wait until no live job marks the entry and drop the mark it left behind. Raises BusyError, ConflictError (the
-        entry changed meanwhile; read it again)."""
+        entry changed meanwhile; read it again).
+        """
         if not entry.pending:
             return entry
         await self.jobs.wait_until_over(entry.pending, entry.path)
@@ -120,7 +126,8 @@ class DirectoryStore(EntryReader):
 
     async def mark(self, entry: Entry, job: Job) -> Entry:
         """Put a job's mark on a directory. Raises BusyError (another live job's mark), ConflictError (it changed; read
-        it again)."""
+        it again).
+        """
         if entry.pending == job.mark:
             return entry
         if entry.pending:
@@ -162,7 +169,8 @@ class DirectoryStore(EntryReader):
 
     async def mark_current(self, entry: Entry, job: Job) -> Entry:
         """Mark a directory, reading it again when it changed. Raises as `mark`, and PathNotFoundError or
-        NotDirectoryError when it is no longer there."""
+        NotDirectoryError when it is no longer there.
+        """
         deadline = self.deadline()
         current: Entry | None = entry
         while True:
@@ -187,7 +195,8 @@ class DirectoryStore(EntryReader):
 
     async def forget(self, marked: Entry) -> None:
         """Remove the old entry of a directory that has moved; its object lives on elsewhere, so nothing is logged.
-        Raises ConflictError if it no longer carries our mark."""
+        Raises ConflictError if it no longer carries our mark.
+        """
         try:
             await self.items.write(Delete(self.keys.key(marked.path), unchanged(marked)))
         except ConditionFailedError as error:

@@ -18,7 +18,19 @@ import anyio
 from s3k_async.concurrency import first_error
 from s3k_async.errors import BusyError, LeaseExpiredError, S3kError
 from s3k_async.sources import Sources
-from s3k_async.stores.items import ABSENT, OPERATION, PARTITION, SORT, Condition, Delete, ItemStore, Key, Put, Update
+from s3k_async.stores.items import (
+    ABSENT,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Condition,
+    Delete,
+    ItemStore,
+    Key,
+    Put,
+    Update,
+    Value,
+)
 
 __all__ = ["JOB_PARTITION", "Job", "JobKind", "Jobs"]
 
@@ -65,7 +77,7 @@ class Jobs:
         """Own a job for the time of the body, its lease renewed in the background."""
         job = Job(self._sources.uuid(), self._sources)
         sent = self._sources.monotonic()
-        record = {
+        record: dict[str, Value] = {
             PARTITION: JOB_PARTITION,
             SORT: job.id,
             "kind": kind,

@@ -13,9 +13,7 @@ from s3k_async.stores.items import PARTITION, ItemStore
 
 __all__ = ["ROOT_ENTRY", "EntryReader"]
 
-ROOT_ENTRY = Entry(
-    path=ROOT, is_dir=True, id="00000000-0000-4000-8000-000000000000", version=1, ctime=0, mtime_ms=0
-)
+ROOT_ENTRY = Entry(path=ROOT, is_dir=True, id="00000000-0000-4000-8000-000000000000", version=1, ctime=0, mtime_ms=0)
 """The root has no item; it is the same everywhere and cannot change."""
 
 SUFFIX_STREAMS = 64

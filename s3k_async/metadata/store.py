@@ -23,8 +23,8 @@ from s3k_async.errors import (
 from s3k_async.metadata.codec import to_item, unchanged
 from s3k_async.metadata.directories import DirectoryStore
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
-from s3k_async.oplog.entries import Kind
-from s3k_async.stores.items import ABSENT, Delete, Put
+from s3k_async.oplog.entries import OperationKind
+from s3k_async.stores.items import ABSENT, Action, Delete, Put
 
 __all__ = ["MetadataStore", "Target"]
 
@@ -94,8 +94,8 @@ class MetadataStore(DirectoryStore):
     async def reserve(self, target: Target, *, exclusive: bool) -> Entry:
         """Reserve a new path for a writer; where a file is to be replaced, return its entry as it is.
 
-        The returned entry's `lease_ms` is the writer's lease either way. Raises PathExistsError (`exclusive`, or somebody
-        created the path meanwhile), NotDirectoryError, BusyError.
+        The returned entry's `lease_ms` is the writer's lease either way. Raises PathExistsError (`exclusive`, or
+        somebody created the path meanwhile), NotDirectoryError, BusyError.
         """
         self.require_writable(target.path)
         if target.current is not None:
@@ -183,9 +183,7 @@ class MetadataStore(DirectoryStore):
         """
         self.require_writable(entry.path)
         try:
-            await self.items.write(
-                Put(to_item(entry, self.keys), ABSENT if current is None else unchanged(current))
-            )
+            await self.items.write(Put(to_item(entry, self.keys), ABSENT if current is None else unchanged(current)))
         except ConditionFailedError as error:
             raise ConflictError("the entry is no longer what was seen", path=entry.path) from error
 
@@ -220,19 +218,22 @@ class MetadataStore(DirectoryStore):
             self.still_time(deadline, entry.path)
             await self._need_parents(await self.chain(entry.path))
 
-    async def _create_once(self, entry: Entry, kind: Kind) -> bool:
+    async def _create_once(self, entry: Entry, kind: OperationKind) -> bool:
         """Create the entry and make sure that it has a parent; False if it was withdrawn."""
         try:
             async with self.changes.logged([self.changes.operation(kind, None, entry)]):
-                try:
-                    await self.items.write(Put(to_item(entry, self.keys), ABSENT))
-                except ConditionFailedError as error:
-                    raise PathExistsError("the path exists", path=entry.path) from error
-                if not await self._settle(entry) and await self._withdraw(entry):
-                    raise _WithdrawnError("the directory was going away", path=entry.path)
+                await self._put_new(entry)
+                if not await self._settle(entry):
+                    await self._withdraw(entry)
         except _WithdrawnError:
             return False
         return True
+
+    async def _put_new(self, entry: Entry) -> None:
+        try:
+            await self.items.write(Put(to_item(entry, self.keys), ABSENT))
+        except ConditionFailedError as error:
+            raise PathExistsError("the path exists", path=entry.path) from error
 
     async def _settle(self, entry: Entry) -> bool:
         try:
@@ -244,13 +245,14 @@ class MetadataStore(DirectoryStore):
                 operation=entry.operation,
             ) from error
 
-    async def _withdraw(self, entry: Entry) -> bool:
-        """Take back a creation that was not acknowledged. False if somebody has acted on it: then it did happen."""
+    async def _withdraw(self, entry: Entry) -> None:
+        """Take back a creation that was not acknowledged: raises _WithdrawnError. Returns if somebody has acted on
+        the entry: then it did happen."""
         try:
             await self.items.write(Delete(self.keys.key(entry.path), unchanged(entry)))
         except ConditionFailedError:
-            return False
-        return True
+            return
+        raise _WithdrawnError("the directory was going away", path=entry.path)
 
     async def _replace(self, current: Entry, content: Content) -> Entry:
         entry = current.with_content(content, mtime_ms=self.sources.now_ms(), operation=self.sources.uuid())
@@ -291,7 +293,7 @@ class MetadataStore(DirectoryStore):
         operations = [self.changes.operation("rename", source, moved)]
         if replaced is not None:
             operations.append(self.changes.operation("delete", replaced, None))
-        actions = [
+        actions: list[Action] = [
             Delete(self.keys.key(source.path), unchanged(source)),
             Put(to_item(moved, self.keys), ABSENT if replaced is None else unchanged(replaced)),
         ]
@@ -307,7 +309,7 @@ class MetadataStore(DirectoryStore):
     async def _move_back(self, moved: Entry, source: Entry) -> Entry | None:
         """Undo a rename whose target lost its parent. None: undone. Otherwise the rename stands after all."""
         back = moved.moved(source.path, operation=self.sources.uuid())
-        actions = [
+        actions: list[Action] = [
             Delete(self.keys.key(moved.path), unchanged(moved)),
             Put(to_item(back, self.keys), ABSENT),
         ]

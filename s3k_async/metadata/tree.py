@@ -77,7 +77,8 @@ class Tree:
 
     async def walk(self, path: str) -> AsyncIterator[list[Entry]]:
         """Every descendant of a directory in pages, without a barrier between levels, each directory before what is
-        below it; the directory itself excluded, reservations included. Nothing is checked about the directory."""
+        below it; the directory itself excluded, reservations included. Nothing is checked about the directory.
+        """
 
         def below(page: list[Entry]) -> list[AsyncIterator[list[Entry]]]:
             return [self._store.children(entry.path) for entry in page if entry.is_dir]
@@ -98,9 +99,7 @@ class Tree:
                     length += entry.size
         return ContentSummary(length, files, directories)
 
-    async def delete(
-        self, entry: Entry, *, progress: Callable[[Progress], object] | None = None
-    ) -> TreeResult:
+    async def delete(self, entry: Entry, *, progress: Callable[[Progress], object] | None = None) -> TreeResult:
         """Delete a directory and all below it, bottom-up. The bytes are left to garbage collection.
 
         Raises PathNotFoundError, NotDirectoryError, BusyError for the directory itself; what fails below it is listed
@@ -115,6 +114,7 @@ class Tree:
 
     async def _delete_below(self, marked: Entry, run: _Run) -> bool:
         """Delete what a marked directory holds, then the directory. False if something below failed and it stays."""
+        clean = True
 
         async def delete_page(page: list[Entry]) -> None:
             nonlocal clean
@@ -129,7 +129,6 @@ class Tree:
             )
             clean = clean and not failed and all(below)
 
-        clean = True
         await run_all(delete_page, self._store.children(marked.path), limit=PAGES)
         if not clean:
             await self._store.unmark(marked, run.job)
@@ -227,6 +226,7 @@ class Tree:
 
     async def _move_below(self, marked: Entry, made: Entry, run: _Run) -> bool:
         """Move what a marked directory holds below `made`, then remove it. False if something failed and it stays."""
+        clean = True
 
         def target(entry: Entry) -> str:
             return _native.join(made.path, _native.split(entry.path)[1])
@@ -246,7 +246,6 @@ class Tree:
             )
             clean = clean and not failed and all(below)
 
-        clean = True
         await run_all(move_page, self._store.children(marked.path), limit=PAGES)
         if clean:
             run.job.check()
@@ -276,7 +275,8 @@ class Tree:
 
     async def _confirm(self, made: Entry, job: Job) -> None:
         """After a batch: the directory that we move into must still be ours, or nobody could be told where its
-        files are."""
+        files are.
+        """
         current = await self._store.get(made.path)
         if current is not None and current.pending == job.mark:
             return
