@@ -1,0 +1,1 @@
+"""Comparing the table, the operation log and the bytes of a volume."""
