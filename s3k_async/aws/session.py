@@ -1,0 +1,228 @@
+"""Sessions and clients of aioboto3, made from our settings on first use.
+
+A client belongs to the process and the event loop that first used it. botocore reads its service models from files
+and parses them; that, and importing it, happens in a worker thread. What is left on the loop at the first call is
+making the client's classes and, over TLS, loading the certificates (some tens of milliseconds).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import anyio
+import anyio.to_thread
+from botocore.exceptions import BotoCoreError
+
+from s3k_async.aws.errors import map_exceptions
+from s3k_async.config import AwsConfig
+from s3k_async.errors import ClosedClientError, ConfigError, WrongLoopError
+
+if TYPE_CHECKING:
+    from aiobotocore.config import AioConfig
+
+__all__ = ["AwsClient", "Service", "Session"]
+
+Service: TypeAlias = Literal["dynamodb", "s3"]
+
+_DEFAULT_REGION = "us-east-1"
+
+_inherited: list[object] = []
+"""Clients that a forked child found in place: kept for good, because collecting one would close connections through
+the selector that the child shares with its parent."""
+
+
+class Session(Protocol):
+    """What we need of a session; an `aioboto3.Session` has it."""
+
+    @property
+    def region_name(self) -> str | None:
+        """The region that the environment or the profile names."""
+
+    def client(self, service_name: Any, **options: Any) -> Any:
+        """An async context manager around a client."""
+
+
+class AwsClient:
+    """One service's client: made on first use, for one process and event loop, gone with `close`.
+
+    `session` is the user's own `aioboto3.Session` or `aiobotocore` session, None to make one from the settings.
+    Pickled, it is its settings without secrets: what was passed in or opened stays behind.
+    """
+
+    def __init__(self, service: Service, config: AwsConfig, session: object | None = None) -> None:
+        self.service = service
+        self.config = config
+        self._given = session
+        self._client: Any = None
+        self._context: Any = None
+        self._process = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._making: anyio.Lock | None = None
+        self._closed = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AwsClient, (self.service, self.config)
+
+    def __repr__(self) -> str:
+        return f"AwsClient({self.service!r}, region={self.config.region!r}, endpoint={_without_user(self.config)!r})"
+
+    def shares_account_with(self, other: AwsClient) -> bool:
+        """Whether both reach the same installation of the service with the same identity, as far as settings tell."""
+        mine, others = self.config, other.config
+        return (
+            (mine.endpoint or "").rstrip("/") == (others.endpoint or "").rstrip("/")
+            and mine.profile == others.profile
+            and mine.access_key_id == others.access_key_id
+            and mine.session_token == others.session_token
+            and self._given is other._given
+            and _partition(mine.region) == _partition(others.region)
+        )
+
+    async def get(self) -> Any:
+        """The client. Raises ClosedClientError, WrongLoopError (another live loop uses it), ConfigError,
+        CredentialsError."""
+        if self._closed:
+            raise ClosedClientError(f"the {self.service} client is closed")
+        loop = asyncio.get_running_loop()
+        if self._process != os.getpid():
+            _inherited.extend(held for held in (self._client, self._context, self._loop) if held is not None)
+            self._reset(loop)
+        elif self._loop is not loop:
+            if self._loop is not None and not self._loop.is_closed():
+                raise WrongLoopError(f"the {self.service} client is in use by another event loop")
+            self._reset(loop)
+        if self._client is None:
+            assert self._making is not None
+            async with self._making:
+                if self._client is None:
+                    await self._open()
+        return self._client
+
+    async def region(self) -> str:
+        """The region that requests are signed for."""
+        return str((await self.get()).meta.region_name)
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent; a client of another process or of a loop that is gone is left alone."""
+        self._closed = True
+        context, self._context, self._client = self._context, None, None
+        if context is None:
+            return
+        if self._process != os.getpid():
+            _inherited.append(context)
+        elif self._loop is asyncio.get_running_loop():
+            with anyio.CancelScope(shield=True):
+                await context.__aexit__(None, None, None)
+
+    def _reset(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._process = os.getpid()
+        self._loop = loop
+        self._client = self._context = None
+        self._making = anyio.Lock()
+
+    async def _open(self) -> None:
+        with map_exceptions(None):
+            session = await anyio.to_thread.run_sync(_prepare, self.config, self._given, self.service)
+            try:
+                context = session.client(self.service, **self._options(session))
+                client = await context.__aenter__()
+            except ValueError as error:
+                if isinstance(error, BotoCoreError):
+                    raise
+                raise ConfigError(f"the {self.service} client cannot be made: {error}") from error
+        self._context, self._client = context, client
+
+    def _options(self, session: Session) -> dict[str, Any]:
+        config = self.config
+        region = config.region or session.region_name
+        if region is None and config.endpoint is not None:
+            region = _DEFAULT_REGION
+        options = {
+            "region_name": region,
+            "endpoint_url": config.endpoint,
+            "verify": config.ca_bundle or (None if config.verify_tls else False),
+            "aws_access_key_id": config.access_key_id.reveal() or None,
+            "aws_secret_access_key": config.secret_access_key.reveal() or None,
+            "aws_session_token": config.session_token.reveal() or None,
+            "config": _client_config(config),
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+def _client_config(config: AwsConfig) -> AioConfig:
+    """One attempt a call, no checksums that the service did not ask for, keys never in the host name at an endpoint.
+
+    Retries are `retry`'s, so `total_max_attempts` is 1. The legacy mode is chosen because it alone still verifies the
+    CRC-32 of DynamoDB's answers when there is nothing to retry.
+    """
+    from aiobotocore.config import AioConfig
+
+    from s3k_async.aws.http import SingleAttemptSession
+
+    return AioConfig(
+        http_session_cls=SingleAttemptSession,
+        connect_timeout=config.connect_timeout,
+        read_timeout=config.read_timeout,
+        max_pool_connections=config.max_connections,
+        retries={"total_max_attempts": 1, "mode": "legacy"},
+        tcp_keepalive=True,
+        proxies={"http": config.proxy, "https": config.proxy} if config.proxy else None,
+        s3={"addressing_style": "path"} if config.endpoint else None,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+
+
+def _prepare(config: AwsConfig, given: object | None, service: Service) -> Session:
+    """The session with everything loaded that botocore would read from files when the client is made. Blocking."""
+    import aioboto3
+
+    import s3k_async.aws.http  # noqa: F401  so that the loop does not import it
+
+    if given is None:
+        session: Any = aioboto3.Session(profile_name=config.profile)
+    elif hasattr(given, "client"):
+        session = given
+    elif hasattr(given, "create_client"):
+        session = _BotocoreSession(given)
+    else:
+        raise ConfigError("the session is neither an aioboto3 nor an aiobotocore session")
+    loader = getattr(session, "_session", session).get_component("data_loader")
+    loader.load_service_model(service, "service-2")
+    loader.load_service_model(service, "endpoint-rule-set-1")
+    for data in ("endpoints", "partitions", "sdk-default-configuration", "_retry"):
+        loader.load_data(data)
+    return session  # type: ignore[no-any-return]
+
+
+class _BotocoreSession:
+    """An aiobotocore session with the two names that we use."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    @property
+    def region_name(self) -> str | None:
+        region = self._session.get_config_variable("region")
+        return None if region is None else str(region)
+
+    def client(self, service_name: Any, **options: Any) -> Any:
+        return self._session.create_client(service_name, **options)
+
+
+def _partition(region: str | None) -> str:
+    """The AWS partition of a region; copies do not cross its border."""
+    for prefix, name in (("cn-", "aws-cn"), ("us-gov-", "aws-us-gov"), ("us-iso", "aws-iso")):
+        if region is not None and region.startswith(prefix):
+            return name
+    return "aws"
+
+
+def _without_user(config: AwsConfig) -> str | None:
+    """The endpoint without a user and password that somebody wrote into it."""
+    if config.endpoint is None or "@" not in config.endpoint:
+        return config.endpoint
+    scheme, _, rest = config.endpoint.rpartition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
