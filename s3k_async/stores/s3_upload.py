@@ -1,0 +1,122 @@
+"""Multipart uploads to S3."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, Protocol
+
+from s3k_async.aws.errors import Codes, map_exceptions
+from s3k_async.errors import S3kError, ServiceError
+from s3k_async.stores.blob_keys import part_numbers
+from s3k_async.stores.blobs import BlobInfo, Buffer
+
+if TYPE_CHECKING:
+    from types_aiobotocore_s3 import S3Client
+
+__all__ = ["S3Upload", "request_body"]
+
+_LARGE = 1024 * 1024
+"""aiohttp wants a larger body as a file object, so that it is written piece by piece."""
+
+
+class _UploadGoneError(S3kError):
+    """No such upload: it was completed or aborted."""
+
+
+_GONE: Codes = {"NoSuchUpload": (_UploadGoneError, "no such upload")}
+
+
+class _Store(Protocol):
+    """What an upload needs of its store."""
+
+    min_part: int
+
+    async def _client(self) -> S3Client: ...
+
+    async def head(self, key: str) -> BlobInfo | None: ...
+
+
+def request_body(data: Buffer) -> Any:
+    """The bytes in a form that botocore signs and aiohttp sends."""
+    if len(data) > _LARGE:
+        return io.BytesIO(data)
+    return data if isinstance(data, bytes | bytearray) else bytes(data)
+
+
+class S3Upload:
+    """A multipart upload under way. The entity tags of its parts are kept here, so another process cannot go on."""
+
+    def __init__(self, store: _Store, *, bucket: str, key: str, full_key: str, upload_id: str, uri: str) -> None:
+        self._store = store
+        self._key = key
+        self._uri = uri
+        self._target: Any = {"Bucket": bucket, "Key": full_key, "UploadId": upload_id}
+        self._etags: dict[int, str] = {}
+        self._sizes: dict[int, int] = {}
+        self._sent = False
+        self._published: BlobInfo | None = None
+
+    async def put_part(self, number: int, data: Buffer) -> None:
+        """Store part `number` (from 1)."""
+        if number < 1:
+            raise ValueError("parts are numbered from 1")
+        size = memoryview(data).nbytes
+        client = await self._store._client()
+        with map_exceptions(self._uri, writing=True):
+            answer = await client.upload_part(**self._target, PartNumber=number, Body=request_body(data))
+        self.part_stored(number, size, answer["ETag"])
+
+    async def copy_part(self, number: int, source: dict[str, str], start: int, end: int, *, if_match: str) -> None:
+        """Store bytes [start, end) of another object as part `number`, inside the service."""
+        client = await self._store._client()
+        with map_exceptions(self._uri, writing=True):
+            answer = await client.upload_part_copy(
+                **self._target,
+                PartNumber=number,
+                CopySource=source,  # type: ignore[arg-type]
+                CopySourceRange=f"bytes={start}-{end - 1}",
+                CopySourceIfMatch=if_match,
+            )
+        self.part_stored(number, end - start, answer["CopyPartResult"]["ETag"])
+
+    def part_stored(self, number: int, size: int, etag: str) -> None:
+        self._sizes[number] = size
+        self._etags[number] = etag
+
+    async def complete(self) -> BlobInfo:
+        """Publish the parts. After a lost answer the service may have forgotten the upload; then the object tells."""
+        if self._published is not None:
+            return self._published
+        numbers = part_numbers(self._sizes, self._store.min_part)
+        parts: Any = [{"PartNumber": number, "ETag": self._etags[number]} for number in numbers]
+        client = await self._store._client()
+        sent_before, self._sent = self._sent, True
+        try:
+            with map_exceptions(self._uri, writing=True, codes=_GONE):
+                answer = await client.complete_multipart_upload(**self._target, MultipartUpload={"Parts": parts})
+            self._published = BlobInfo(self._key, sum(self._sizes.values()), answer["ETag"].strip('"'))
+        except _UploadGoneError as error:
+            stored = await self._store.head(self._key) if sent_before else None
+            if stored is None or not self._is_ours(stored):
+                raise ServiceError(
+                    "the upload is gone: aborted, or removed by a lifecycle rule",
+                    path=self._uri,
+                    service_code="NoSuchUpload",
+                ) from error
+            self._published = stored
+        return self._published
+
+    def _is_ours(self, stored: BlobInfo) -> bool:
+        """Whether the object is what these parts make: same size, and an entity tag that ends in the number of parts
+        where the service writes it so."""
+        _, dash, count = stored.etag.partition("-")
+        return stored.size == sum(self._sizes.values()) and (not dash or count == str(len(self._sizes)))
+
+    async def abort(self) -> None:
+        """Drop the upload and its parts."""
+        client = await self._store._client()
+        try:
+            with map_exceptions(self._uri, writing=True, codes=_GONE):
+                await client.abort_multipart_upload(**self._target)
+        except _UploadGoneError:
+            pass
