@@ -7,12 +7,14 @@ survives pickling (worker processes send errors home).
     ├── path and tree     InvalidPathError, PathNotFoundError, PathExistsError, NotDirectoryError, IsDirectoryError,
     │                     DirectoryNotEmptyError, CrossVolumeError, UncommittedFileError, RenameIntoSelfError
     ├── concurrency       BusyError, ConflictError, LeaseExpiredError, OutcomeUnknownError, PartialFailureError
-    ├── data              CorruptDataError, DataMissingError, LogFormatError, ItemFormatError, NoSpaceError
+    ├── data              CorruptDataError, DataMissingError, LogFormatError, ItemFormatError, NoSpaceError,
+    │                     EndOfFileError
     ├── volume            VolumeNotFoundError, VolumeExistsError, NotAVolumeError, VolumeFormatError,
     │                     VolumeMismatchError, ReadOnlyVolumeError
     ├── service           PermissionDeniedError, CredentialsError, UnreachableError, RequestTimeoutError,
     │                     ThrottledError, ServiceError
-    ├── client            ConfigError, UnsupportedError, ClosedClientError, WrongLoopError, ForkedClientError
+    ├── client            ConfigError, UnsupportedError, ClosedClientError, WrongLoopError, ForkedClientError,
+    │                     StreamClosedError
     └── store             ConditionFailedError, TransactionConflictError, ResponseLostError,
                           BlobNotFoundError, BlobExistsError, BlobChangedError
 """
@@ -38,6 +40,7 @@ __all__ = [
     "CrossVolumeError",
     "DataMissingError",
     "DirectoryNotEmptyError",
+    "EndOfFileError",
     "ForkedClientError",
     "InvalidPathError",
     "IsDirectoryError",
@@ -58,6 +61,7 @@ __all__ = [
     "ResponseLostError",
     "S3kError",
     "ServiceError",
+    "StreamClosedError",
     "ThrottledError",
     "TransactionConflictError",
     "UncommittedFileError",
@@ -160,10 +164,11 @@ class DirectoryNotEmptyError(S3kError, OSError):
     default_errno = errno.ENOTEMPTY
 
 
-class RenameIntoSelfError(S3kError, ValueError):
+class RenameIntoSelfError(S3kError, OSError, ValueError):
     """A directory cannot be renamed to itself or to a path below itself."""
 
     code = "rename_into_self"
+    default_errno = errno.EINVAL
 
 
 class CrossVolumeError(S3kError, ValueError):
@@ -264,6 +269,13 @@ class NoSpaceError(S3kError, OSError):
 
     code = "no_space"
     default_errno = errno.ENOSPC
+
+
+class EndOfFileError(S3kError, OSError, EOFError):
+    """The position lies before the start or past the end of the file, or the file ended before the read did."""
+
+    code = "end_of_file"
+    default_errno = errno.EINVAL
 
 
 # Volume
@@ -387,6 +399,13 @@ class ForkedClientError(S3kError, RuntimeError):
     """The client was entered in the parent process; open a new one in the child."""
 
     code = "forked"
+
+
+class StreamClosedError(S3kError, OSError, ValueError):
+    """The file was closed before the call."""
+
+    code = "stream_closed"
+    default_errno = errno.EBADF
 
 
 # Store: what the two ports raise. The layers above turn these into the errors above.
