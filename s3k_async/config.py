@@ -149,12 +149,14 @@ class VolumeConfig:
     """Everything needed to open one volume. The volume record decides what is None here."""
 
     name: str
-    """The volume's name: the authority in `s3k://<name>/` and in partition keys."""
+    """The volume's name: the authority in `s3k://<name>/` and in partition keys. Empty: whatever the record says (a
+    volume that was found by its directory)."""
     table: TableLocation
     data: BlobLocation
     log: BlobLocation | None = None
     """Where the operation log is; None: beside the data, under `oplog/`."""
-    kind: VolumeKind = "native"
+    kind: VolumeKind | None = "native"
+    """None: what the table holds (a volume that a Hadoop mapping describes)."""
     suffix_count: int | None = None
     """Expected suffix count; must agree with the record. Required for kind `s3k-1.0`, which has no record."""
     hash: HashName | None = None

@@ -1,0 +1,386 @@
+"""The volume record: what every client of a volume has to agree on.
+
+It is an item of the table, and a tag of the table that encodes the same fields, so that a lost item can be restored:
+a suffix count that somebody had to guess would put every later entry into the wrong partition. The rules for an item
+and a tag that are missing or disagree follow S3Guard's version marker (HADOOP-16520); see `load_or_repair`.
+
+The tag reads `f:1 k:native n:analytics ...`: fields in a fixed order, a space between them, a byte that the service
+does not allow in a tag written as `=` and two hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, get_args
+
+from s3k_async.config import BlobLocation, LocalDirectory, LogMode, S3Bucket, SqliteFile, TableLocation
+from s3k_async.errors import (
+    ConditionFailedError,
+    ConfigError,
+    CredentialsError,
+    NotAVolumeError,
+    PermissionDeniedError,
+    S3kError,
+    UnsupportedError,
+    VolumeExistsError,
+    VolumeFormatError,
+    VolumeMismatchError,
+    VolumeNotFoundError,
+)
+from s3k_async.model import HashName, VolumeKind
+from s3k_async.retry import RetryPolicy, retry
+from s3k_async.sources import Sources
+from s3k_async.stores.items import (
+    ABSENT,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Condition,
+    Item,
+    ItemStore,
+    ItemTable,
+    Key,
+    Put,
+    Update,
+    Value,
+)
+
+__all__ = [
+    "APPEARANCE",
+    "FLAGS",
+    "FORMAT",
+    "PROTOCOL",
+    "RECORD_KEY",
+    "TAG",
+    "VolumeRecord",
+    "beside",
+    "create_record",
+    "is_empty",
+    "load_or_repair",
+    "location_text",
+    "mark_destroying",
+]
+
+FORMAT: Final = 1
+"""The layout of the record itself."""
+PROTOCOL: Final = 1
+"""What this client speaks; a record may ask for more (`min_client`)."""
+FLAGS: Final[frozenset[str]] = frozenset()
+"""Features that this version knows. A record that names another one is refused."""
+RECORD_KEY: Final = Key("s3k:volume", "record")
+TAG: Final = "s3k-volume"
+
+APPEARANCE: Final = RetryPolicy(attempts=8, base=0.1, cap=1.0, deadline=5.0)
+"""How long an empty table may wait for its creator to write the record."""
+
+_TAG_LIMIT = 256
+_STATE = "state"
+_DESTROYING = "destroying"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRecord:
+    """What is fixed when a volume is made."""
+
+    name: str
+    suffix_count: int
+    hash: HashName
+    data: str
+    """Where the bytes are, as `location_text` writes it."""
+    log_mode: LogMode
+    log: str
+    """Where the operation log is; empty when it is disabled."""
+    volume_id: str
+    created_ms: int
+    kind: VolumeKind = "native"
+    flags: tuple[str, ...] = ()
+    min_client: int = PROTOCOL
+    format: int = FORMAT
+
+    def to_item(self, operation: str) -> dict[str, Value]:
+        """The item that stores the record, written by `operation`."""
+        return {
+            PARTITION: RECORD_KEY.partition,
+            SORT: RECORD_KEY.sort,
+            "format": self.format,
+            "kind": self.kind,
+            "name": self.name,
+            "suffix_count": self.suffix_count,
+            "hash": self.hash,
+            "data": self.data,
+            "log_mode": self.log_mode,
+            "log": self.log,
+            "volume_id": self.volume_id,
+            "flags": " ".join(self.flags),
+            "min_client": self.min_client,
+            "created": self.created_ms,
+            OPERATION: operation,
+        }
+
+    @classmethod
+    def from_item(cls, item: Item, where: str) -> VolumeRecord:
+        """Read the record item of table `where`. Raises VolumeFormatError if it needs a newer client, NotAVolumeError
+        if it is damaged."""
+        return _checked({name: item.get(name) for name in _FIELDS}, f"the volume record item of {where}", where)
+
+    def to_tag(self) -> str:
+        """The tag's value. Raises ConfigError when it would be longer than a tag may be."""
+        values = {name: str(value) for name, value in self.to_item("").items() if name in _FIELDS}
+        if self.log == beside(self.data):
+            values["log"] = "."
+        tag = " ".join(f"{letter}:{_escaped(values[name])}" for name, letter in _FIELDS.items())
+        if len(tag) > _TAG_LIMIT:
+            raise ConfigError(
+                f"the volume's name and locations do not fit into a table tag ({len(tag)} of {_TAG_LIMIT} characters);"
+                " choose a shorter prefix or directory",
+                path=self.name,
+            )
+        return tag
+
+    @classmethod
+    def from_tag(cls, tag: str, where: str) -> VolumeRecord:
+        """Read the tag of table `where`. Raises as `from_item`."""
+        what = f"the table tag {TAG} of {where}"
+        letters = {letter: name for name, letter in _FIELDS.items()}
+        values: dict[str, Any] = {}
+        for part in tag.split(" "):
+            letter, _, text = part.partition(":")
+            name = letters.get(letter, letter)
+            try:
+                values[name] = _unescaped(text)
+                if name in _NUMBERS:
+                    values[name] = int(values[name])
+            except ValueError as error:
+                raise NotAVolumeError(f"{what} is damaged: {part!r}", path=where) from error
+        if values.get("log") == ".":
+            values["log"] = beside(str(values.get("data", "")))
+        return _checked(values, what, where)
+
+    def differences(self, wanted: Mapping[str, object]) -> str:
+        """What differs from the wanted fields, as `name (ours, not wanted)`; empty when nothing does. None: any."""
+        return ", ".join(
+            f"{name} ({getattr(self, name)!r}, not {value!r})"
+            for name, value in wanted.items()
+            if value is not None and getattr(self, name) != value
+        )
+
+    def require(self, wanted: Mapping[str, object], where: str) -> None:
+        """Raises VolumeMismatchError when a wanted field differs from the record's."""
+        difference = self.differences(wanted)
+        if difference:
+            raise VolumeMismatchError(f"the volume differs from what was asked for: {difference}", path=where)
+
+
+_FIELDS: Final = {
+    "format": "f",
+    "kind": "k",
+    "name": "n",
+    "suffix_count": "s",
+    "hash": "h",
+    "data": "d",
+    "log_mode": "m",
+    "log": "l",
+    "volume_id": "i",
+    "flags": "g",
+    "min_client": "c",
+    "created": "t",
+}
+_NUMBERS: Final = frozenset({"format", "suffix_count", "min_client", "created"})
+
+
+def _checked(values: Mapping[str, Any], what: str, where: str) -> VolumeRecord:
+    """Judge the format before anything else: a later one may mean something else by the other fields."""
+    written = values.get("format")
+    if type(written) is not int or written < 1:
+        raise NotAVolumeError(f"{what} has no format number", path=where)
+    if written > FORMAT:
+        raise VolumeFormatError(f"{what} has format {written}; this version reads {FORMAT}", path=where)
+    for name in {**_FIELDS, **values}:
+        if name not in _FIELDS:
+            raise NotAVolumeError(f"{what} is damaged: unknown field {name!r}", path=where)
+        if type(values.get(name)) is not (int if name in _NUMBERS else str):
+            raise NotAVolumeError(f"{what} is damaged: field {name!r} is missing or of another type", path=where)
+    known = {"kind": get_args(VolumeKind), "hash": get_args(HashName), "log_mode": get_args(LogMode)}
+    for name, choices in known.items():
+        if values[name] not in choices:
+            raise NotAVolumeError(f"{what} is damaged: {name} is {values[name]!r}", path=where)
+    if values["suffix_count"] < 1 or not values["name"] or not values["volume_id"]:
+        raise NotAVolumeError(f"{what} is damaged: suffix count, name or id is empty", path=where)
+    flags = tuple(values["flags"].split())
+    unknown = [flag for flag in flags if flag not in FLAGS]
+    if unknown:
+        raise VolumeFormatError(f"{what} needs features this version lacks: {', '.join(unknown)}", path=where)
+    if values["min_client"] > PROTOCOL:
+        raise VolumeFormatError(
+            f"{what} needs a client of protocol {values['min_client']}; this one speaks {PROTOCOL}", path=where
+        )
+    fields = {name: value for name, value in values.items() if name not in ("flags", "created")}
+    return VolumeRecord(flags=flags, created_ms=values["created"], **fields)
+
+
+def _escaped(text: str) -> str:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError("a name or location is not text that UTF-8 can hold", path=ascii(text)) from error
+    return re.sub(rb"[^A-Za-z0-9+\-._:/]", lambda match: b"=%02X" % match[0][0], data).decode("ascii")
+
+
+def _unescaped(text: str) -> str:
+    data = re.sub(rb"=([0-9A-F]{2})", lambda match: bytes.fromhex(match[1].decode()), text.encode())
+    return data.decode()
+
+
+def location_text(location: BlobLocation, table: TableLocation) -> str:
+    """How the record names a place for bytes: `s3://bucket/prefix/`, `memory://name/`, `file:///directory/`, or, for a
+    directory below that of the table's SQLite file, `./directory/`, so that such a volume can be moved."""
+    if isinstance(location, S3Bucket):
+        return f"s3://{location.bucket}/{location.prefix}"
+    if not isinstance(location, LocalDirectory):
+        return f"memory://{location.name}/"
+    directory = os.path.abspath(location.path)
+    if isinstance(table, SqliteFile):
+        home = os.path.dirname(os.path.abspath(table.path))
+        if directory.startswith(os.path.join(home, "")):
+            return f"./{os.path.relpath(directory, home)}/"
+    return f"file://{os.path.join(directory, '')}"
+
+
+def beside(data: str) -> str:
+    """The text of the log's default location, given the data's."""
+    return os.path.join(data, "oplog/")
+
+
+async def is_empty(store: ItemStore) -> bool:
+    """Whether the table holds no item at all."""
+    cursor: str | None = None
+    while True:
+        page = await store.scan(0, 1, cursor=cursor, limit=1)
+        if page.items:
+            return False
+        if page.next is None:
+            return True
+        cursor = page.next
+
+
+async def load_or_repair(
+    store: ItemStore,
+    table: ItemTable,
+    where: str,
+    *,
+    sources: Sources,
+    policy: RetryPolicy,
+    patience: RetryPolicy = APPEARANCE,
+    destroying: bool = False,
+) -> VolumeRecord:
+    """The record of the volume in a table, its item or tag restored from the other if one was lost.
+
+    | tag | item | table | |
+    |---|---|---|---|
+    | missing | missing | has items | NotAVolumeError |
+    | missing | missing | empty | waits for a creator (`patience`), then VolumeNotFoundError |
+    | present | missing | any | the item is restored |
+    | missing | present | any | the tag is written again; a failure is only logged |
+    | present | present | any | equal, else VolumeMismatchError that names what differs |
+    | unsupported or not readable | any | any | the item alone rules |
+
+    Item or tag damaged: NotAVolumeError; in need of a newer client: VolumeFormatError; both name which of the two.
+    A volume that is being destroyed is VolumeNotFoundError, except to who destroys it (`destroying`).
+    """
+    delays = patience.delays(sources)
+    while True:
+        item = await store.get(RECORD_KEY)
+        tag, tags = await _read_tag(table, sources, policy)
+        if item is None and tag is None:
+            if not await is_empty(store):
+                # What is there may have been written after the first look, by a creator that was quick.
+                if await store.get(RECORD_KEY) is None:
+                    raise NotAVolumeError("the table holds items but no volume record", path=where)
+                continue
+            delay = next(delays, None)
+            if delay is None:
+                raise VolumeNotFoundError("the table is empty: no volume was initialised in it", path=where)
+            await sources.sleep(delay)
+            continue
+        tagged = None if tag is None else VolumeRecord.from_tag(tag, where)
+        if item is None:
+            assert tagged is not None
+            if await _restore_item(store, tagged, sources, where):
+                return tagged
+            continue
+        stored = VolumeRecord.from_item(item, where)
+        if item.get(_STATE) == _DESTROYING and not destroying:
+            raise VolumeNotFoundError("the volume is being destroyed; destroying it again finishes that", path=where)
+        if tagged is not None and tagged != stored:
+            wanted = {name: getattr(tagged, name) for name in VolumeRecord.__dataclass_fields__}
+            raise VolumeMismatchError(
+                f"the volume record item and the table tag {TAG} disagree: {stored.differences(wanted)}", path=where
+            )
+        if tagged is None and tags:
+            await _write_tag(table, stored, sources, policy, where)
+        return stored
+
+
+async def create_record(
+    store: ItemStore,
+    table: ItemTable,
+    record: VolumeRecord,
+    where: str,
+    *,
+    sources: Sources,
+    policy: RetryPolicy,
+) -> None:
+    """Write the record of a new volume, item first. Raises VolumeExistsError if the table has one by now, ConfigError
+    before anything is written if the record does not fit into a tag."""
+    record.to_tag()
+    try:
+        await store.write(Put(record.to_item(sources.uuid()), ABSENT))
+    except ConditionFailedError as error:
+        raise VolumeExistsError("the table holds a volume already", path=where) from error
+    await _write_tag(table, record, sources, policy, where)
+
+
+async def mark_destroying(store: ItemStore, record: VolumeRecord, where: str, *, sources: Sources) -> None:
+    """Make the volume one that nobody can open any more. Raises VolumeNotFoundError if it is another one by now."""
+    unchanged = Condition(equals={"volume_id": record.volume_id})
+    change = Update(RECORD_KEY, unchanged, {_STATE: _DESTROYING, OPERATION: sources.uuid()})
+    try:
+        await store.write(change)
+    except ConditionFailedError as error:
+        raise VolumeNotFoundError("another client removed the volume meanwhile", path=where) from error
+
+
+async def _read_tag(table: ItemTable, sources: Sources, policy: RetryPolicy) -> tuple[str | None, bool]:
+    """The tag, and whether the table lets us have tags at all."""
+    try:
+        return await retry(lambda: table.read_tag(TAG), policy, sources), True
+    except CredentialsError:
+        raise
+    except (UnsupportedError, PermissionDeniedError):
+        return None, False
+
+
+async def _restore_item(store: ItemStore, record: VolumeRecord, sources: Sources, where: str) -> bool:
+    """False when another client was faster."""
+    try:
+        await store.write(Put(record.to_item(sources.uuid()), ABSENT))
+    except ConditionFailedError:
+        return False
+    _LOG.warning("the volume record item of %s was missing and has been restored from the table tag", where)
+    return True
+
+
+async def _write_tag(table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy, where: str) -> None:
+    """The item is what counts: without the tag the volume works, so a failure is not the caller's."""
+    try:
+        value = record.to_tag()
+        await retry(lambda: table.write_tag(TAG, value), policy, sources)
+    except UnsupportedError:
+        _LOG.debug("the tables of %s have no tags", where)
+    except S3kError as error:
+        _LOG.warning("the table of %s could not be tagged: %s", where, error)

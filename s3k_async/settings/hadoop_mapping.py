@@ -1,0 +1,236 @@
+"""Settings in the keys of S3-FileSystem 1.0, as a Hadoop configuration holds them.
+
+A key of scope bucket is `<key>.<bucket>`; one of scope context is `<key>.<bucket>.<context>`, and, unlike in
+S3-FileSystem 1.0, `<key>.<bucket>` where that is missing. Keys are looked up whole, so buckets may have `.` and `_` in
+their names, and keys that merely end like one of them mean nothing.
+
+The data's own service is reached by S3A's settings: `fs.s3k.storage.underlying.fs.prop.marker.<property>.<bucket>`,
+then `fs.s3a.bucket.<bucket>.<property>`, then `fs.s3a.<property>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from s3k_async.errors import ConfigError
+from s3k_async.settings.options import OPTIONS, Option, Setting, parse
+
+__all__ = ["CONTEXT_KEY", "KIND_KEY", "HadoopSettings", "read_hadoop"]
+
+CONTEXT_KEY: Final = "fs.s3k.metastore.context.id"
+KIND_KEY: Final = "fs.s3k.volume.kind"
+"""Ours, of scope bucket: `native` or `s3k-1.0`. Without it the table decides."""
+
+_DYNAMO = "fs.s3k.metastore.dynamo"
+_OPLOG = "fs.s3k.operationlog.s3"
+_TABLE = f"{_DYNAMO}.table"
+_SUFFIX_COUNT = f"{_DYNAMO}.suffix.count"
+_LOG_BUCKET = f"{_OPLOG}.bucket"
+_SCHEME = "fs.s3k.storage.underlying.filesystem.scheme"
+_LOG_FACTORY = "fs.s3k.metastore.operation.log.factory.class"
+_HASH = f"{_DYNAMO}.hash.function.class"
+_ASYNC = "fs.s3k.metastore.operations.async"
+_MARKER = "fs.s3k.storage.underlying.fs.prop.marker"
+_S3_SCHEMES = ("s3", "s3a", "s3n")
+
+
+@dataclass(frozen=True, slots=True)
+class HadoopSettings:
+    """What a mapping says of one bucket."""
+
+    values: Mapping[str, Setting] = field(default_factory=dict)
+    """By option name."""
+    ignored: tuple[str, ...] = ()
+    """Keys about this bucket, or about all, that mean nothing here."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Option name to the key that S3-FileSystem 1.0 requires for it, where the mapping lacks it."""
+
+
+def read_hadoop(mapping: Mapping[str, object], bucket: str, context: str | None = None) -> HadoopSettings:
+    """Translate the settings of `bucket`. Raises ConfigError for a value that cannot be understood."""
+    source = _Source(mapping, bucket, context or _text(mapping.get(CONTEXT_KEY)) or None)
+    values: dict[str, Setting] = {}
+    for option, (key, scoped, convert) in _PLAIN.items():
+        found = source.find(key, scoped=scoped)
+        if found is not None:
+            values[option] = _converted(option, convert, *found)
+    _modes(source, values)
+    _pairs(source, values)
+    _data(source, values)
+    required = {"table": _TABLE}
+    if values.get("kind") != "native":
+        required |= {"suffix_count": _SUFFIX_COUNT, "bucket": _SCHEME}
+        if values.get("log_mode") != "disabled":
+            required["log_bucket"] = _LOG_BUCKET
+    missing = {option: f"{key}.{bucket}" for option, key in required.items() if option not in values}
+    return HadoopSettings(values, tuple(sorted(source.ignored())), missing)
+
+
+class _Source:
+    """The mapping, seen from one bucket and context; remembers what was used."""
+
+    def __init__(self, mapping: Mapping[str, object], bucket: str, context: str | None) -> None:
+        self.mapping = mapping
+        self.bucket = bucket
+        self.context = context
+        self._used = {CONTEXT_KEY}
+
+    def find(self, key: str, *, scoped: bool = False) -> tuple[str, str] | None:
+        """The full key and its value."""
+        names = [f"{key}.{self.bucket}"]
+        if scoped and self.context is not None:
+            names.insert(0, f"{key}.{self.bucket}.{self.context}")
+        return self.first(*names)
+
+    def first(self, *names: str) -> tuple[str, str] | None:
+        """The first of these full keys that has a value."""
+        for name in names:
+            value = _text(self.mapping.get(name))
+            if value:
+                self._used.update(names)
+                return name, value
+        return None
+
+    def s3a(self, form: str) -> dict[str, tuple[str, str]]:
+        """S3A's settings of one scope: name to full key and value."""
+        names = [name for name, _, _ in _S3A] + [name for name, _ in _S3A_CREDENTIALS]
+        found = {name: self.first(form.format(name=name, bucket=self.bucket)) for name in names}
+        return {name: given for name, given in found.items() if given is not None}
+
+    def ignored(self) -> Iterator[str]:
+        """Keys of S3-FileSystem 1.0 that were there for us and had no use."""
+        ends = [f".{self.bucket}"]
+        if self.context is not None:
+            ends.append(f".{self.bucket}.{self.context}")
+        for name in self.mapping:
+            if name in self._used or not name.startswith("fs.s3k."):
+                continue
+            if name in _GLOBAL or any(name.endswith(end) for end in ends):
+                yield name
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value).strip()
+
+
+def _seconds(text: str) -> object:
+    return int(text) / 1000
+
+
+def _attempts(text: str) -> object:
+    return int(text) + 1
+
+
+def _same(text: str) -> object:
+    return text
+
+
+def _url(text: str) -> object:
+    return text if "://" in text else f"https://{text}"
+
+
+_PLAIN: Final[Mapping[str, tuple[str, bool, Callable[[str], object]]]] = {
+    "kind": (KIND_KEY, False, _same),
+    "table": (_TABLE, False, _same),
+    "suffix_count": (_SUFFIX_COUNT, False, _same),
+    "log_bucket": (_LOG_BUCKET, False, _same),
+    "retry_base": (f"{_DYNAMO}.base.exponential.delay", True, _seconds),
+    "retry_cap": (f"{_DYNAMO}.max.exponential.delay", True, _seconds),
+    "retry_attempts": (f"{_DYNAMO}.max.retries", True, _attempts),
+    "table_max_connections": (f"{_DYNAMO}.max.http.conn", True, _same),
+    "log_max_connections": (f"{_OPLOG}.max.http.conn", True, _same),
+    "max_concurrency": ("fs.s3k.thread.pool.size", True, _same),
+}
+"""Option: key, whether it has scope context, how its text becomes the option's."""
+
+_PAIRS: Final = (
+    (f"{_DYNAMO}.access", "table_access_key_id", f"{_DYNAMO}.secret", "table_secret_access_key"),
+    (f"{_DYNAMO}.endpoint", "table_endpoint", f"{_DYNAMO}.signing.region", "table_region"),
+    (f"{_OPLOG}.access", "log_access_key_id", f"{_OPLOG}.secret", "log_secret_access_key"),
+    (f"{_OPLOG}.endpoint", "log_endpoint", f"{_OPLOG}.signing.region", "log_region"),
+)
+"""Credentials and endpoints take effect only when both halves are set."""
+
+_S3A_FORMS: Final = (f"{_MARKER}.fs.s3a.{{name}}.{{bucket}}", "fs.s3a.bucket.{bucket}.{name}", "fs.s3a.{name}")
+_S3A: Final[tuple[tuple[str, str, Callable[[str], object]], ...]] = (
+    ("endpoint", "data_endpoint", _url),
+    ("endpoint.region", "data_region", _same),
+    ("connection.maximum", "data_max_connections", _same),
+)
+_S3A_CREDENTIALS: Final = (
+    ("access.key", "data_access_key_id"),
+    ("secret.key", "data_secret_access_key"),
+    ("session.token", "data_session_token"),
+)
+
+_SWITCH: Final = Option("async", "boolean", "client", "Whether tree operations are concurrent.")
+
+_GLOBAL: Final = frozenset(
+    {
+        "fs.s3k.keyvalue.config.factory",
+        "fs.s3k.external.hadoop.config.factory.config.location",
+        "fs.s3k.configuration.context.class",
+        "fs.s3k.metastore.factory.class",
+        _LOG_FACTORY,
+        "fs.s3k.metastore.operation.log.extended.factory.class",
+        "fs.s3k.storage.factory.class",
+        "fs.s3k.storage.path.translator.factory",
+        _HASH,
+    }
+)
+
+
+def _converted(option: str, convert: Callable[[str], object], key: str, text: str) -> Setting:
+    try:
+        value = convert(text)
+    except ValueError:
+        value = text
+    return parse(OPTIONS[option], value, f"Hadoop setting {key}")
+
+
+def _modes(source: _Source, values: dict[str, Setting]) -> None:
+    """Switches that are spelled otherwise there: the log's and the hash's class, sequential tree operations."""
+    factory = source.first(_LOG_FACTORY)
+    if factory is not None and "Disabled" in factory[1].rpartition(".")[2]:
+        values["log_mode"] = "disabled"
+    function = source.first(_HASH)
+    if function is not None and values.get("kind") != "native":
+        if function[1].rpartition(".")[2] != "DefaultHashFunction":
+            raise ConfigError(f"Hadoop setting {_HASH}: {function[1]!r} is a hash that is not known here")
+        values["hash"] = "java31"
+    found = source.find(_ASYNC, scoped=True)
+    if found is not None and not parse(_SWITCH, found[1], f"Hadoop setting {found[0]}"):
+        values["max_concurrency"] = 1
+
+
+def _pairs(source: _Source, values: dict[str, Setting]) -> None:
+    for first_key, first, second_key, second in _PAIRS:
+        one, two = source.find(first_key), source.find(second_key)
+        if one is not None and two is not None:
+            values[first] = _converted(first, _url if first.endswith("_endpoint") else _same, *one)
+            values[second] = _converted(second, _same, *two)
+
+
+def _data(source: _Source, values: dict[str, Setting]) -> None:
+    """The data is in the bucket of the volume's name, behind S3A's settings."""
+    found = source.find(_SCHEME)
+    if found is not None and found[1].lower() not in _S3_SCHEMES:
+        raise ConfigError(f"Hadoop setting {found[0]}: {found[1]!r} is none of {', '.join(_S3_SCHEMES)}")
+    if found is not None or values.get("kind") == "native":
+        values["bucket"] = source.bucket
+    scopes = [source.s3a(form) for form in _S3A_FORMS]
+    for name, option, convert in _S3A:
+        given = next((scope[name] for scope in scopes if name in scope), None)
+        if given is not None:
+            values[option] = _converted(option, convert, *given)
+    # Credentials are of one piece: the halves, and the token, from the same scope.
+    for scope in scopes:
+        if "access.key" in scope and "secret.key" in scope:
+            for name, option in _S3A_CREDENTIALS:
+                if name in scope:
+                    values[option] = _converted(option, _same, *scope[name])
+            break

@@ -1,0 +1,200 @@
+"""The one table of options. Keyword, environment variable, flag and key of the configuration file share one stem."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias, get_args
+
+from s3k_async.config import LogMode, Secret
+from s3k_async.errors import ConfigError
+from s3k_async.model import HashName, VolumeKind
+
+__all__ = ["OPTIONS", "PARTS", "Option", "OptionType", "Scope", "Setting", "nearest", "parse"]
+
+OptionType: TypeAlias = Literal["text", "path", "choice", "integer", "number", "size", "boolean", "secret"]
+Scope: TypeAlias = Literal["volume", "service", "client"]
+Setting: TypeAlias = str | int | float | bool | Secret
+
+PARTS: Final = ("table", "data", "log")
+"""The three places of a volume; every option of scope `service` exists once for all and once for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One thing that can be set, by whatever way."""
+
+    name: str
+    """The stem: keyword and key in the configuration file."""
+    type: OptionType
+    scope: Scope
+    """What it is about: `volume` (where it is and what its record fixes), `service` (how a service is reached) or
+    `client` (how this client behaves)."""
+    doc: str
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    part: str | None = None
+    """For an option of one part: `table`, `data` or `log`."""
+
+    @property
+    def env(self) -> str:
+        """The environment variable."""
+        return f"S3K_{self.name.upper()}"
+
+    @property
+    def flag(self) -> str | None:
+        """The command-line flag; a secret has none, since everybody on a machine can read a command line."""
+        return None if self.type == "secret" else f"--{self.name.replace('_', '-')}"
+
+    @property
+    def stem(self) -> str:
+        """The name without its part."""
+        return self.name if self.part is None else self.name.removeprefix(f"{self.part}_")
+
+
+_VOLUME: Final = (
+    Option("name", "text", "volume", "Name of the volume: the authority of its URLs."),
+    Option("kind", "choice", "volume", "Who made the volume.", choices=get_args(VolumeKind)),
+    Option("directory", "path", "volume", "Directory of an embedded volume: metadata.sqlite, data/ and oplog/."),
+    Option("table", "text", "volume", "DynamoDB table, or sqlite:PATH, or memory://NAME."),
+    Option("bucket", "text", "volume", "S3 bucket of the data."),
+    Option("prefix", "text", "volume", "Prefix of the data in its bucket."),
+    Option("data_location", "text", "volume", "Place of the data: s3://BUCKET/PREFIX, a directory, memory://NAME."),
+    Option("log_bucket", "text", "volume", "S3 bucket of the operation log; the data's if not given."),
+    Option("log_prefix", "text", "volume", "Prefix of the operation log in its bucket."),
+    Option("log_location", "text", "volume", "Place of the operation log, written as the data's."),
+    Option("suffix_count", "integer", "volume", "Partitions of each directory. Fixed at init.", minimum=1),
+    Option("hash", "choice", "volume", "Hash that spreads names. Fixed at init.", choices=get_args(HashName)),
+    Option("log_mode", "choice", "volume", "Operation log. Fixed at init.", choices=get_args(LogMode)),
+)
+
+_SERVICE: Final = (
+    Option("region", "text", "service", "AWS region."),
+    Option("endpoint", "text", "service", "URL of a service that speaks the AWS protocol."),
+    Option("profile", "text", "service", "Profile of the AWS configuration."),
+    Option("access_key_id", "secret", "service", "Static credentials: access key id."),
+    Option("secret_access_key", "secret", "service", "Static credentials: secret access key."),
+    Option("session_token", "secret", "service", "Static credentials: session token."),
+    Option("max_connections", "integer", "service", "Connections kept to the service.", minimum=1),
+    Option("connect_timeout", "number", "service", "Seconds to wait for a connection.", minimum=0.001),
+    Option("read_timeout", "number", "service", "Seconds to wait for an answer.", minimum=0.001),
+    Option("ca_bundle", "path", "service", "File of certificates to trust."),
+    Option("verify_tls", "boolean", "service", "Whether to check the service's certificate."),
+    Option("proxy", "text", "service", "URL of an HTTP proxy."),
+)
+
+_CLIENT: Final = (
+    Option("max_concurrency", "integer", "client", "Requests in flight to each of table, data and log.", minimum=1),
+    Option("retry_attempts", "integer", "client", "Attempts at a request, the first included.", minimum=1),
+    Option("retry_base", "number", "client", "Upper bound of the first wait between attempts, seconds.", minimum=0),
+    Option("retry_cap", "number", "client", "Upper bound of any wait between attempts, seconds.", minimum=0),
+    Option("retry_deadline", "number", "client", "Seconds after which no further attempt begins.", minimum=0),
+    Option("multipart_threshold", "size", "client", "Larger content is uploaded in parts.", minimum=1),
+    Option("part_size", "size", "client", "Size of a part.", minimum=1),
+    Option("read_ahead", "size", "client", "Bytes fetched at once by small sequential reads.", minimum=0),
+    Option("lease", "number", "client", "Seconds a writer's reservation lasts.", minimum=0.001),
+    Option("busy_timeout", "number", "client", "Seconds to wait for another client's change.", minimum=0),
+)
+
+
+def _of_parts() -> Iterable[Option]:
+    for part in PARTS:
+        for option in _SERVICE:
+            doc = f"For the {part} alone: {option.doc[0].lower() if option.doc[1].islower() else option.doc[0]}"
+            yield replace(option, name=f"{part}_{option.name}", doc=doc + option.doc[1:], part=part)
+
+
+OPTIONS: Final[Mapping[str, Option]] = {option.name: option for option in (*_VOLUME, *_SERVICE, *_of_parts(), *_CLIENT)}
+"""Every option by name."""
+
+_UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_TRUE: Final = frozenset({"1", "true", "yes", "on"})
+_FALSE: Final = frozenset({"0", "false", "no", "off"})
+
+
+def parse(option: Option, value: object, source: str) -> Setting:
+    """A value as given by keyword, text or TOML, checked. Raises ConfigError that names `source`, and never shows a
+    secret."""
+    try:
+        result = _typed(option, os.fspath(value) if isinstance(value, os.PathLike) else value)
+    except (ValueError, OverflowError):
+        shown = "the value" if option.type == "secret" else repr(value)
+        raise ConfigError(f"{source}: {shown} is not {_wanted(option)}") from None
+    if option.minimum is not None and isinstance(result, int | float) and not option.minimum <= result < math.inf:
+        raise ConfigError(f"{source}: {value!r} is not {_wanted(option)} of at least {option.minimum}")
+    return result
+
+
+def _wanted(option: Option) -> str:
+    return {
+        "choice": "one of " + ", ".join(option.choices),
+        "integer": "a whole number",
+        "number": "a number",
+        "size": "a size (bytes, or like 8MiB)",
+        "boolean": "true or false",
+    }.get(option.type, "text that is not empty")
+
+
+def _typed(option: Option, value: object) -> Setting:
+    if option.type == "boolean":
+        return _boolean(value)
+    if isinstance(value, bool):
+        raise ValueError  # noqa: TRY004 - the caller names what was wanted
+    if option.type == "integer":
+        return int(_text(value)) if isinstance(value, str) else _integer(value)
+    if option.type == "number":
+        return float(_text(value)) if isinstance(value, str) else float(_numeric(value))
+    if option.type == "size":
+        return _size(value) if isinstance(value, str) else _integer(value)
+    if option.type == "secret":
+        return value if isinstance(value, Secret) else Secret(_text(value))
+    text = _text(value)
+    if option.choices and text not in option.choices:
+        raise ValueError
+    return text
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError
+    value.encode()
+    return value
+
+
+def _numeric(value: object) -> int | float:
+    if not isinstance(value, int | float):
+        raise ValueError  # noqa: TRY004 - the caller names what was wanted
+    return value
+
+
+def _integer(value: object) -> int:
+    number = _numeric(value)
+    if number != int(number):
+        raise ValueError
+    return int(number)
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"\s*(\d+)\s*([kmg]?i?)b?\s*", text.lower())
+    if match is None or match[2] not in _UNITS:
+        raise ValueError
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = _text(value).strip().lower()
+    if text not in _TRUE | _FALSE:
+        raise ValueError
+    return text in _TRUE
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: what may have been meant."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""

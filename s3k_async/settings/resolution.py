@@ -1,0 +1,322 @@
+"""From what people give us to one VolumeConfig.
+
+Precedence, option by option: keywords, environment, the volume's section of the configuration file, its defaults, a
+Hadoop mapping, built-in values. Options that say the same thing in two ways (`bucket` and `data_location`, a profile
+and static credentials) displace each other across these layers and contradict each other within one.
+
+Environment variables that say where a volume is (`S3K_TABLE`, `S3K_BUCKET`, `S3K_SUFFIX_COUNT`, ...) describe the
+volume of `S3K_VOLUME`, or, without that, any volume opened by name; never one opened by its directory or keywords.
+Those about services and clients (`S3K_REGION`, `S3K_MAX_CONCURRENCY`, ...) apply to every volume.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from s3k_async.config import (
+    AwsConfig,
+    BlobLocation,
+    LocalDirectory,
+    LogMode,
+    S3Bucket,
+    SqliteFile,
+    TableLocation,
+    Tuning,
+    VolumeConfig,
+)
+from s3k_async.errors import ConfigError
+from s3k_async.model import HashName, VolumeKind
+from s3k_async.retry import RetryPolicy
+from s3k_async.settings.config_file import ConfigFile, config_path, read_config
+from s3k_async.settings.hadoop_mapping import HadoopSettings, read_hadoop
+from s3k_async.settings.locations import (
+    EmbeddedVolume,
+    MemoryVolume,
+    NamedVolume,
+    VolumeAddress,
+    anchored,
+    blob_location,
+    check_name,
+    parse_volume,
+    s3_prefix,
+    table_location,
+)
+from s3k_async.settings.options import OPTIONS, PARTS, Setting, nearest, parse
+
+__all__ = ["resolve"]
+
+Values = dict[str, Setting]
+
+_CREDENTIALS = ("profile", "access_key_id", "secret_access_key", "session_token")
+_DESCRIBING: Final = ("directory", "table")
+"""Options that are enough to say which volume is meant."""
+
+
+def resolve(
+    volume: str | os.PathLike[str] | None = None,
+    *,
+    config: VolumeConfig | str | os.PathLike[str] | None = None,
+    context: str | None = None,
+    hadoop: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    **options: object,
+) -> VolumeConfig:
+    """What to open.
+
+    `volume` is a directory's path, `file:///path`, `s3k://name` or `memory://name`; without it, the options
+    `directory` or `table` say which, else `S3K_VOLUME`, else the environment's `S3K_DIRECTORY` or `S3K_TABLE`, else
+    `default_volume` of the configuration file. `config` is that file's path, or a VolumeConfig, which then is the
+    answer. `hadoop` is a mapping in S3-FileSystem 1.0's keys, read for the volume's name and for `context` (else
+    `S3K_CONTEXT`, else the mapping's own). Options are those of OPTIONS; None is not given. Raises ConfigError.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(config, VolumeConfig):
+        if volume is not None or given:
+            raise ConfigError("a VolumeConfig is complete; give either it or a volume and options")
+        return config
+    environ = os.environ if environ is None else environ
+    path = os.path.abspath(os.path.expanduser(config)) if config is not None else config_path(environ)
+    file = read_config(path, required=config is not None or bool(environ.get("S3K_CONFIG")))
+    keywords = _keywords(given)
+    environment = _environment(environ)
+    address = _address(volume, keywords, environment, environ, file)
+    mapping = HadoopSettings()
+    if isinstance(address, NamedVolume) and hadoop is not None:
+        mapping = read_hadoop(hadoop, address.name, context or environ.get("S3K_CONTEXT") or None)
+    if not _describes(environment, address, environ, volume):
+        environment = {name: value for name, value in environment.items() if OPTIONS[name].scope != "volume"}
+    layers = [
+        _Layer("the Hadoop mapping", dict(mapping.values)),
+        _Layer(f"{file.path}, [defaults]", dict(file.defaults)),
+        _Layer(f"{file.path}, [volumes]", _section(address, file)),
+        _Layer("the environment", environment),
+        _Layer("the address", _of_address(address)),
+        _Layer("the options", keywords),
+    ]
+    values = _merged(layers)
+    by_mapping = hadoop is not None and not any(name in layer.values for layer in layers[1:] for name in _DESCRIBING)
+    if isinstance(address, NamedVolume):
+        _check_named(address, values, file, mapping.missing if by_mapping else {})
+    return _built(values, "native" if not by_mapping else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    source: str
+    values: Values
+
+
+def _keywords(given: Mapping[str, object]) -> Values:
+    values: Values = {}
+    for name, value in given.items():
+        if name not in OPTIONS:
+            raise ConfigError(f"unknown option {name!r}{nearest(name, OPTIONS)}")
+        values[name] = anchored(OPTIONS[name], parse(OPTIONS[name], value, f"option {name}"), None)
+    return values
+
+
+def _environment(environ: Mapping[str, str]) -> Values:
+    return {
+        option.name: anchored(option, parse(option, environ[option.env], f"environment variable {option.env}"), None)
+        for option in OPTIONS.values()
+        if environ.get(option.env)
+    }
+
+
+def _address(
+    volume: str | os.PathLike[str] | None,
+    keywords: Values,
+    environment: Values,
+    environ: Mapping[str, str],
+    file: ConfigFile,
+) -> VolumeAddress | None:
+    """Which volume is meant; None: the one that the options describe."""
+    if volume is not None:
+        return parse_volume(volume)
+    if any(name in keywords for name in _DESCRIBING):
+        return None
+    if environ.get("S3K_VOLUME"):
+        return parse_volume(environ["S3K_VOLUME"])
+    if any(name in environment for name in _DESCRIBING):
+        return None
+    if file.default_volume is not None:
+        return parse_volume(file.default_volume, os.path.dirname(file.path))
+    raise ConfigError(
+        "which volume? Give its URL or path, or set S3K_VOLUME, or default_volume in the configuration file",
+        path=file.path,
+    )
+
+
+def _describes(environment: Values, address: VolumeAddress | None, environ: Mapping[str, str], volume: object) -> bool:
+    """Whether the environment's location variables are about this volume."""
+    if address is None:
+        return any(name in environment for name in _DESCRIBING) and not environ.get("S3K_VOLUME")
+    if not isinstance(address, NamedVolume):
+        return False
+    if volume is None or not environ.get("S3K_VOLUME"):
+        return True
+    return parse_volume(environ["S3K_VOLUME"]) == address
+
+
+def _section(address: VolumeAddress | None, file: ConfigFile) -> Values:
+    return dict(file.volumes.get(address.name, {})) if isinstance(address, NamedVolume) else {}
+
+
+def _of_address(address: VolumeAddress | None) -> Values:
+    if isinstance(address, EmbeddedVolume):
+        return {"directory": address.directory}
+    if isinstance(address, MemoryVolume):
+        where = f"memory://{address.name}"
+        return {"name": address.name, "table": where, "data_location": where}
+    return {} if address is None else {"name": address.name}
+
+
+def _displaced() -> dict[str, tuple[str, ...]]:
+    """Option to those of lower layers that it makes void."""
+    table = {
+        "directory": ("table", "bucket", "prefix", "data_location", "log_bucket", "log_prefix", "log_location"),
+        "data_location": ("bucket", "prefix"),
+        "bucket": ("data_location",),
+        "prefix": ("data_location",),
+        "log_location": ("log_bucket", "log_prefix"),
+        "log_bucket": ("log_location",),
+        "log_prefix": ("log_location",),
+    }
+    for part in ("", *(f"{part}_" for part in PARTS)):
+        for name in _CREDENTIALS:
+            table[part + name] = tuple(part + other for other in _CREDENTIALS if other != name)
+    return table
+
+
+def _contradictions() -> list[tuple[str, str]]:
+    pairs = [("bucket", "data_location"), ("prefix", "data_location")]
+    pairs += [("log_bucket", "log_location"), ("log_prefix", "log_location")]
+    return pairs + [(f"{part}profile", f"{part}access_key_id") for part in ("", *(f"{part}_" for part in PARTS))]
+
+
+def _merged(layers: list[_Layer]) -> Values:
+    """Lowest layer first."""
+    displaced = _displaced()
+    values: Values = {}
+    for layer in layers:
+        for first, second in _contradictions():
+            if first in layer.values and second in layer.values:
+                raise ConfigError(f"{layer.source}: {first} and {second} contradict each other")
+        for name in layer.values:
+            for other in displaced.get(name, ()):
+                values.pop(other, None)
+        values |= layer.values
+        if layer.source == "the options":
+            _check_name_agrees(layers, layer.values)
+    return values
+
+
+def _check_name_agrees(layers: list[_Layer], keywords: Values) -> None:
+    """What the address says is not for the options to change."""
+    address = next(layer.values for layer in layers if layer.source == "the address")
+    for name in ("name", "directory"):
+        if name in address and keywords.get(name, address[name]) != address[name]:
+            raise ConfigError(f"option {name}: {keywords[name]!r} is not the {name} of the volume given")
+
+
+def _check_named(address: NamedVolume, values: Values, file: ConfigFile, missing: Mapping[str, str]) -> None:
+    """Raises ConfigError unless something says where the volume is; `missing` are keys that a mapping must have."""
+    for option, key in missing.items():
+        others = {"bucket": ("data_location",), "log_bucket": ("log_location", "log_prefix")}.get(option, ())
+        if not any(name in values for name in (option, *others)):
+            raise ConfigError(f"the Hadoop mapping lacks {key}", path=address.name)
+    if "table" not in values and "directory" not in values:
+        raise ConfigError(
+            f"no volume named {address.name!r} is configured{nearest(address.name, file.volumes)}: add"
+            f" [volumes.{address.name}] to {file.path}, or give table and bucket as options or as S3K_TABLE and"
+            " S3K_BUCKET",
+            path=f"s3k://{address.name}",
+        )
+
+
+def _built(values: Values, kind: VolumeKind | None) -> VolumeConfig:
+    directory = cast("str | None", values.get("directory"))
+    data = _data(values, directory)
+    name = str(values.get("name", ""))
+    config = VolumeConfig(
+        name=check_name(name) if name else "",
+        table=_table(values, directory),
+        data=data,
+        log=_log(values, directory, data),
+        kind=cast("VolumeKind | None", values.get("kind", kind)),
+        suffix_count=cast("int | None", values.get("suffix_count")),
+        hash=cast("HashName | None", values.get("hash")),
+        log_mode=cast("LogMode | None", values.get("log_mode")),
+        tuning=_tuning(values),
+    )
+    if config.kind == "s3k-1.0" and config.suffix_count is None:
+        raise ConfigError("an s3k-1.0 volume needs its suffix_count", path=name or None)
+    return config
+
+
+def _table(values: Values, directory: str | None) -> TableLocation:
+    if "table" in values:
+        return table_location(str(values["table"]), _aws(values, "table"))
+    assert directory is not None
+    return SqliteFile(os.path.join(directory, "metadata.sqlite"))
+
+
+def _data(values: Values, directory: str | None) -> BlobLocation:
+    aws = _aws(values, "data")
+    if "data_location" in values:
+        return blob_location(str(values["data_location"]), aws)
+    if "bucket" in values:
+        return S3Bucket(str(values["bucket"]), s3_prefix(str(values.get("prefix", ""))), aws)
+    if "prefix" in values:
+        raise ConfigError("a prefix needs the bucket it is in")
+    if directory is None:
+        raise ConfigError(
+            "where is the volume's data? Give bucket or data_location", path=str(values.get("name", "")) or None
+        )
+    return LocalDirectory(os.path.join(directory, "data"))
+
+
+def _log(values: Values, directory: str | None, data: BlobLocation) -> BlobLocation | None:
+    """None: beside the data."""
+    aws = _aws(values, "log")
+    if "log_location" in values:
+        return blob_location(str(values["log_location"]), aws)
+    if "log_bucket" in values:
+        return S3Bucket(str(values["log_bucket"]), s3_prefix(str(values.get("log_prefix", ""))), aws)
+    if "log_prefix" in values:
+        if not isinstance(data, S3Bucket):
+            raise ConfigError("log_prefix needs the log_bucket it is in")
+        return S3Bucket(data.bucket, s3_prefix(str(values["log_prefix"])), aws)
+    if isinstance(data, S3Bucket):
+        return S3Bucket(data.bucket, f"{data.prefix}oplog/", aws)
+    if directory is not None and data == LocalDirectory(os.path.join(directory, "data")):
+        return LocalDirectory(os.path.join(directory, "oplog"))
+    return None
+
+
+def _aws(values: Values, part: str) -> AwsConfig:
+    """The part's own options, else the data's for the log, else those for all."""
+    prefixes = [f"{part}_", *(["data_"] if part == "log" else []), ""]
+    fields: dict[str, Any] = {}
+    for name in AwsConfig.__dataclass_fields__:
+        if name not in _CREDENTIALS:
+            found = next((values[prefix + name] for prefix in prefixes if prefix + name in values), None)
+            if found is not None:
+                fields[name] = found
+    for prefix in prefixes:
+        credentials = {name: values[prefix + name] for name in _CREDENTIALS if prefix + name in values}
+        if credentials:
+            if ("access_key_id" in credentials) != ("secret_access_key" in credentials):
+                raise ConfigError(f"{prefix}access_key_id and {prefix}secret_access_key go together")
+            fields |= credentials
+            break
+    return AwsConfig(**fields)
+
+
+def _tuning(values: Values) -> Tuning:
+    retry = {name: values[f"retry_{name}"] for name in RetryPolicy.__dataclass_fields__ if f"retry_{name}" in values}
+    fields = {name: values[name] for name in Tuning.__dataclass_fields__ if name in values}
+    return Tuning(retry=RetryPolicy(**cast("Any", retry)), **cast("Any", fields))
