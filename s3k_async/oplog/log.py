@@ -10,7 +10,14 @@ from typing import Final, Protocol, TypeVar
 import anyio
 
 from s3k_async.concurrency import gather
-from s3k_async.errors import BlobExistsError, ConflictError, S3kError
+from s3k_async.errors import (
+    BlobExistsError,
+    ConflictError,
+    OutcomeUnknownError,
+    ResponseLostError,
+    S3kError,
+    ServiceError,
+)
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, segment_key
 from s3k_async.oplog.segments import Segment, encode_segment
 from s3k_async.sources import Sources
@@ -65,8 +72,9 @@ class OperationLog(Protocol):
         """Write the operations as pending: one as an entry, more as segments, none as nothing.
 
         Beginning the identical operation again is fine. Raises ConflictError when another operation is under the
-        same key, LogFormatError for an operation that contradicts itself, and the store's errors; then nothing of
-        it is left as far as the store can be reached, and the table must not be changed.
+        same key, LogFormatError for an operation that contradicts itself, and the store's errors (a lost answer as
+        ServiceError: the operation has failed, for certain). Then nothing of it is left as far as the store can be
+        reached, and the table must not be changed.
         """
 
 
@@ -233,6 +241,9 @@ class _NativePending:
 
         try:
             await gather(create, self._objects, limit=_OBJECTS_AT_ONCE)
+        except (ResponseLostError, OutcomeUnknownError) as error:
+            await _to_the_end(withdraw)
+            raise ServiceError("the operation log could not be written, so nothing was changed") from error
         except (S3kError, asyncio.CancelledError):
             await _to_the_end(withdraw)
             raise

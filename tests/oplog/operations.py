@@ -1,0 +1,130 @@
+"""Operations to log: fixed ones, and hypothesis strategies for all that can be."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from hypothesis import strategies as st
+
+from s3k_async.model import UNCOMMITTED, Content, Entry
+from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
+from s3k_async.oplog.reader import DamagedLog
+from s3k_async.stores.faults import FaultPlan
+from s3k_async.stores.memory_blobs import MemoryBlobs
+
+OBJECT = "123e4567-e89b-12d3-a456-426614174000"
+FIRST = "00000000-0000-4000-8000-000000000001"
+SECOND = "00000000-0000-4000-8000-000000000002"
+THIRD = "00000000-0000-4000-8000-000000000003"
+ODD_PATH = '/d\u00e9p\u00f4t/line\nbreak "quoted" \\back\u2028sep\t\x7f\U0001f600'
+
+RESERVED = Entry(
+    path=ODD_PATH,
+    is_dir=False,
+    id=OBJECT,
+    version=1,
+    ctime=1_600_000_000,
+    mtime_ms=1_600_000_000_123,
+    physical=UNCOMMITTED,
+    operation=FIRST,
+    lease_ms=1_600_003_600_123,
+)
+CONTENT = Content(
+    physical=f"0b0e8a54-3c3f-4f0e-9d7e-1f7d6e5c4b3a.id={OBJECT}",
+    size=5_368_709_121,
+    etag='"9e107d9d372bb6826bd81d3542a419d6"',
+    checksum="xxh128:0123456789abcdef0123456789abcdef",
+)
+PUBLISHED = RESERVED.with_content(CONTENT, mtime_ms=1_600_000_001_456, operation=SECOND)
+MOVED = replace(PUBLISHED.moved("/new/place", operation=THIRD), pending='{"job":"j"}')
+DIRECTORY = Entry(path="/d", is_dir=True, id=OBJECT, version=1, ctime=1, mtime_ms=1000, operation=FIRST)
+
+CREATE = Operation(FIRST, "create", OBJECT, 1, 1_600_000_000_123, None, RESERVED)
+MAKE_DIRECTORY = Operation(FIRST, "create", OBJECT, 1, 1_600_000_000_123, None, DIRECTORY)
+UPDATE = Operation(SECOND, "update", OBJECT, 2, 1_600_000_001_456, RESERVED, PUBLISHED)
+WRITE_AT_ONCE = Operation(SECOND, "update", OBJECT, 2, 1_600_000_001_456, None, PUBLISHED)
+RENAME = Operation(THIRD, "rename", OBJECT, 3, 1_600_000_002_000, PUBLISHED, MOVED)
+DELETE = Operation(THIRD, "delete", OBJECT, 4, 1_600_000_003_000, MOVED, None)
+
+_names = (f"test-oplog-{number}" for number in count())
+
+
+async def log_blobs(faults: FaultPlan | None = None) -> MemoryBlobs:
+    """An empty store for a log."""
+    name = next(_names)
+    await MemoryBlobs(name).create()
+    return MemoryBlobs(name, faults)
+
+
+async def keys_of(blobs: MemoryBlobs) -> list[str]:
+    """The keys of everything that is stored."""
+    return [info.key async for info in blobs.list_all()]
+
+
+def make_directories(number: int) -> list[Operation]:
+    """So many creations of different directories."""
+    operations = []
+    for index in range(number):
+        object_id, operation_id = str(uuid.UUID(int=index)), str(uuid.UUID(int=index + (1 << 64)))
+        entry = replace(DIRECTORY, path=f"/d{index}", id=object_id, operation=operation_id)
+        operations.append(Operation(operation_id, "create", object_id, 1, index, None, entry))
+    return operations
+
+
+def records_only(findings: list[LogRecord | DamagedLog]) -> list[LogRecord]:
+    """The findings, none of which may be damage."""
+    records = [finding for finding in findings if isinstance(finding, LogRecord)]
+    assert records == findings
+    return records
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=40)
+names = st.text(
+    st.one_of(st.sampled_from("\n\r\t\"\\'\u2028\u2029\x85\x7f\u00e9\ufeff\U0001f600{}:,"), st.characters(codec="utf-8")),
+    max_size=40,
+)
+numbers = st.integers(min_value=-(2**63), max_value=2**63 - 1)
+ids = st.text("0123456789abcdefXYZ_-", min_size=1, max_size=64)
+versions = st.integers(min_value=1, max_value=9_999_999_999)
+
+
+@st.composite
+def entries(draw: st.DrawFn, object_id: str, version: int) -> Entry:
+    """Any entry of the object at the version."""
+    fields: dict[str, Any] = {
+        "path": draw(names.map(lambda name: "/" + name)),
+        "is_dir": draw(st.booleans()),
+        "ctime": draw(numbers),
+        "mtime_ms": draw(numbers),
+        "size": draw(numbers),
+        "physical": draw(st.none() | texts),
+        "committed": draw(st.booleans()),
+        "etag": draw(texts),
+        "checksum": draw(texts),
+        "operation": draw(texts),
+        "lease_ms": draw(numbers),
+        "pending": draw(texts),
+    }
+    return Entry(id=object_id, version=version, **fields)
+
+
+@st.composite
+def operations(draw: st.DrawFn) -> Operation:
+    """Any operation that does not contradict itself."""
+    kind: OperationKind = draw(st.sampled_from(["create", "update", "rename", "delete"]))
+    object_id = draw(ids)
+    version = draw(versions.filter(lambda number: number > 1))
+    has_before = kind in {"rename", "delete"} or (kind == "update" and draw(st.booleans()))
+    earlier = version - 1 if kind == "delete" else draw(st.integers(min_value=0, max_value=version - 1))
+    return Operation(
+        id=draw(ids),
+        kind=kind,
+        object_id=object_id,
+        version=version,
+        time_ms=draw(numbers),
+        before=draw(entries(object_id, earlier)) if has_before else None,
+        after=None if kind == "delete" else draw(entries(object_id, version)),
+    )

@@ -1,0 +1,282 @@
+"""The native entry format."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from s3k_async.errors import LogFormatError
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import (
+    EntryKey,
+    LogRecord,
+    LogState,
+    Operation,
+    SegmentKey,
+    decode,
+    encode,
+    entry_key,
+    history_prefix,
+    parse_key,
+    segment_key,
+)
+from tests.oplog import operations as sample
+
+DATA = Path(__file__).parent.parent / "data" / "oplog"
+GOLDEN: dict[str, tuple[Operation, LogState]] = {
+    "entry-1-create-pending.jsonl": (sample.CREATE, "pending"),
+    "entry-1-directory-committed.jsonl": (sample.MAKE_DIRECTORY, "committed"),
+    "entry-1-update-committed.jsonl": (sample.UPDATE, "committed"),
+    "entry-1-write-at-once-pending.jsonl": (sample.WRITE_AT_ONCE, "pending"),
+    "entry-1-rename-committed.jsonl": (sample.RENAME, "committed"),
+    "entry-1-delete-committed.jsonl": (sample.DELETE, "committed"),
+}
+KEY = entry_key(sample.UPDATE, "committed")
+WHOLE = encode(LogRecord(sample.UPDATE, "committed"))
+
+
+def sealed(text: bytes) -> bytes:
+    """The lines with a valid seal, whoever wrote them."""
+    return text + b'{"sha256":"' + hashlib.sha256(text).hexdigest().encode() + b'"}\n'
+
+
+def resealed(change: Callable[[dict[str, Any]], object], data: bytes = WHOLE) -> bytes:
+    """The entry with its document changed and sealed again."""
+    document = json.loads(data.partition(b"\n")[0])
+    change(document)
+    return sealed(json.dumps(document).encode() + b"\n")
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_entries_written_by_every_version_are_read_and_written_the_same(name: str) -> None:
+    operation, state = GOLDEN[name]
+    data = (DATA / name).read_bytes()
+    assert decode(data, entry_key(operation, state)) == LogRecord(operation, state)
+    assert encode(LogRecord(operation, state)) == data
+
+
+@given(sample.operations(), st.sampled_from(["pending", "committed"]))
+def test_any_operation_survives_the_round_trip(operation: Operation, state: LogState) -> None:
+    key = entry_key(operation, state)
+    data = encode(LogRecord(operation, state))
+    record = decode(data, key)
+    assert (record.operation, record.state, record.key) == (operation, state, key)
+    assert encode(record) == data
+    assert data.isascii()
+    assert data.count(b"\n") == 2
+
+
+def test_every_field_of_an_entry_is_logged() -> None:
+    document = json.loads(WHOLE.partition(b"\n")[0])
+    assert list(document["after"]) == [field.name for field in dataclasses.fields(Entry)]
+
+
+def test_a_cut_at_any_byte_is_noticed() -> None:
+    for end in range(len(WHOLE)):
+        with pytest.raises(LogFormatError) as caught:
+            decode(WHOLE[:end], KEY)
+        assert caught.value.path == KEY
+
+
+def test_a_cut_is_called_one() -> None:
+    with pytest.raises(LogFormatError, match="truncated or damaged"):
+        decode(WHOLE[:-1], KEY)
+
+
+def test_every_flipped_bit_is_noticed() -> None:
+    for position in range(len(WHOLE)):
+        for bit in range(8):
+            damaged = bytearray(WHOLE)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(LogFormatError):
+                decode(bytes(damaged), KEY)
+
+
+@pytest.mark.parametrize("garbage", [b"\n", b"\0", b"{}\n", WHOLE])
+def test_trailing_garbage_is_noticed(garbage: bytes) -> None:
+    with pytest.raises(LogFormatError):
+        decode(WHOLE + garbage, KEY)
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_no_entry(data: bytes) -> None:
+    with pytest.raises(LogFormatError) as caught:
+        decode(data, KEY)
+    assert caught.value.path == KEY
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{}\n",
+        b"[]\n",
+        b"null\n",
+        b'{"format":1}\n',
+        b'{"s3k":"oplog-segment","format":1}\n',
+        b'{"s3k":"oplog-entry"}\n',
+        b'{"s3k":"oplog-entry","format":0}\n',
+        b'{"s3k":"oplog-entry","format":true}\n',
+        b'{"s3k":"oplog-entry","format":"1"}\n',
+        b'{"s3k":"oplog-entry","format":1,"s3k":"oplog-entry"}\n',
+        b'{"s3k":"oplog-entry","format":1,"version":NaN}\n',
+        b'{"s3k":"oplog-entry","format":1}\n{}\n',
+        b'{"s3k":"oplog-entry","format":1}',
+        b'{"s3k":"oplog-entry","format":1,"deep":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+        b'{"s3k":"oplog-entry","format":1,"long":' + b"9" * 10_000 + b"}\n",
+        b'{"Records":[]}\n',
+        b"\xff\xfe\n",
+        b"\n",
+    ],
+)
+def test_foreign_json_is_no_entry(text: bytes) -> None:
+    for data in (text, sealed(text)):
+        with pytest.raises(LogFormatError) as caught:
+            decode(data, KEY)
+        assert caught.value.path == KEY
+
+
+def test_a_newer_format_is_named() -> None:
+    with pytest.raises(LogFormatError, match="format 2; this version reads up to 1") as caught:
+        decode(resealed(lambda document: document.update(format=2)), KEY)
+    assert caught.value.path == KEY
+    with pytest.raises(LogFormatError, match="format 7"):
+        decode(b'{"s3k":"oplog-entry","format":7,"shape":"nobody knows"}\nsealed otherwise', KEY)
+
+
+def test_unknown_fields_of_the_same_format_do_no_harm() -> None:
+    def extend(document: dict[str, Any]) -> None:
+        document["note"] = ["something", {"new": 1.5}]
+        document["after"]["colour"] = "red"
+
+    assert decode(resealed(extend), KEY) == LogRecord(sample.UPDATE, "committed")
+
+
+@pytest.mark.parametrize("side", [None, "before", "after"])
+def test_every_missing_or_wrongly_typed_field_is_noticed(side: str | None) -> None:
+    original = json.loads(WHOLE.partition(b"\n")[0])
+    names = list(original if side is None else original[side])
+    wrong: list[object] = [1.0, [], -1, "\ud800", True]
+    for name in names:
+
+        def remove(document: dict[str, Any], name: str = name) -> None:
+            del (document if side is None else document[side])[name]
+
+        with pytest.raises(LogFormatError):
+            decode(resealed(remove), KEY)
+        value = (original if side is None else original[side])[name]
+        for other in wrong:
+            if type(other) is type(value) and other != "\ud800":
+                continue
+
+            def change(document: dict[str, Any], name: str = name, other: object = other) -> None:
+                (document if side is None else document[side])[name] = other
+
+            with pytest.raises(LogFormatError):
+                decode(resealed(change), KEY)
+
+
+CONTRADICTIONS: dict[str, Operation] = {
+    "unknown kind": replace(sample.UPDATE, kind="upsert"),  # type: ignore[arg-type]
+    "create with a state before": replace(sample.CREATE, before=replace(sample.RESERVED, version=0)),
+    "create without a state after": replace(sample.CREATE, after=None),
+    "update without a state after": replace(sample.UPDATE, after=None),
+    "rename without a state before": replace(sample.RENAME, before=None),
+    "delete without a state before": replace(sample.DELETE, before=None),
+    "delete with a state after": replace(sample.DELETE, after=replace(sample.MOVED, version=4)),
+    "another object before": replace(sample.UPDATE, before=replace(sample.RESERVED, id="other")),
+    "another object after": replace(sample.UPDATE, after=replace(sample.PUBLISHED, id="other")),
+    "another version after": replace(sample.UPDATE, version=3),
+    "no earlier version before": replace(sample.UPDATE, before=replace(sample.RESERVED, version=2)),
+    "delete that skips a version": replace(sample.DELETE, version=5),
+    "delete that counts no version": replace(sample.DELETE, version=3),
+    "version zero": replace(sample.CREATE, version=0, after=replace(sample.RESERVED, version=0)),
+    "version too long": replace(sample.CREATE, version=10**10, after=replace(sample.RESERVED, version=10**10)),
+    "operation id for another directory": replace(sample.CREATE, id="../x"),
+    "empty operation id": replace(sample.CREATE, id=""),
+    "half a surrogate pair": replace(sample.CREATE, after=replace(sample.RESERVED, path="/\ud83d")),
+    "a number as text": replace(sample.CREATE, after=replace(sample.RESERVED, size="1")),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("what", CONTRADICTIONS)
+def test_an_operation_that_contradicts_itself_is_not_written(what: str) -> None:
+    with pytest.raises(LogFormatError):
+        encode(LogRecord(CONTRADICTIONS[what], "pending"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(sample.UPDATE, id=sample.THIRD),
+        replace(
+            sample.UPDATE,
+            object_id="other",
+            before=None,
+            after=replace(sample.PUBLISHED, id="other"),
+        ),
+        replace(sample.UPDATE, version=3, after=replace(sample.PUBLISHED, version=3)),
+    ],
+)
+def test_an_entry_under_another_key_is_noticed(other: Operation) -> None:
+    with pytest.raises(LogFormatError, match="does not belong to its key") as caught:
+        decode(WHOLE, entry_key(other, "committed"))
+    assert caught.value.path == entry_key(other, "committed")
+
+
+def test_a_pending_entry_under_a_committed_key_is_noticed() -> None:
+    with pytest.raises(LogFormatError, match="does not belong to its key"):
+        decode(WHOLE, entry_key(sample.UPDATE, "pending"))
+
+
+def test_keys_are_built_as_the_design_says() -> None:
+    assert KEY == f"entries/12/{sample.OBJECT}.0000000002.{sample.SECOND}.committed"
+    assert history_prefix(sample.OBJECT) == f"entries/12/{sample.OBJECT}."
+    assert segment_key("5e6", "pending") == "segments/5e6.pending"
+    assert parse_key(KEY) == EntryKey(sample.OBJECT, 2, sample.SECOND, "committed")
+    assert parse_key("segments/5e6.pending") == SegmentKey("5e6", "pending")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "entries",
+        "other/12/123.0000000001.op.pending",
+        "entries/13/123.0000000001.op.pending",
+        "entries/12/123.1.op.pending",
+        "entries/12/123.00000000001.op.pending",
+        "entries/12/123.\u0661\u0661\u0661\u0661\u0661\u0661\u0661\u0661\u0661\u0661.op.pending",
+        "entries/12/123.0000000001.op.done",
+        "entries/12/123.0000000001.op.pending\n",
+        "entries/12/123.0000000001.op.pending.tmp",
+        "entries/12/123.0000000001..pending",
+        "segments/.pending",
+        "segments/a/b.pending",
+        "segments/a.info",
+    ],
+)
+def test_other_keys_are_not_taken_for_ours(key: str) -> None:
+    with pytest.raises(LogFormatError):
+        parse_key(key)
+
+
+@pytest.mark.parametrize("text", ["", "a.b", "a/b", "..", "a" * 65, "\u00e9", "a\n"])
+def test_ids_that_no_key_can_hold_are_refused(text: str) -> None:
+    with pytest.raises(LogFormatError):
+        entry_key(replace(sample.CREATE, object_id=text), "pending")
+    with pytest.raises(LogFormatError):
+        entry_key(replace(sample.CREATE, id=text), "pending")
+    with pytest.raises(LogFormatError):
+        segment_key(text, "pending")
+    with pytest.raises(LogFormatError):
+        history_prefix(text)
