@@ -1,0 +1,90 @@
+"""A metadata store over memory whose every call is numbered and can be made to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from s3k_async.config import Tuning
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.tree import Tree
+from s3k_async.model import Content, Entry
+from s3k_async.oplog.log import NativeLog
+from s3k_async.oplog.reader import LogReader, Truth, latest
+from s3k_async.retry import RetryPolicy
+from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.stores.memory_blobs import MemoryBlobs
+from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.stores.reliable_blobs import ReliableBlobs
+from s3k_async.stores.reliable_items import ReliableItems
+from tests.support import FakeClock, fake_sources
+
+__all__ = ["Rig"]
+
+
+@dataclass
+class Rig:
+    """One volume in memory; `client()` opens another client of it, with its own faults."""
+
+    name: str
+    clock: FakeClock = field(default_factory=FakeClock)
+    suffix_count: int = 3
+    real_time: bool = False
+    """With the fake clock a sleeping task makes time pass at once; where a test holds tasks at a gate it must not."""
+
+    async def start(self) -> Rig:
+        self.sources: Sources = SYSTEM if self.real_time else fake_sources(self.clock, seed=7)
+        self.faults = FaultPlan()
+        self.store = self.client(self.faults)
+        self.tree = Tree(self.store)
+        await MemoryItems(self.name).create()
+        await MemoryBlobs(self.name).create()
+        return self
+
+    def client(self, faults: FaultPlan | None = None) -> MetadataStore:
+        policy = RetryPolicy(attempts=4)
+        items = ReliableItems(MemoryItems(self.name, faults), policy, self.sources)
+        log = NativeLog(ReliableBlobs(MemoryBlobs(self.name, faults), policy, self.sources), self.sources)
+        tuning = Tuning(busy_timeout=5.0, lease=600.0)
+        return MetadataStore(items, KeyScheme("v", self.suffix_count), log, self.sources, tuning)
+
+    def content(self, object_id: str, size: int = 3) -> Content:
+        return Content(self.sources.physical_key(object_id), size, "etag", "xxh128:" + "0" * 32)
+
+    async def write(self, path: str, *, overwrite: bool = True, store: MetadataStore | None = None) -> Entry:
+        store = store or self.store
+        target = await store.prepare(path)
+        return await store.publish(target, self.content(target.object_id), overwrite=overwrite)
+
+    async def need(self, path: str) -> Entry:
+        entry = await self.store.get(path)
+        assert entry is not None, path
+        return entry
+
+    async def truths(self) -> dict[str, Truth]:
+        return latest([record async for record in LogReader(MemoryBlobs(self.name)).records()])
+
+    async def paths(self) -> set[str]:
+        return {entry.path async for page in self.tree.walk("/") for entry in page}
+
+    async def scanned(self) -> set[str]:
+        return {entry.path async for page in self.store.scan("/") for entry in page}
+
+
+def calls(faults: FaultPlan, method: str) -> int:
+    """How many calls of a method were made."""
+    return sum(call.method == method for call in faults.calls)
+
+
+def nth(method: str, number: int) -> Callable[[Call], bool]:
+    """Matches the n-th call of a method from now on."""
+    seen = 0
+
+    def matches(call: Call) -> bool:
+        nonlocal seen
+        seen += call.method == method
+        return call.method == method and seen == number
+
+    return matches
