@@ -267,7 +267,7 @@ class S3Blobs:
             answer = await client.list_objects_v2(**request)
         encoded = answer.get("EncodingType") == "url"
         blobs = [
-            BlobInfo(_decoded(found["Key"]) if encoded else found["Key"], found["Size"], _etag(found), _ms(found))
+            BlobInfo(unquote_plus(found["Key"]) if encoded else found["Key"], found["Size"], _etag(found), _ms(found))
             for found in answer.get("Contents", [])
         ]
         following: str | None = None
@@ -350,19 +350,17 @@ class S3Blobs:
             )
 
     async def _abort_uploads(self) -> None:
+        # Keys as they are, not URL-encoded: SeaweedFS says here that they are encoded and does not encode them.
         client = await self._client()
-        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix, "EncodingType": "url"}
+        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix}
         while True:
             with map_exceptions(self._root):
                 answer = await client.list_multipart_uploads(**request)
-            encoded = answer.get("EncodingType") == "url"
             for found in answer.get("Uploads", []):
-                full = _decoded(found["Key"]) if encoded else found["Key"]
-                await self._resumed(full, found["UploadId"]).abort()
+                await self._resumed(found["Key"], found["UploadId"]).abort()
             if not answer.get("IsTruncated"):
                 return
-            marker = answer["NextKeyMarker"]
-            request["KeyMarker"] = _decoded(marker) if encoded else marker
+            request["KeyMarker"] = answer["NextKeyMarker"]
             request["UploadIdMarker"] = answer["NextUploadIdMarker"]
 
     def _resumed(self, full: str, upload_id: str) -> S3Upload:
@@ -380,8 +378,3 @@ def _etag(answer: Any) -> str:
 def _ms(answer: Any) -> int:
     when = answer.get("LastModified")
     return 0 if when is None else round(when.timestamp() * 1000)
-
-
-def _decoded(key: str) -> str:
-    """A key of a listing with `EncodingType=url`."""
-    return unquote_plus(key)
