@@ -50,7 +50,7 @@ async def gather(work: Callable[[T], Awaitable[R]], items: Iterable[T], *, limit
     return results  # type: ignore[return-value]
 
 
-async def _iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+async def _iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None]:
     if isinstance(items, AsyncIterable):
         async for item in items:
             yield item
@@ -72,7 +72,7 @@ async def merge(
     *,
     limit: int,
     expand: Callable[[T], Iterable[AsyncIterator[T]]] = lambda _: (),
-) -> AsyncIterator[T]:
+) -> AsyncGenerator[T, None]:
     """What the streams yield, as it arrives, with at most `limit` streams being read.
 
     `expand` may open further streams for a value, before it is yielded; the latest are read first, which keeps the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from s3k_async import _native
 from s3k_async.concurrency import merge
@@ -50,7 +50,7 @@ class EntryReader:
         paths = [*_native.ancestors(path), path]
         return list(zip(paths, await self.get_many(paths), strict=True))
 
-    async def children(self, path: str) -> AsyncIterator[list[Entry]]:
+    async def children(self, path: str) -> AsyncGenerator[list[Entry], None]:
         """A directory's children in pages, all suffixes read in parallel, in arrival order.
 
         A child that existed for the whole call is returned exactly once. Nothing is checked about the directory.
@@ -68,7 +68,7 @@ class EntryReader:
                 return True
         return False
 
-    async def scan(self, path: str, segment: int = 0, segments: int = 1) -> AsyncIterator[list[Entry]]:
+    async def scan(self, path: str, segment: int = 0, segments: int = 1) -> AsyncGenerator[list[Entry], None]:
         """What lies below a path, from one of `segments` parts of the table, entries without parents included.
 
         The path itself is excluded, and matching is by components: `/a` does not reach `/ab`. Raises ValueError unless

@@ -6,7 +6,7 @@ not visible at once: a reader may see a subtree partly moved or partly deleted.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 
 from s3k_async import _native
@@ -75,7 +75,7 @@ class Tree:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
-    async def walk(self, path: str) -> AsyncIterator[list[Entry]]:
+    async def walk(self, path: str) -> AsyncGenerator[list[Entry], None]:
         """Every descendant of a directory in pages, without a barrier between levels, each directory before what is
         below it; the directory itself excluded, reservations included. Nothing is checked about the directory.
         """
