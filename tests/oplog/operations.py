@@ -83,7 +83,9 @@ def records_only(findings: list[LogRecord | DamagedLog]) -> list[LogRecord]:
 
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
 names = st.text(
-    st.one_of(st.sampled_from("\n\r\t\"\\'\u2028\u2029\x85\x7f\u00e9\ufeff\U0001f600{}:,"), st.characters(codec="utf-8")),
+    st.one_of(
+        st.sampled_from("\n\r\t\"\\'\u2028\u2029\x85\x7f\u00e9\ufeff\U0001f600{}:,"), st.characters(codec="utf-8")
+    ),
     max_size=40,
 )
 numbers = st.integers(min_value=-(2**63), max_value=2**63 - 1)

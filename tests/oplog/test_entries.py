@@ -239,7 +239,7 @@ def test_a_pending_entry_under_a_committed_key_is_noticed() -> None:
 
 
 def test_keys_are_built_as_the_design_says() -> None:
-    assert KEY == f"entries/12/{sample.OBJECT}.0000000002.{sample.SECOND}.committed"
+    assert entry_key(sample.UPDATE, "committed") == f"entries/12/{sample.OBJECT}.0000000002.{sample.SECOND}.committed"
     assert history_prefix(sample.OBJECT) == f"entries/12/{sample.OBJECT}."
     assert segment_key("5e6", "pending") == "segments/5e6.pending"
     assert parse_key(KEY) == EntryKey(sample.OBJECT, 2, sample.SECOND, "committed")
