@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use crate::errors::text_of;
+use crate::errors::{key_text_of, text_of};
 
 /// Strings laid end to end in one buffer.
 #[derive(Default)]
@@ -55,7 +55,38 @@ impl TextColumn {
     }
 }
 
-/// The UTF-8 text of each string; `strings` keeps it alive while the interpreter is released.
-pub fn texts<'a>(strings: &'a [Bound<'_, PyString>]) -> PyResult<Vec<&'a str>> {
-    strings.iter().map(text_of).collect()
+/// An argument that is a sequence of strings. It keeps them alive while the interpreter is released.
+pub struct Strings<'py>(Vec<Bound<'py, PyString>>);
+
+impl<'py> Strings<'py> {
+    /// How many strings there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The strings as Python objects.
+    pub fn objects(&self) -> &[Bound<'py, PyString>] {
+        &self.0
+    }
+
+    /// The UTF-8 text of each string, or the error of a path that has none.
+    pub fn texts(&self) -> PyResult<Vec<&str>> {
+        self.0.iter().map(text_of).collect()
+    }
+
+    /// As `texts`, with the error of a stored key.
+    pub fn key_texts(&self) -> PyResult<Vec<&str>> {
+        self.0.iter().map(key_text_of).collect()
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Strings<'py> {
+    type Error = PyErr;
+
+    fn extract(argument: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        match argument.cast::<PyList>() {
+            Ok(list) => Ok(Self(list.iter().map(Bound::cast_into::<PyString>).collect::<Result<_, _>>()?)),
+            Err(_) => argument.extract().map(Self),
+        }
+    }
 }

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyString, PyType};
 
 #[allow(missing_docs)]
 mod python {
@@ -94,7 +93,7 @@ impl From<BadItemKey> for PyErr {
     }
 }
 
-fn with_path(class: Bound<'_, pyo3::types::PyType>, message: &str, path: &str) -> PyErr {
+fn with_path(class: Bound<'_, PyType>, message: &str, path: &str) -> PyErr {
     let named = PyDict::new(class.py());
     match named.set_item("path", path).and_then(|()| class.call((message,), Some(&named))) {
         Ok(error) => PyErr::from_value(error),
@@ -104,22 +103,20 @@ fn with_path(class: Bound<'_, pyo3::types::PyType>, message: &str, path: &str) -
 
 /// The UTF-8 text of a Python string. Lone surrogates have none: `InvalidPathError`, with the path escaped.
 pub fn text_of<'a>(string: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
-    string.to_str().map_err(|cause| {
-        let class = string.py().get_type::<python::InvalidPathError>();
-        let error = with_path(class, "the path cannot be encoded as UTF-8", &escaped(string));
-        error.set_cause(string.py(), Some(cause));
-        error
-    })
+    let class = || string.py().get_type::<python::InvalidPathError>();
+    string.to_str().map_err(|cause| not_utf8(class(), "the path cannot be encoded as UTF-8", string, cause))
 }
 
 /// As `text_of`, for stored keys: `ItemFormatError`.
 pub fn key_text_of<'a>(string: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
-    string.to_str().map_err(|cause| {
-        let class = string.py().get_type::<python::ItemFormatError>();
-        let error = with_path(class, "the key cannot be encoded as UTF-8", &escaped(string));
-        error.set_cause(string.py(), Some(cause));
-        error
-    })
+    let class = || string.py().get_type::<python::ItemFormatError>();
+    string.to_str().map_err(|cause| not_utf8(class(), "the key cannot be encoded as UTF-8", string, cause))
+}
+
+fn not_utf8(class: Bound<'_, PyType>, message: &str, string: &Bound<'_, PyString>, cause: PyErr) -> PyErr {
+    let error = with_path(class, message, &escaped(string));
+    error.set_cause(string.py(), Some(cause));
+    error
 }
 
 fn escaped(string: &Bound<'_, PyString>) -> String {
@@ -128,9 +125,4 @@ fn escaped(string: &Bound<'_, PyString>) -> String {
         .and_then(|bytes| bytes.extract::<Vec<u8>>())
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .unwrap_or_default()
-}
-
-/// The string behind an argument, or `TypeError`.
-pub fn string_argument<'a, 'py>(argument: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyString>> {
-    argument.cast::<PyString>().map_err(|_| PyTypeError::new_err("expected str"))
 }

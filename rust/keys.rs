@@ -1,12 +1,15 @@
 //! Table keys: `ks://<volume>/<parent>-sf<index>` and the name.
 
+use std::borrow::Cow;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use crate::columns::{TextColumn, texts};
-use crate::errors::{BadItemKey, Fault, InvalidPath, key_text_of, string_argument, text_of};
+use crate::columns::{Strings, TextColumn};
+use crate::errors::{BadItemKey, Fault, InvalidPath, key_text_of, text_of};
 use crate::paths::{is_name, is_normal, normal, parent_and_name, push_child};
+use crate::recent::Recent;
 use crate::suffix::{Hash, MAX_SUFFIX_COUNT, SuffixCount, SuffixIndex};
 
 /// Bytes of UTF-8 in the longest partition key.
@@ -28,10 +31,10 @@ impl Volume {
     }
 
     /// Refuses a parent whose partition key with suffix `last` is too long.
-    fn check_length(&self, parent: &str, last: u32) -> Result<(), InvalidPath> {
+    fn check_length(&self, parent: &str, last: u32) -> Result<(), Fault> {
         let digits = last.checked_ilog10().map_or(1, |power| power as usize + 1);
         if SCHEME.len() + self.0.len() + parent.len() + SUFFIX.len() + digits > MAX_PARTITION_BYTES {
-            return Err(InvalidPath::new(Fault::KeyTooLong, parent));
+            return Err(Fault::KeyTooLong);
         }
         Ok(())
     }
@@ -43,20 +46,7 @@ impl Volume {
         push_number(out, index);
     }
 
-    /// The path that an item's keys stand for, appended to `out`.
-    fn push_path(&self, out: &mut String, partition: &str, sort: &str) -> Result<(), BadItemKey> {
-        let parent = self
-            .parent_of(partition)
-            .and_then(|parent| if is_name(sort) { Ok(parent) } else { Err("the sort key is no name") });
-        match parent {
-            Ok(parent) => push_child(out, parent, sort),
-            Err(reason) => {
-                return Err(BadItemKey { reason, partition: partition.to_owned(), sort: sort.to_owned() });
-            }
-        }
-        Ok(())
-    }
-
+    /// The directory that a partition key stands for, or what is wrong with the key.
     fn parent_of<'a>(&self, partition: &'a str) -> Result<&'a str, &'static str> {
         let rest = partition.strip_prefix(SCHEME).ok_or("the partition key does not begin with 'ks://'")?;
         let rest = rest
@@ -78,8 +68,21 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Volume {
     type Error = PyErr;
 
     fn extract(argument: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        Ok(Self::new(text_of(string_argument(&argument)?)?)?)
+        Ok(Self::new(text_of(&argument.cast::<PyString>()?.to_owned())?)?)
     }
+}
+
+/// Appends the path of the item `sort` below `parent`, which was read from `partition`.
+fn push_item_path(
+    out: &mut String,
+    parent: Result<&str, &'static str>,
+    partition: &str,
+    sort: &str,
+) -> Result<(), BadItemKey> {
+    let parent = parent.and_then(|parent| if is_name(sort) { Ok(parent) } else { Err("the sort key is no name") });
+    let bad = |reason| BadItemKey { reason, partition: partition.to_owned(), sort: sort.to_owned() };
+    push_child(out, parent.map_err(bad)?, sort);
+    Ok(())
 }
 
 /// `sf<number>` as it is written: decimal, no sign, no leading zero, within bounds.
@@ -102,8 +105,9 @@ fn push_number(out: &mut String, number: u32) {
 /// Partition key of one suffix of a directory.
 #[pyfunction]
 pub fn partition_key(volume: Volume, parent: &Bound<'_, PyString>, index: SuffixIndex) -> PyResult<String> {
-    let parent = normal(text_of(parent)?)?;
-    volume.check_length(&parent, index.0)?;
+    let given = text_of(parent)?;
+    let parent = normal(given)?;
+    volume.check_length(&parent, index.0).map_err(|fault| InvalidPath::new(fault, given))?;
     let mut key = String::new();
     volume.push_partition(&mut key, &parent, index.0);
     Ok(key)
@@ -117,8 +121,9 @@ pub fn partition_keys<'py>(
     count: SuffixCount,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = parent.py();
-    let parent = normal(text_of(parent)?)?;
-    volume.check_length(&parent, count.last())?;
+    let given = text_of(parent)?;
+    let parent = normal(given)?;
+    volume.check_length(&parent, count.last()).map_err(|fault| InvalidPath::new(fault, given))?;
     let mut column = TextColumn::default();
     for index in 0..count.get() {
         volume.push_partition(column.buffer(), &parent, index);
@@ -135,19 +140,58 @@ pub fn item_key(
     count: SuffixCount,
     hash: Hash,
 ) -> PyResult<(String, String)> {
-    let path = normal(text_of(path)?)?;
-    let (parent, name) = parent_and_name(&path)?;
-    volume.check_length(parent, count.last())?;
-    let mut partition = String::new();
+    let given = text_of(path)?;
+    let refuse = |fault| InvalidPath::new(fault, given);
+    let path = normal(given)?;
+    let (parent, name) = parent_and_name(&path).map_err(refuse)?;
+    volume.check_length(parent, count.last()).map_err(refuse)?;
+    let mut partition = String::with_capacity(given.len() + volume.0.len() + 16);
     volume.push_partition(&mut partition, parent, hash.index(name, count));
     Ok((partition, name.to_owned()))
 }
 
-/// Keys of many items. Consecutive paths of one directory share its partition keys.
+/// Keys of many items; those of one directory share its partition keys while it is remembered.
+#[derive(Default)]
 struct ItemKeys {
     partitions: TextColumn,
+    /// For each item the row of its partition key.
     rows: Vec<usize>,
     names: TextColumn,
+}
+
+/// Suffixes of a remembered directory whose partition keys are shared.
+const SHARED_SUFFIXES: usize = 128;
+
+/// A directory whose path was found valid, and the rows of the partition keys last written for it.
+struct Directory<'a> {
+    path: Cow<'a, str>,
+    rows: Vec<Option<(u32, usize)>>,
+}
+
+impl<'a> Directory<'a> {
+    /// The directory whose path is `parent` as split off a path: without its `/` for the root, not always normalised.
+    fn new(volume: &Volume, parent: &'a str, count: SuffixCount) -> Result<Self, Fault> {
+        let path = if parent.is_empty() { Cow::Borrowed("/") } else { normal(parent).map_err(|error| error.fault)? };
+        volume.check_length(&path, count.last())?;
+        Ok(Self { path, rows: vec![None; SHARED_SUFFIXES.min(count.get() as usize)] })
+    }
+
+    /// The row of the partition key of suffix `index`.
+    fn row(&mut self, partitions: &mut TextColumn, volume: &Volume, index: u32) -> usize {
+        let place = self.rows.get_mut(index as usize % SHARED_SUFFIXES);
+        match place {
+            Some(&mut Some((held, row))) if held == index => row,
+            place => {
+                volume.push_partition(partitions.buffer(), &self.path, index);
+                partitions.end_row();
+                let row = partitions.len() - 1;
+                if let Some(place) = place {
+                    *place = Some((index, row));
+                }
+                row
+            }
+        }
+    }
 }
 
 impl ItemKeys {
@@ -155,38 +199,35 @@ impl ItemKeys {
         let mut keys = Self {
             partitions: TextColumn::default(),
             rows: Vec::with_capacity(paths.len()),
-            names: TextColumn::with_capacity(paths.len(), paths.iter().map(|path| path.len() / 2).sum()),
+            names: TextColumn::with_capacity(paths.len(), 32 * paths.len()),
         };
-        let mut directory = String::new();
-        let mut written: Vec<(u32, usize)> = Vec::new();
+        let mut directories = Recent::for_rows(paths.len());
         for path in paths {
-            let path = normal(path)?;
-            let (parent, name) = parent_and_name(&path)?;
-            if parent != directory {
-                volume.check_length(parent, count.last())?;
-                parent.clone_into(&mut directory);
-                written.clear();
+            let refuse = |fault| InvalidPath::new(fault, path);
+            if let Some((parent, name)) = path.rsplit_once('/').filter(|(_, name)| is_name(name)) {
+                let directory = directories.get_or_make(parent, || Directory::new(volume, parent, count));
+                keys.push(directory.map_err(refuse)?, volume, name, hash.index(name, count));
+            } else {
+                let path = normal(path)?;
+                let (parent, name) = parent_and_name(&path).map_err(refuse)?;
+                let mut directory = Directory::new(volume, parent, count).map_err(refuse)?;
+                keys.push(&mut directory, volume, name, hash.index(name, count));
             }
-            let index = hash.index(name, count);
-            let row = written.iter().find(|(seen, _)| *seen == index).map(|(_, row)| *row);
-            let row = row.unwrap_or_else(|| {
-                let row = keys.partitions.len();
-                volume.push_partition(keys.partitions.buffer(), parent, index);
-                keys.partitions.end_row();
-                written.push((index, row));
-                row
-            });
-            keys.rows.push(row);
-            keys.names.push(name);
         }
         Ok(keys)
     }
 
+    fn push(&mut self, directory: &mut Directory<'_>, volume: &Volume, name: &str, index: u32) {
+        self.rows.push(directory.row(&mut self.partitions, volume, index));
+        self.names.push(name);
+    }
+
     fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let partitions: Vec<_> = self.partitions.iter().map(|text| PyString::new(py, text)).collect();
-        let pairs = self.rows.iter().zip(self.names.iter());
-        let pairs = pairs.filter_map(|(&row, name)| Some((partitions.get(row)?, PyString::new(py, name))));
-        PyList::new(py, pairs.collect::<Vec<_>>())
+        #[allow(clippy::indexing_slicing)] // a row is the place of a partition key
+        let pairs =
+            self.rows.iter().zip(self.names.iter()).map(|(&row, name)| (&partitions[row], PyString::new(py, name)));
+        PyList::new(py, pairs)
     }
 }
 
@@ -195,19 +236,20 @@ impl ItemKeys {
 pub fn item_keys<'py>(
     py: Python<'py>,
     volume: Volume,
-    paths: Vec<Bound<'py, PyString>>,
+    paths: Strings<'py>,
     count: SuffixCount,
     hash: Hash,
 ) -> PyResult<Bound<'py, PyList>> {
-    let paths = texts(&paths)?;
+    let paths = paths.texts()?;
     py.detach(|| ItemKeys::of(&volume, &paths, count, hash))?.to_list(py)
 }
 
 /// Path of an item.
 #[pyfunction]
 pub fn decode_key(volume: Volume, partition: &Bound<'_, PyString>, sort: &Bound<'_, PyString>) -> PyResult<String> {
-    let mut path = String::new();
-    volume.push_path(&mut path, key_text_of(partition)?, key_text_of(sort)?)?;
+    let (partition, sort) = (key_text_of(partition)?, key_text_of(sort)?);
+    let mut path = String::with_capacity(partition.len() + sort.len());
+    push_item_path(&mut path, volume.parent_of(partition), partition, sort)?;
     Ok(path)
 }
 
@@ -216,18 +258,19 @@ pub fn decode_key(volume: Volume, partition: &Bound<'_, PyString>, sort: &Bound<
 pub fn decode_keys<'py>(
     py: Python<'py>,
     volume: Volume,
-    partitions: Vec<Bound<'py, PyString>>,
-    sorts: Vec<Bound<'py, PyString>>,
+    partitions: Strings<'py>,
+    sorts: Strings<'py>,
 ) -> PyResult<Bound<'py, PyList>> {
     if partitions.len() != sorts.len() {
         return Err(PyValueError::new_err("as many partition keys as sort keys are needed"));
     }
-    let partitions = partitions.iter().map(key_text_of).collect::<PyResult<Vec<_>>>()?;
-    let sorts = sorts.iter().map(key_text_of).collect::<PyResult<Vec<_>>>()?;
+    let (partitions, sorts) = (partitions.key_texts()?, sorts.key_texts()?);
     let column = py.detach(|| -> Result<_, BadItemKey> {
-        let mut column = TextColumn::with_capacity(sorts.len(), 0);
+        let mut column = TextColumn::with_capacity(sorts.len(), 64 * sorts.len());
+        let mut parents = Recent::for_rows(partitions.len());
         for (partition, sort) in partitions.into_iter().zip(sorts) {
-            volume.push_path(column.buffer(), partition, sort)?;
+            let parent = parents.get_or_make(partition, || volume.parent_of(partition)).map(|parent| *parent);
+            push_item_path(column.buffer(), parent, partition, sort)?;
             column.end_row();
         }
         Ok(column)

@@ -6,6 +6,7 @@ mod errors;
 mod keys;
 mod paths;
 mod physical;
+mod recent;
 mod suffix;
 
 /// Paths, table keys, physical keys and digests.

@@ -1,12 +1,14 @@
 //! Logical paths: absolute inside the volume, `/` between names, compared as given.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use crate::columns::{TextColumn, texts};
+use crate::columns::{Strings, TextColumn};
 use crate::errors::{Fault, InvalidPath, text_of};
+use crate::recent::Recent;
 
 /// Bytes of UTF-8 in the longest name: a sort key's limit.
 pub const MAX_NAME_BYTES: usize = 1024;
@@ -21,11 +23,9 @@ pub fn check_name(name: &str) -> Result<(), Fault> {
     match name {
         "" | "." | ".." => Err(Fault::NotAName),
         _ if name.len() > MAX_NAME_BYTES => Err(Fault::NameTooLong),
-        _ => name.bytes().try_for_each(|byte| match byte {
-            b'/' => Err(Fault::NotAName),
-            0 => Err(Fault::Nul),
-            _ => Ok(()),
-        }),
+        _ if name.as_bytes().contains(&b'/') => Err(Fault::NotAName),
+        _ if name.as_bytes().contains(&0) => Err(Fault::Nul),
+        _ => Ok(()),
     }
 }
 
@@ -65,9 +65,9 @@ fn resolve(path: &str) -> Result<String, Fault> {
 }
 
 /// Parent and name of a normalised path.
-pub fn parent_and_name(path: &str) -> Result<(&str, &str), InvalidPath> {
+pub fn parent_and_name(path: &str) -> Result<(&str, &str), Fault> {
     match path.rsplit_once('/') {
-        Some((_, "")) | None => Err(InvalidPath::new(Fault::Root, path)),
+        Some((_, "")) | None => Err(Fault::Root),
         Some(("", name)) => Ok(("/", name)),
         Some(pair) => Ok(pair),
     }
@@ -80,32 +80,59 @@ pub fn push_child(out: &mut String, parent: &str, name: &str) {
     out.push_str(name);
 }
 
+/// Whether `path` is its own normal form, given the directories that were found to be.
+fn is_normal_below<'a>(path: &'a str, normal_parents: &mut Recent<'a, bool>) -> bool {
+    let Some((parent, name)) = path.rsplit_once('/') else { return false };
+    let parent_is_normal = parent.is_empty()
+        || normal_parents.get_or_make(parent, || Ok::<_, Infallible>(is_normal(parent))).is_ok_and(|known| *known);
+    path == "/" || (parent_is_normal && parent != "/" && is_name(name))
+}
+
+/// The string itself where it is a plain one that holds the text already.
+fn same_or_new<'py>(given: &Bound<'py, PyString>, changed: Option<&str>) -> Bound<'py, PyString> {
+    match changed {
+        None if given.is_exact_instance_of::<PyString>() => given.clone(),
+        None => PyString::new(given.py(), &given.to_string_lossy()),
+        Some(text) => PyString::new(given.py(), text),
+    }
+}
+
 /// Normalised absolute form of a path.
 #[pyfunction]
 pub fn normalize<'py>(path: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyString>> {
-    let text = text_of(path)?;
-    Ok(PyString::new(path.py(), &normal(text)?))
+    Ok(match normal(text_of(path)?)? {
+        Cow::Borrowed(_) => same_or_new(path, None),
+        Cow::Owned(text) => same_or_new(path, Some(&text)),
+    })
 }
 
 /// Normalised absolute forms of many paths.
 #[pyfunction]
-pub fn normalize_many<'py>(py: Python<'py>, paths: Vec<Bound<'py, PyString>>) -> PyResult<Bound<'py, PyList>> {
-    let texts = texts(&paths)?;
-    let column = py.detach(|| -> Result<_, InvalidPath> {
-        let mut column = TextColumn::with_capacity(texts.len(), texts.iter().map(|text| text.len() + 1).sum());
+pub fn normalize_many<'py>(py: Python<'py>, paths: Strings<'py>) -> PyResult<Bound<'py, PyList>> {
+    let texts = paths.texts()?;
+    // An empty row stands for a path that is its own normal form: no normal form is empty.
+    let changed = py.detach(|| -> Result<_, InvalidPath> {
+        let mut changed = TextColumn::with_capacity(texts.len(), 0);
+        let mut normal_parents = Recent::for_rows(texts.len());
         for text in texts {
-            column.push(&normal(text)?);
+            if is_normal_below(text, &mut normal_parents) {
+                changed.push("");
+            } else {
+                changed.push(&normal(text)?);
+            }
         }
-        Ok(column)
+        Ok(changed)
     })?;
-    column.to_list(py)
+    let rows = paths.objects().iter().zip(changed.iter());
+    PyList::new(py, rows.map(|(given, text)| same_or_new(given, (!text.is_empty()).then_some(text))))
 }
 
 /// Parent and name of a path.
 #[pyfunction]
 pub fn split(path: &Bound<'_, PyString>) -> PyResult<(String, String)> {
-    let path = normal(text_of(path)?)?;
-    let (parent, name) = parent_and_name(&path)?;
+    let given = text_of(path)?;
+    let path = normal(given)?;
+    let (parent, name) = parent_and_name(&path).map_err(|fault| InvalidPath::new(fault, given))?;
     Ok((parent.to_owned(), name.to_owned()))
 }
 

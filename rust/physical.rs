@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use crate::columns::{TextColumn, texts};
+use crate::columns::{Strings, TextColumn};
 use crate::errors::{Fault, InvalidPath, text_of};
 
 const UUID_BYTES: usize = 16;
@@ -12,21 +12,25 @@ const UUID_CHARACTERS: usize = 36;
 const MARK: &str = ".id=";
 /// Bytes of UTF-8 in the longest object key of S3.
 const MAX_OBJECT_KEY_BYTES: usize = 1024;
-const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Appends a random UUID (RFC 9562 version 4), lower case.
 fn push_uuid(out: &mut String, entropy: &[u8; UUID_BYTES]) {
-    for (position, &byte) in entropy.iter().enumerate() {
-        let byte = match position {
-            6 => (byte & 0x0f) | 0x40,
-            8 => (byte & 0x3f) | 0x80,
-            _ => byte,
-        };
+    let mut bytes = *entropy;
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let mut text = [b'-'; UUID_CHARACTERS];
+    let mut at = 0;
+    #[allow(clippy::indexing_slicing)] // 32 digits and 4 hyphens; a digit is below 16
+    for (position, &byte) in bytes.iter().enumerate() {
         if matches!(position, 4 | 6 | 8 | 10) {
-            out.push('-');
+            at += 1;
         }
-        out.extend([byte >> 4, byte & 0x0f].into_iter().filter_map(|digit| HEX.get(usize::from(digit))));
+        text[at] = HEX[usize::from(byte >> 4)];
+        text[at + 1] = HEX[usize::from(byte & 0x0f)];
+        at += 2;
     }
+    out.push_str(str::from_utf8(&text).unwrap_or_default());
 }
 
 fn push_physical_key(out: &mut String, object_id: &str, entropy: &[u8; UUID_BYTES]) -> Result<(), InvalidPath> {
@@ -89,12 +93,8 @@ pub fn physical_key(object_id: &Bound<'_, PyString>, entropy: &[u8]) -> PyResult
 
 /// Fresh physical keys for many objects.
 #[pyfunction]
-pub fn physical_keys<'py>(
-    py: Python<'py>,
-    object_ids: Vec<Bound<'py, PyString>>,
-    entropy: &[u8],
-) -> PyResult<Bound<'py, PyList>> {
-    let (ids, entropy) = (texts(&object_ids)?, many(entropy)?);
+pub fn physical_keys<'py>(py: Python<'py>, object_ids: Strings<'py>, entropy: &[u8]) -> PyResult<Bound<'py, PyList>> {
+    let (ids, entropy) = (object_ids.texts()?, many(entropy)?);
     if ids.len() != entropy.len() {
         return Err(PyValueError::new_err("16 bytes of entropy are needed for each object id"));
     }

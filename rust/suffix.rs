@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use twox_hash::xxhash3_64;
 
-use crate::columns::texts;
-use crate::errors::{InvalidPath, string_argument, text_of};
+use crate::columns::Strings;
+use crate::errors::{InvalidPath, text_of};
 use crate::paths::check_name;
 
 /// The largest suffix count a volume may have.
@@ -100,8 +100,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Hash {
     type Error = PyErr;
 
     fn extract(argument: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        let name = text_of(string_argument(&argument)?)?;
-        Self::named(name).ok_or_else(|| PyValueError::new_err(format!("unknown hash {name:?}: 'xxh3' or 'java31'")))
+        let argument = argument.cast::<PyString>()?;
+        let name = argument.to_string_lossy();
+        Self::named(&name).ok_or_else(|| PyValueError::new_err(format!("unknown hash '{name}': 'xxh3' or 'java31'")))
     }
 }
 
@@ -131,12 +132,7 @@ pub fn suffix_index(name: &Bound<'_, PyString>, count: SuffixCount, hash: Hash) 
 
 /// Suffixes of many names.
 #[pyfunction]
-pub fn suffix_indexes(
-    py: Python<'_>,
-    names: Vec<Bound<'_, PyString>>,
-    count: SuffixCount,
-    hash: Hash,
-) -> PyResult<Vec<u32>> {
-    let names = texts(&names)?;
+pub fn suffix_indexes(py: Python<'_>, names: Strings<'_>, count: SuffixCount, hash: Hash) -> PyResult<Vec<u32>> {
+    let names = names.texts()?;
     Ok(py.detach(|| names.into_iter().map(|name| checked_index(name, count, hash)).collect::<Result<_, _>>())?)
 }

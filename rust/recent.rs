@@ -1,0 +1,50 @@
+//! A small cache for work on many keys, most of which share a few directories.
+
+use twox_hash::xxhash3_64;
+
+/// The most texts that are remembered: memory and worst case stay bounded whatever the keys are.
+const MOST_PLACES: usize = 1024;
+/// How many places a text may be in.
+const WAYS: usize = 4;
+
+/// What was last made for each of a number of texts.
+pub struct Recent<'a, T> {
+    places: Vec<Option<(&'a str, T)>>,
+}
+
+impl<'a, T> Recent<'a, T> {
+    /// An empty cache that suits work on `rows` keys.
+    pub fn for_rows(rows: usize) -> Self {
+        let places = rows.next_power_of_two().clamp(WAYS, MOST_PLACES);
+        Self { places: std::iter::repeat_with(|| None).take(places).collect() }
+    }
+
+    /// The value for `key`, made now unless it is still there.
+    #[allow(clippy::indexing_slicing)] // places are remainders of their number
+    pub fn get_or_make<E>(&mut self, key: &'a str, make: impl FnOnce() -> Result<T, E>) -> Result<&mut T, E> {
+        let first = self.first_place(key);
+        let mut place = first;
+        for way in 0..WAYS {
+            let candidate = (first + way) % self.places.len();
+            match &self.places[candidate] {
+                Some((held, _)) if *held != key => {}
+                _ => {
+                    place = candidate;
+                    break;
+                }
+            }
+        }
+        if self.places[place].as_ref().is_some_and(|(held, _)| *held != key) {
+            self.places[place] = None;
+        }
+        match &mut self.places[place] {
+            Some((_, value)) => Ok(value),
+            empty => Ok(&mut empty.insert((key, make()?)).1),
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // only the low bits count
+    fn first_place(&self, key: &str) -> usize {
+        xxhash3_64::Hasher::oneshot(key.as_bytes()) as usize % self.places.len()
+    }
+}
