@@ -14,6 +14,7 @@ API Reference ("Error responses").
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -197,6 +198,10 @@ def translate(
         return _no_answer(path, writing)
     if isinstance(error, boto.ChecksumError | boto.FlexibleChecksumError | ResponseParserError):
         return _lost(path, "the answer was damaged")
+    if isinstance(error, boto.HTTPClientError) and isinstance(
+        error.kwargs.get("error"), ssl.SSLError | FileNotFoundError
+    ):
+        return ConfigError(f"the certificates cannot be read: {error.kwargs['error']}", path=path)
     if isinstance(error, boto.HTTPClientError | boto.IncompleteReadError | aiohttp.ClientError):
         return _lost(path, "the connection broke")
     return ServiceError(f"{type(error).__name__}: {error}", path=path, service_code=type(error).__name__)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import anyio
 import anyio.to_thread
 from botocore.exceptions import BotoCoreError
+from botocore.parsers import ResponseParserError
 
 from s3k_async.aws.errors import map_exceptions
 from s3k_async.config import AwsConfig
@@ -132,6 +134,8 @@ class AwsClient:
                 if isinstance(error, BotoCoreError):
                     raise
                 raise ConfigError(f"the {self.service} client cannot be made: {error}") from error
+        if self.service == "dynamodb":
+            client.meta.events.register("before-parse.dynamodb", _check_json)
         self._context, self._client = context, client
 
     def _options(self, session: Session) -> dict[str, Any]:
@@ -210,6 +214,13 @@ class _BotocoreSession:
 
     def client(self, service_name: Any, **options: Any) -> Any:
         return self._session.create_client(service_name, **options)
+
+
+def _check_json(response_dict: Mapping[str, Any], **_: Any) -> None:
+    """Refuse an answer that is no JSON object: botocore takes it for an empty one, and a read would find nothing."""
+    body: bytes = response_dict["body"].strip()
+    if response_dict["status_code"] < 300 and not (body.startswith(b"{") and body.endswith(b"}")):
+        raise ResponseParserError("the answer is no JSON object")
 
 
 def _partition(region: str | None) -> str:

@@ -1,0 +1,47 @@
+"""Adapters for the tests of this folder: settings that name made-up credentials and a loopback endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret
+from s3k_async.stores.dynamodb import DynamoItems
+from s3k_async.stores.s3 import S3Blobs
+
+__all__ = ["SECRET_KEY", "SESSION_TOKEN", "dynamo_items", "s3_blobs", "settings"]
+
+SECRET_KEY = "wJalrXUtnFEMI-made-up-secret"
+SESSION_TOKEN = "FwoGZXIvYXdz-made-up-token"
+
+
+def settings(endpoint: str, **more: Any) -> AwsConfig:
+    """Settings for an endpoint that does not check credentials."""
+    return AwsConfig(
+        endpoint=endpoint,
+        access_key_id=Secret("AKIDEXAMPLE"),
+        secret_access_key=Secret(SECRET_KEY),
+        session_token=Secret(SESSION_TOKEN),
+        **more,
+    )
+
+
+@asynccontextmanager
+async def dynamo_items(aws: AwsConfig, name: str = "meta") -> AsyncIterator[DynamoItems]:
+    """A table's adapter, closed at the end."""
+    items = DynamoItems(DynamoTable(name, aws))
+    try:
+        yield items
+    finally:
+        await items.close()
+
+
+@asynccontextmanager
+async def s3_blobs(aws: AwsConfig, bucket: str = "data", prefix: str = "") -> AsyncIterator[S3Blobs]:
+    """A bucket's adapter, closed at the end."""
+    blobs = S3Blobs(S3Bucket(bucket, prefix, aws))
+    try:
+        yield blobs
+    finally:
+        await blobs.close()
