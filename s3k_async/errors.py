@@ -14,7 +14,7 @@ survives pickling (worker processes send errors home).
     ├── service           PermissionDeniedError, CredentialsError, UnreachableError, RequestTimeoutError,
     │                     ThrottledError, ServiceError
     ├── client            ConfigError, UnsupportedError, ClosedClientError, WrongLoopError, ForkedClientError,
-    │                     StreamClosedError
+    │                     StreamClosedError, InvalidArgumentError
     └── store             ConditionFailedError, TransactionConflictError, ResponseLostError,
                           BlobNotFoundError, BlobExistsError, BlobChangedError
 """
@@ -42,6 +42,7 @@ __all__ = [
     "DirectoryNotEmptyError",
     "EndOfFileError",
     "ForkedClientError",
+    "InvalidArgumentError",
     "InvalidPathError",
     "IsDirectoryError",
     "ItemFormatError",
@@ -399,6 +400,12 @@ class ForkedClientError(S3kError, RuntimeError):
     """The client was entered in the parent process; open a new one in the child."""
 
     code = "forked"
+
+
+class InvalidArgumentError(S3kError, ValueError):
+    """An argument that can never be right: an offset before the file, an unknown mode, a malformed pattern."""
+
+    code = "invalid_argument"
 
 
 class StreamClosedError(S3kError, OSError, ValueError):

@@ -1,0 +1,150 @@
+"""Physical objects: where the bytes of files are, written once under fresh keys and never changed."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+import anyio
+
+from s3k_async._native import Xxh3_128
+from s3k_async.config import BlobLocation, S3Bucket, Tuning
+from s3k_async.errors import BlobNotFoundError, CorruptDataError, DataMissingError, UnsupportedError
+from s3k_async.model import Content
+from s3k_async.sources import Sources
+from s3k_async.storage.upload import CHECKSUM_PREFIX, PhysicalWriter
+from s3k_async.stores.blobs import BlobStore, Buffer
+
+__all__ = ["PhysicalStorage", "checksum_of"]
+
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
+_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+
+PARTS_IN_FLIGHT = 16
+"""Parts under way at once, for all uploads of a client together, unless the client's concurrency is lower."""
+SERVICE_COPY_LIMIT = 5 * 1024**3
+"""Bytes that S3 copies in one request (CopyObject); longer objects are streamed."""
+
+
+def checksum_of(data: Buffer) -> str:
+    """`xxh128:<32 hex digits>`: XXH3 of 128 bits over the data, canonical form."""
+    digest = Xxh3_128()
+    digest.update(data)
+    return CHECKSUM_PREFIX + digest.hexdigest()
+
+
+class PhysicalStorage:
+    """The bytes of a volume. `physical` is a key relative to the data location, or a full URI.
+
+    URIs are what adopted files and s3k-1.0 volumes have; they are compared without regard to the scheme's spelling
+    (`s3`, `s3a`, `s3n`) and must lie in the volume's own data location. One event loop owns an instance.
+    """
+
+    def __init__(self, blobs: BlobStore, sources: Sources, tuning: Tuning, location: BlobLocation) -> None:
+        self.blobs = blobs
+        self.tuning = tuning
+        self._sources = sources
+        self._location = location
+        self._slots = anyio.Semaphore(max(1, min(tuning.max_concurrency, PARTS_IN_FLIGHT)))
+
+    def __repr__(self) -> str:
+        return f"PhysicalStorage({self.blobs!r})"
+
+    async def put(self, object_id: str, data: Buffer) -> Content:
+        """Store bytes under a fresh physical key, in parts above the multipart threshold.
+
+        `data` must not change before this returns. Raises NoSpaceError and the errors of the blob port.
+        """
+        writer = self.writer(object_id)
+        try:
+            await writer.write(data)
+            return await writer.finish()
+        except BaseException:
+            await writer.abort()
+            raise
+
+    def writer(self, object_id: str) -> PhysicalWriter:
+        """A writer to a fresh physical key."""
+        return PhysicalWriter(self.blobs, self._sources.physical_key(object_id), self.tuning, self._slots)
+
+    async def read(self, physical: str, start: int = 0, end: int | None = None) -> bytes:
+        """Bytes [start, end) of an object, cut at its end. Raises DataMissingError, UnsupportedError (a URI outside
+        the volume's data location).
+        """
+        try:
+            return await self.blobs.get(self._key(physical), start, end)
+        except BlobNotFoundError as error:
+            raise DataMissingError("the physical object is gone", path=physical) from error
+
+    async def copy_from(
+        self, source: PhysicalStorage, physical: str, object_id: str, size: int, checksum: str
+    ) -> Content:
+        """Copy an object of `source` to a fresh key here: inside the service where it can, else through this process.
+
+        `checksum` is that of the source's bytes, or empty if unknown. Raises DataMissingError, CorruptDataError (the
+        source does not have the given size or checksum), UnsupportedError.
+        """
+        if size > SERVICE_COPY_LIMIT or not self.blobs.can_copy_from(source.blobs):
+            return await self._stream_from(source, physical, object_id, size, checksum)
+        key = self._sources.physical_key(object_id)
+        try:
+            info = await self.blobs.copy(source.blobs, source._key(physical), key)
+        except BlobNotFoundError as error:
+            raise DataMissingError("the physical object is gone", path=physical) from error
+        if info.size != size:
+            raise CorruptDataError(f"the physical object has {info.size} bytes instead of {size}", path=physical)
+        return Content(key, size, info.etag, checksum)
+
+    def uri(self, physical: str) -> str:
+        """Where an object is, as a full URI."""
+        return physical if _URI.fullmatch(physical) else self.blobs.uri(physical)
+
+    async def exists(self, physical: str) -> bool:
+        """Whether the object is there."""
+        return await self.blobs.head(self._key(physical)) is not None
+
+    async def delete(self, physical: str) -> None:
+        """Remove an object; absent is fine. Only for bytes that no entry names and no reader can have open."""
+        await self.blobs.delete(self._key(physical))
+
+    async def _stream_from(
+        self, source: PhysicalStorage, physical: str, object_id: str, size: int, checksum: str
+    ) -> Content:
+        writer = self.writer(object_id)
+        try:
+            for start in range(0, size, writer.part_size):
+                end = min(size, start + writer.part_size)
+                data = await source.read(physical, start, end)
+                if len(data) != end - start:
+                    raise CorruptDataError(f"the physical object ends before byte {end}", path=physical)
+                await writer.write(data)
+            content = await writer.finish()
+        except BaseException:
+            await writer.abort()
+            raise
+        if checksum and content.checksum != checksum:
+            await self.delete(content.physical)
+            raise CorruptDataError(f"the checksum is {content.checksum} instead of {checksum}", path=physical)
+        return content
+
+    def _key(self, physical: str) -> str:
+        """The key below the data location. Raises UnsupportedError for a URI elsewhere."""
+        uri = _URI.fullmatch(physical)
+        if uri is None:
+            return physical
+        own = _URI.fullmatch(self._root())
+        if own is not None and _family(own["scheme"]) == _family(uri["scheme"]) and uri["rest"].startswith(own["rest"]):
+            key = uri["rest"][len(own["rest"]) :]
+            return key if isinstance(self._location, S3Bucket) else unquote(key)
+        raise UnsupportedError("the physical object lies outside the volume's data location", path=physical)
+
+    def _root(self) -> str:
+        """The URI of the data location, with the `/` that keys follow."""
+        if isinstance(self._location, S3Bucket):
+            return f"s3://{self._location.bucket}/{self._location.prefix}"
+        return self.blobs.uri("-").removesuffix("-")
+
+
+def _family(scheme: str) -> str:
+    lower = scheme.lower()
+    return "s3" if lower in _S3_SCHEMES else lower

@@ -1,0 +1,162 @@
+"""Bytes on their way into one blob, in one request or in parts, with their size and checksum."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import anyio
+
+from s3k_async._native import Xxh3_128
+from s3k_async.config import Tuning
+from s3k_async.errors import CorruptDataError, S3kError, StreamClosedError
+from s3k_async.model import Content
+from s3k_async.stores.blobs import BlobInfo, BlobStore, Buffer, Upload
+
+__all__ = ["CHECKSUM_PREFIX", "CLEANUP_SECONDS", "PhysicalWriter"]
+
+_LOG = logging.getLogger(__name__)
+
+CHECKSUM_PREFIX = "xxh128:"
+CLEANUP_SECONDS = 10.0
+"""How long an upload that failed or was cancelled may take to be aborted. Shielded from cancellation."""
+PARTS_BEFORE_GROWTH = 1000
+"""S3 allows 10,000 parts: the part size doubles each time so many have been sent, which is enough for 5 TiB."""
+
+
+class PhysicalWriter:
+    """Collects bytes and stores them as one blob: nothing is visible before `finish`, nothing is left after `abort`.
+
+    Content of more than `tuning.multipart_threshold` bytes goes in parts, which are sent while more is written; each
+    holds a slot of `slots`, so that the bytes in flight are bounded for all writers together. Any failure, and
+    cancellation, aborts the upload.
+    """
+
+    def __init__(self, blobs: BlobStore, physical: str, tuning: Tuning, slots: anyio.Semaphore) -> None:
+        self.physical = physical
+        self.size = 0
+        """Bytes taken in so far."""
+        self._blobs = blobs
+        self._threshold = tuning.multipart_threshold
+        self._base_part_size = max(tuning.part_size, blobs.min_part, 1)
+        self._slots = slots
+        self._digest = Xxh3_128()
+        self._buffer = bytearray()
+        self._upload: Upload | None = None
+        self._parts: set[asyncio.Task[None]] = set()
+        self._sent = 0
+        self._failure: BaseException | None = None
+        self._content: Content | None = None
+
+    @property
+    def part_size(self) -> int:
+        """Bytes of the next part."""
+        return int(self._base_part_size * 2 ** (self._sent // PARTS_BEFORE_GROWTH))
+
+    async def write(self, data: Buffer) -> None:
+        """Take in bytes; waits while too many parts are in flight. Raises what a part failed with."""
+        view = memoryview(data).cast("B")
+        step = self.part_size
+        for start in range(0, len(view), step):
+            if self.add(view[start : start + step]):
+                await self.drain()
+
+    def add(self, data: Buffer) -> bool:
+        """Take in some bytes without waiting; True if `drain` must be awaited before more are added."""
+        self._need_open()
+        self._digest.update(data)
+        self._buffer += data
+        self.size += memoryview(data).nbytes
+        return len(self._buffer) > (self._threshold if self._upload is None else self.part_size)
+
+    async def drain(self) -> None:
+        """Send the parts that are complete."""
+        try:
+            self._need_open()
+            if self._upload is None:
+                self._upload = await self._blobs.start_upload(self.physical)
+            while len(self._buffer) > self.part_size:
+                await self._send(self._upload, self.part_size)
+        except BaseException as error:
+            await self._fail(error)
+            raise
+
+    async def finish(self) -> Content:
+        """Make the blob visible; durable when this returns. Calling it again returns the same."""
+        if self._content is not None:
+            return self._content
+        self._need_open()
+        try:
+            info = await self._store()
+            if info.size != self.size:
+                raise CorruptDataError(f"{self.size} bytes were sent and {info.size} stored", path=self.physical)
+        except BaseException as error:
+            await self._fail(error)
+            raise
+        self._content = Content(self.physical, self.size, info.etag, CHECKSUM_PREFIX + self._digest.hexdigest())
+        return self._content
+
+    async def abort(self) -> None:
+        """Drop what was sent. Harmless after `finish` and after `abort`."""
+        if self._content is None:
+            await self._fail(StreamClosedError("the upload was aborted", path=self.physical))
+
+    async def _store(self) -> BlobInfo:
+        if self._upload is None:
+            return await self._blobs.put(self.physical, bytes(self._buffer))
+        await self._send(self._upload, len(self._buffer))
+        while self._parts:
+            await asyncio.wait(self._parts)
+        self._need_open()
+        return await self._upload.complete()
+
+    async def _send(self, upload: Upload, size: int) -> None:
+        """Send the first `size` bytes of the buffer in the background."""
+        await self._slots.acquire()
+        try:
+            self._need_open()
+        except BaseException:
+            self._slots.release()
+            raise
+        self._sent += 1
+        part = bytes(memoryview(self._buffer)[:size])
+        del self._buffer[:size]
+        task = asyncio.create_task(upload.put_part(self._sent, part))
+        self._parts.add(task)
+        task.add_done_callback(self._part_done)
+
+    def _part_done(self, task: asyncio.Task[None]) -> None:
+        self._parts.discard(task)
+        self._slots.release()
+        if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
+            self._failure = error
+            for other in self._parts:
+                other.cancel()
+
+    def _need_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._content is not None:
+            raise StreamClosedError("the upload is finished", path=self.physical)
+
+    async def _fail(self, error: BaseException) -> None:
+        """Remember why, and drop the upload."""
+        if self._failure is None:
+            stays = isinstance(error, Exception)
+            self._failure = error if stays else StreamClosedError("the upload was cancelled", path=self.physical)
+        self._buffer.clear()
+        upload, self._upload = self._upload, None
+        with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+            for task in self._parts:
+                task.cancel()
+            if self._parts:
+                await asyncio.wait(self._parts)
+            if upload is not None:
+                await self._abort(upload)
+
+    async def _abort(self, upload: Upload) -> None:
+        try:
+            await upload.abort()
+        except S3kError as error:
+            # What remains is an unfinished upload, which nobody can see and garbage collection removes.
+            _LOG.warning("the upload of %s could not be aborted: %s", self.physical, error)
