@@ -8,6 +8,7 @@ from typing import Literal
 __all__ = [
     "ROOT",
     "UNCOMMITTED",
+    "ChangeResult",
     "Content",
     "ContentSummary",
     "Entry",
@@ -153,3 +154,12 @@ class Progress:
     total: int | None = None
     bytes: int = 0
     path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeResult:
+    """What a rename, delete or copy did: the files and directories it changed, and the size of those files."""
+
+    files: int = 0
+    directories: int = 0
+    bytes: int = 0

@@ -1,0 +1,456 @@
+"""Open files of the async client: a reader pinned to one version, a writer that publishes on close."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import anyio
+
+from s3k_async.concurrency import gather, uninterrupted
+from s3k_async.errors import (
+    ConflictError,
+    CorruptDataError,
+    DataMissingError,
+    InvalidArgumentError,
+    IsDirectoryError,
+    LeaseExpiredError,
+    OutcomeUnknownError,
+    PathExistsError,
+    S3kError,
+    StreamClosedError,
+    UncommittedFileError,
+)
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import Entry, FileStatus
+from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
+from s3k_async.stores.blobs import Buffer
+
+__all__ = ["FileReader", "FileWriter", "Opening", "drop_unpublished", "need_readable", "read_span"]
+
+_LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_WINDOW = 256 * 1024
+"""Bytes fetched at the start of sequential reading; doubles up to `Tuning.read_ahead`."""
+SPAN_REQUESTS = 4
+"""Requests under way at once for one long span of bytes."""
+
+NOTHING_APPLIED: tuple[type[S3kError], ...] = (ConflictError, PathExistsError, LeaseExpiredError)
+"""Failures of a publication after which no entry can name the uploaded bytes."""
+
+
+class OpenVolume(Protocol):
+    """What files need of a volume."""
+
+    @property
+    def store(self) -> MetadataStore: ...
+    @property
+    def storage(self) -> PhysicalStorage: ...
+
+
+class _File(Protocol):
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+F = TypeVar("F", bound=_File)
+
+
+class Opening(Generic[F]):
+    """A file that is opened by `async with`, or by `await`."""
+
+    def __init__(self, opener: Callable[[], Awaitable[F]]) -> None:
+        self._opener = opener
+        self._file: F | None = None
+
+    def __await__(self) -> Generator[Any, None, F]:
+        return self._opener().__await__()
+
+    async def __aenter__(self) -> F:
+        self._file = await self._opener()
+        return await self._file.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            await self._file.__aexit__(kind, error, trace)
+
+
+def need_readable(entry: Entry) -> None:
+    """Raise IsDirectoryError or UncommittedFileError unless the entry has bytes."""
+    if entry.is_dir:
+        raise IsDirectoryError("a directory is at the path", path=entry.path)
+    if not entry.committed or entry.physical is None:
+        raise UncommittedFileError("the file is being written: its bytes are not durable yet", path=entry.path)
+
+
+async def read_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
+    """Bytes [start, end) of the version that the entry names, in several requests at once if they are many.
+
+    Raises DataMissingError, CorruptDataError (the physical object is shorter than the entry says).
+    """
+    physical = entry.physical
+    if physical is None or start >= end:
+        return b""
+
+    async def fetch(begin: int) -> bytes:
+        stop = min(end, begin + step)
+        try:
+            data = await storage.read(physical, begin, stop)
+        except DataMissingError as error:
+            raise DataMissingError(f"the physical object {physical} is gone", path=entry.path) from error
+        if len(data) != stop - begin:
+            raise CorruptDataError(f"the physical object ends before byte {stop} of {entry.size}", path=entry.path)
+        return data
+
+    step = max(1, storage.tuning.part_size)
+    starts = range(start, end, step)
+    if len(starts) == 1:
+        return await fetch(start)
+    return b"".join(await gather(fetch, starts, limit=SPAN_REQUESTS))
+
+
+async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: BaseException) -> None:
+    """Remove uploaded bytes that certainly nobody can name, because publishing them failed for `reason`."""
+    if not isinstance(reason, NOTHING_APPLIED):
+        return
+    with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+        try:
+            await storage.delete(physical)
+        except S3kError as error:
+            _LOG.warning("unpublished bytes at %s are left to garbage collection: %s", physical, error)
+
+
+class FileReader:
+    """A committed file, open for reading at the version it had: old bytes stay old while others overwrite it.
+
+    Not for several tasks at once, apart from `read_at`. Every call may raise DataMissingError (the bytes are gone from
+    under the entry), CorruptDataError, StreamClosedError, ClosedClientError, WrongLoopError, ForkedClientError.
+    """
+
+    mode = "rb"
+
+    def __init__(self, volume: Callable[[], OpenVolume], entry: Entry) -> None:
+        need_readable(entry)
+        self._volume = volume
+        self._entry = entry
+        self._position = 0
+        self._window = b""
+        self._window_start = 0
+        self._window_size = 0
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<FileReader {self._entry.path!r} version {self._entry.version}>"
+
+    @property
+    def status(self) -> FileStatus:
+        """The file as it was when it was opened."""
+        return FileStatus.of(self._entry)
+
+    @property
+    def name(self) -> str:
+        """Logical path at which the file was opened."""
+        return self._entry.path
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self._entry.size
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    async def read(self, n: int | None = -1) -> bytes:
+        """The next `n` bytes, fewer only at the end of the file; all that is left for a negative `n` or None."""
+        taken = self.take(n)
+        return taken if taken is not None else await self._fetch(self._length(n))
+
+    async def readinto(self, buffer: bytearray | memoryview) -> int:
+        """Fill the buffer with the next bytes and return how many; fewer than fit only at the end of the file."""
+        view = memoryview(buffer).cast("B")
+        data = await self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    async def read_at(self, offset: int, n: int) -> bytes:
+        """`n` bytes from `offset`, cut at the end of the file; the position stays. Several tasks may call it at once.
+
+        Raises InvalidArgumentError for a negative offset or length.
+        """
+        self.need_open()
+        if offset < 0 or n < 0:
+            raise InvalidArgumentError("offset and length cannot be negative", path=self._entry.path)
+        return await read_span(self._volume().storage, self._entry, offset, min(self.size, offset + n))
+
+    async def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset from the start, the position (SEEK_CUR) or the end (SEEK_END), past the end too; returns
+        the new position. Raises InvalidArgumentError for a position before the start; the old one stays then.
+        """
+        return self.move(offset, whence)
+
+    async def tell(self) -> int:
+        """The position, bytes from the start."""
+        self.need_open()
+        return self._position
+
+    async def close(self) -> None:
+        """Let go of what is buffered. Harmless when called again."""
+        self.release()
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def writable(self) -> bool:
+        """False."""
+        return False
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Chunks of `Tuning.read_ahead` bytes, from the position to the end."""
+        while chunk := await self.read(max(1, self._volume().storage.tuning.read_ahead)):
+            yield chunk
+
+    async def __aenter__(self) -> Self:
+        self.need_open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # What needs no waiting, for the blocking file too
+
+    def take(self, n: int | None = -1) -> bytes | None:
+        """The next `n` bytes if they are buffered or there are none, else None (then `read` has to fetch)."""
+        self.need_open()
+        length = self._length(n)
+        start = self._position - self._window_start
+        if length and not 0 <= start <= len(self._window) - length:
+            return None
+        self._position += length
+        return self._window[start : start + length] if length else b""
+
+    def move(self, offset: int, whence: int) -> int:
+        """As `seek`."""
+        self.need_open()
+        bases = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}
+        if whence not in bases:
+            raise InvalidArgumentError(f"whence is 0, 1 or 2, not {whence}", path=self._entry.path)
+        position = bases[whence] + offset
+        if position < 0:
+            raise InvalidArgumentError("a position cannot lie before the start of the file", path=self._entry.path)
+        self._position = position
+        return position
+
+    def release(self) -> None:
+        """As `close`."""
+        self._closed = True
+        self._window = b""
+
+    def need_open(self) -> None:
+        """Raise StreamClosedError or what the client says if the file cannot be used."""
+        if self._closed:
+            raise StreamClosedError("the file is closed", path=self._entry.path)
+        self._volume()
+
+    def _length(self, n: int | None) -> int:
+        left = max(0, self.size - self._position)
+        return left if n is None or n < 0 else min(n, left)
+
+    async def _fetch(self, length: int) -> bytes:
+        storage = self._volume().storage
+        start = self._position
+        window_end = self._window_start + len(self._window)
+        sequential = start == 0 or self._window_start <= start <= window_end
+        head = self._window[start - self._window_start :] if self._window_start <= start < window_end else b""
+        begin = start + len(head)
+        wanted = start + length - begin
+        if wanted >= storage.tuning.read_ahead:
+            data = await read_span(storage, self._entry, begin, begin + wanted)
+            self._window, self._window_start = b"", begin + wanted
+            self._position = begin + wanted
+            return head + data
+        grown = self._window_size * 2 if self._window_size else FIRST_WINDOW
+        self._window_size = min(storage.tuning.read_ahead, grown) if sequential else 0
+        end = min(self.size, begin + max(wanted, self._window_size))
+        self._window = await read_span(storage, self._entry, begin, end)
+        self._window_start = begin
+        self._position = begin + wanted
+        return head + self._window[:wanted]
+
+
+class FileWriter:
+    """A file being written. Nothing is visible before `close` or `commit`; leaving `async with` by an exception, or
+    `discard`, publishes nothing and removes the reservation.
+
+    A failure is final: whatever failed is raised again by every later call, and nothing is published.
+    """
+
+    mode = "wb"
+
+    def __init__(
+        self, volume: Callable[[], OpenVolume], entry: Entry, upload: PhysicalWriter, *, reserved: bool
+    ) -> None:
+        self._volume = volume
+        self._entry = entry
+        self._upload = upload
+        self._reserved = reserved
+        self._status: FileStatus | None = None
+        self._failure: Exception | None = None
+        self._discarded = False
+
+    def __repr__(self) -> str:
+        return f"<FileWriter {self._entry.path!r} {self._upload.size} bytes>"
+
+    @property
+    def name(self) -> str:
+        """Logical path that is being written."""
+        return self._entry.path
+
+    @property
+    def closed(self) -> bool:
+        """Whether the file was published or discarded."""
+        return self._discarded or self._status is not None
+
+    async def write(self, data: Buffer) -> int:
+        """Take in bytes, send them in parts as they come together; returns how many were taken.
+
+        Raises StreamClosedError, NoSpaceError, the errors of the service, and those of the client's state.
+        """
+        view = memoryview(data).cast("B")
+        step = self._upload.part_size
+        for start in range(0, len(view), step):
+            if self.add(view[start : start + step]):
+                await self.drain()
+        self.need_open()
+        return len(view)
+
+    async def tell(self) -> int:
+        """Bytes taken in so far."""
+        self.need_open()
+        return self._upload.size
+
+    async def commit(self) -> FileStatus:
+        """Publish the file, durably, and return its status; called again, the same status.
+
+        Raises ConflictError (the path was changed by others meanwhile), LeaseExpiredError (writing took longer than
+        `Tuning.lease`), OutcomeUnknownError, StreamClosedError (discarded), and what the upload failed with.
+        """
+        if self._status is not None:
+            return self._status
+        self.need_open()
+        try:
+            volume = self._volume()
+            content = await self._upload.finish()
+            try:
+                entry = await uninterrupted(volume.store.commit(self._entry, content))
+            except S3kError as error:
+                await drop_unpublished(volume.storage, content.physical, error)
+                raise
+        except BaseException as error:
+            await self._fail(error)
+            raise
+        self._status = FileStatus.of(entry)
+        return self._status
+
+    async def close(self) -> None:
+        """Publish the file, unless that was done or it was discarded. Raises as `commit`."""
+        if not self.closed:
+            await self.commit()
+
+    async def discard(self) -> None:
+        """Publish nothing: abort the upload and remove the reservation. No effect on a file that was published."""
+        if not self.closed and self._failure is None:
+            self._discarded = True
+            await self._drop()
+
+    def readable(self) -> bool:
+        """False."""
+        return False
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """False."""
+        return False
+
+    async def __aenter__(self) -> Self:
+        self.need_open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self.discard()
+
+    # What needs no waiting, for the blocking file too
+
+    @property
+    def part_size(self) -> int:
+        """The most bytes that `add` should be given at once."""
+        return self._upload.part_size
+
+    def add(self, data: Buffer) -> bool:
+        """Take in some bytes without waiting; True if `drain` must come before more of them."""
+        self.need_open()
+        return self._upload.add(data)
+
+    async def drain(self) -> None:
+        """Send the parts that came together."""
+        self.need_open()
+        try:
+            await self._upload.drain()
+        except BaseException as error:
+            await self._fail(error)
+            raise
+
+    def need_open(self) -> None:
+        """Raise what failed before, StreamClosedError, or what the client says if the file cannot be used."""
+        if self._failure is not None:
+            raise self._failure
+        if self.closed:
+            raise StreamClosedError("the file is closed", path=self._entry.path)
+        self._volume()
+
+    async def _fail(self, error: BaseException) -> None:
+        if self._failure is not None:
+            return
+        stays = isinstance(error, Exception)
+        self._failure = error if stays else StreamClosedError("writing was cancelled", path=self._entry.path)  # type: ignore[assignment]
+        # Whether an unknown outcome was an outcome is for the log to tell; the reservation is part of the evidence.
+        if not isinstance(error, OutcomeUnknownError):
+            await self._drop()
+
+    async def _drop(self) -> None:
+        """Abort the upload and remove our reservation; bounded, and shielded from cancellation."""
+        with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+            await self._upload.abort()
+            if not self._reserved:
+                return
+            try:
+                await self._volume().store.abandon(self._entry)
+            except S3kError as error:
+                # Its lease runs out; then anybody may take the path.
+                _LOG.warning("the reservation of %s could not be removed: %s", self._entry.path, error)
