@@ -145,6 +145,15 @@ def test_foreign_json_is_no_entry(text: bytes) -> None:
         assert caught.value.path == KEY
 
 
+def test_a_sealed_line_that_no_writer_of_ours_produces_is_noticed() -> None:
+    line = WHOLE.partition(b"\n")[0]
+    assert decode(sealed(line + b"\n"), KEY) == LogRecord(sample.UPDATE, "committed")
+    twice = line.replace(b'"kind":', b'"kind":"rename","kind":')
+    for text in (line, line + b" ", line + b"\n\n", b"\n" + line + b"\n", line + b"\n" + line + b"\n", twice + b"\n"):
+        with pytest.raises(LogFormatError):
+            decode(sealed(text), KEY)
+
+
 def test_a_newer_format_is_named() -> None:
     with pytest.raises(LogFormatError, match="format 2; this version reads up to 1") as caught:
         decode(resealed(lambda document: document.update(format=2)), KEY)

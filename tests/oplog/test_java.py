@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from s3k_async.errors import LogFormatError
@@ -85,6 +85,11 @@ def test_any_entry_survives_the_round_trip(entry: JavaEntry) -> None:
 
 
 @given(st.integers(min_value=0, max_value=5000))
+@example(235)
+@example(236)
+@example(1004)
+@example(1004 + 255)
+@example(1004 + 256)
 def test_blocks_are_cut_at_1024_bytes(length: int) -> None:
     data = write_java(replace(V1, logical="x" * length))
     payload = 1 + 2 + length + 8 + 8 + 1
@@ -238,7 +243,9 @@ async def test_a_java_program_writes_the_same_bytes() -> None:
         pytest.skip("no java on the PATH: install a JDK of version 17 or newer")
     entries: list[JavaEntry] = [V1, V2, LONG, replace(V1, logical="", size=-1)]
     # Lengths that put the end of a block before, within and after each of the fields that follow the text.
-    entries += [replace(V1, logical="x" * length) for length in (*range(995, 1030), 2040, 2047)]
+    entries += [
+        replace(V1, logical="x" * length) for length in (234, 235, 236, *range(995, 1030), 1259, 1260, 2040, 2047)
+    ]
     entries += [replace(V2, physical="\u20ac" * length, version=-(2**31)) for length in (320, 330, 340, 341, 342)]
     entries += [replace(V2, logical="\0\U0001f600" * 150, physical="y" * length) for length in range(50, 80, 3)]
     program = await asyncio.create_subprocess_exec(
