@@ -1,0 +1,162 @@
+"""The item port again, with definite answers: transient errors are retried, lost answers are settled."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import TypeVar
+
+import anyio
+
+from s3k_async.errors import (
+    ConditionFailedError,
+    OutcomeUnknownError,
+    RequestTimeoutError,
+    ResponseLostError,
+    S3kError,
+)
+from s3k_async.retry import TRANSIENT, RetryPolicy, retry
+from s3k_async.sources import Sources
+from s3k_async.stores.items import OPERATION, Action, Delete, Item, ItemPage, ItemStore, Key, Put, Update
+
+__all__ = ["LOST", "ReliableItems"]
+
+T = TypeVar("T")
+
+LOST: tuple[type[S3kError], ...] = (ResponseLostError, RequestTimeoutError)
+"""Errors after which a write may or may not have been applied."""
+
+_READ_BACK_ATTEMPTS = 3
+
+
+class _Verdict(Enum):
+    APPLIED = "applied"
+    SEND_AGAIN = "send again"
+    UNKNOWN = "unknown"
+
+
+class ReliableItems:
+    """An ItemStore over another one, whose writes end in success, a definite failure or OutcomeUnknownError.
+
+    A transient error is answered by the identical request, as long as `policy` allows. Once an answer was lost,
+    nothing but the stored items tells what became of the request: an item that carries the operation id (`op`)
+    of our Put or Update is our success. A condition that fails without a lost answer before it is a plain
+    ConditionFailedError. `limiter` bounds the requests in flight.
+    """
+
+    def __init__(
+        self, store: ItemStore, policy: RetryPolicy, sources: Sources, limiter: anyio.Semaphore | None = None
+    ) -> None:
+        self._store = store
+        self._policy = policy
+        self._sources = sources
+        self._limiter = limiter
+
+    def __repr__(self) -> str:
+        return f"ReliableItems({self._store!r})"
+
+    async def get(self, key: Key) -> Item | None:
+        return await self._read(lambda: self._store.get(key))
+
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
+        return await self._read(lambda: self._store.get_many(keys))
+
+    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
+        return await self._read(lambda: self._store.query(partition, cursor=cursor, limit=limit))
+
+    async def scan(
+        self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
+    ) -> ItemPage:
+        return await self._read(lambda: self._store.scan(segment, segments, cursor=cursor, limit=limit))
+
+    async def write(self, action: Put | Update | Delete) -> None:
+        if isinstance(action, Delete):
+            # A lone delete leaves nothing behind to settle by; a token makes the engine remember it.
+            token = self._sources.uuid()
+            await self._apply(lambda: self._store.transact([action], token), [action], None)
+        else:
+            await self._apply(lambda: self._store.write(action), [action], None)
+
+    async def transact(self, actions: Sequence[Action], token: str) -> None:
+        await self._apply(lambda: self._store.transact(actions, token), actions, token)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def _send(self, request: Callable[[], Awaitable[T]]) -> T:
+        if self._limiter is None:
+            return await request()
+        async with self._limiter:
+            return await request()
+
+    async def _read(self, request: Callable[[], Awaitable[T]]) -> T:
+        return await retry(lambda: self._send(request), self._policy, self._sources)
+
+    async def _apply(
+        self, request: Callable[[], Awaitable[None]], actions: Sequence[Action], token: str | None
+    ) -> None:
+        delays = self._policy.delays(self._sources)
+        lost = final = False
+        while True:
+            try:
+                return await self._send(request)
+            except S3kError as error:
+                failure = error
+            lost = lost or isinstance(failure, LOST)
+            transient = isinstance(failure, TRANSIENT)
+            delay = next(delays, None) if transient or lost else None
+            if not (transient and delay is not None):
+                if not lost:
+                    raise failure
+                verdict = await self._settle(actions, failure)
+                if verdict is _Verdict.APPLIED:
+                    return None
+                if verdict is _Verdict.UNKNOWN or final:
+                    raise _unknown(actions, token) from failure
+                final = delay is None
+            if delay is not None:
+                await self._sources.sleep(delay)
+
+    async def _settle(self, actions: Sequence[Action], failure: S3kError) -> _Verdict:
+        """What became of a write whose answer was lost, before `failure` ended the resending."""
+        if isinstance(failure, ConditionFailedError):
+            if any(_is_ours(actions[position], item) for position, item in failure.current.items()):
+                return _Verdict.APPLIED
+            if len(actions) == 1:
+                return _Verdict.UNKNOWN
+        try:
+            stored = await self._read_back([action.key for action in actions])
+        except S3kError:
+            return _Verdict.UNKNOWN
+        if any(_is_ours(action, stored.get(action.key)) for action in actions):
+            return _Verdict.APPLIED
+        if all(action.when.holds(stored.get(action.key)) for action in actions):
+            return _Verdict.SEND_AGAIN
+        return _Verdict.UNKNOWN
+
+    async def _read_back(self, keys: Sequence[Key]) -> Mapping[Key, Item]:
+        policy = replace(self._policy, attempts=min(self._policy.attempts, _READ_BACK_ATTEMPTS))
+        return await retry(lambda: self._send(lambda: self._store.get_many(keys)), policy, self._sources)
+
+
+def _operation(action: Action) -> str | None:
+    """The operation id that the action leaves in the item."""
+    written = action.item if isinstance(action, Put) else action.set if isinstance(action, Update) else {}
+    operation = written.get(OPERATION)
+    return operation if isinstance(operation, str) and operation else None
+
+
+def _is_ours(action: Action, stored: Item | None) -> bool:
+    operation = _operation(action)
+    return operation is not None and stored is not None and stored.get(OPERATION) == operation
+
+
+def _unknown(actions: Sequence[Action], token: str | None) -> OutcomeUnknownError:
+    operation = next(filter(None, map(_operation, actions)), token)
+    key = actions[0].key
+    return OutcomeUnknownError(
+        "the answer to a write was lost, and the stored items do not tell whether it was applied",
+        path=f"{key.partition}/{key.sort}",
+        operation=operation,
+    )

@@ -1,0 +1,138 @@
+"""The fault plan: calls are numbered across stores, and fail where they are told to."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import anyio
+import pytest
+
+from s3k_async.errors import ConditionFailedError, PermissionDeniedError, ResponseLostError, ThrottledError
+from s3k_async.stores.faults import Call, Died, FaultPlan
+from s3k_async.stores.items import ABSENT, Key, Put
+from s3k_async.stores.memory_blobs import MemoryBlobs
+from s3k_async.stores.memory_items import MemoryItems
+
+_names = (f"test-faults-{number}" for number in count())
+PUT = Put({"path": "p", "children": "a", "ver": 1}, ABSENT)
+
+
+async def stores(plan: FaultPlan) -> tuple[MemoryItems, MemoryBlobs]:
+    name = next(_names)
+    await MemoryItems(name).create()
+    await MemoryBlobs(name).create()
+    return MemoryItems(name, plan), MemoryBlobs(name, plan)
+
+
+async def test_calls_are_numbered_across_the_stores() -> None:
+    plan = FaultPlan()
+    items, blobs = await stores(plan)
+    await items.write(PUT)
+    await blobs.put("k", b"")
+    await items.query("p")
+    assert plan.calls == [
+        Call(1, "items", "write", "p/a"),
+        Call(2, "blobs", "put", "k"),
+        Call(3, "items", "query", "p"),
+    ]
+
+
+async def test_a_fault_before_applies_nothing() -> None:
+    plan = FaultPlan()
+    items, _ = await stores(plan)
+    plan.fail(1, ThrottledError("slow down"))
+    with pytest.raises(ThrottledError):
+        await items.write(PUT)
+    assert await items.get(PUT.key) is None
+
+
+async def test_a_fault_after_applies_and_loses_the_answer() -> None:
+    plan = FaultPlan()
+    items, _ = await stores(plan)
+    plan.fail(2, ResponseLostError("lost"), when="after")
+    assert await items.get(PUT.key) is None
+    with pytest.raises(ResponseLostError):
+        await items.write(PUT)
+    assert await items.get(PUT.key) == PUT.item
+
+
+async def test_a_failure_can_be_the_answer_that_is_lost() -> None:
+    plan = FaultPlan()
+    items, _ = await stores(plan)
+    await items.write(PUT)
+    plan.fail(2, ResponseLostError("lost"), when="after")
+    with pytest.raises(ResponseLostError):
+        await items.write(PUT)
+    with pytest.raises(ConditionFailedError):
+        await items.write(PUT)
+
+
+@pytest.mark.parametrize(("when", "stored"), [("before", None), ("after", b"x")])
+async def test_dying_is_no_error_that_a_handler_catches(when: str, stored: bytes | None) -> None:
+    plan = FaultPlan()
+    _, blobs = await stores(plan)
+    plan.die(1, when="after" if when == "after" else "before")
+    with pytest.raises(Died):
+        try:
+            await blobs.put("k", b"x")
+        except Exception:
+            pytest.fail("caught as an error")
+    assert (None if await blobs.head("k") is None else await blobs.get("k")) == stored
+
+
+async def test_a_fault_strikes_as_often_as_it_was_told_to() -> None:
+    plan = FaultPlan()
+    _, blobs = await stores(plan)
+    plan.fail_when(lambda call: call.method == "get", ThrottledError("slow down"), times=2)
+    await blobs.put("k", b"x")
+    for _ in range(2):
+        with pytest.raises(ThrottledError):
+            await blobs.get("k")
+    assert await blobs.get("k") == b"x"
+
+
+async def test_a_refused_key_is_left_by_delete_many() -> None:
+    plan = FaultPlan()
+    _, blobs = await stores(plan)
+    for key in ("a", "b", "c"):
+        await blobs.put(key, b"")
+    plan.refuse("b", PermissionDeniedError("no"))
+    assert [failure.key for failure in await blobs.delete_many(["a", "b", "c"])] == ["b"]
+    assert [info.key for info in (await blobs.list()).blobs] == ["b"]
+
+
+async def test_the_gate_holds_a_call_while_another_proceeds() -> None:
+    opened = anyio.Event()
+    order: list[str] = []
+
+    async def gate(call: Call) -> None:
+        if call == Call(1, "blobs", "put", "held"):
+            await opened.wait()
+
+    _, blobs = await stores(FaultPlan(gate))
+
+    async def put(key: str) -> None:
+        await blobs.put(key, b"")
+        order.append(key)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(put, "held")
+        await anyio.wait_all_tasks_blocked()
+        await put("free")
+        assert await blobs.head("held") is None
+        opened.set()
+    assert order == ["free", "held"]
+
+
+async def test_tasks_interleave_at_each_call() -> None:
+    items, _ = await stores(FaultPlan())
+    seen: list[bool] = []
+
+    async def create_if_free() -> None:
+        free = await items.get(Key("p", "a")) is None
+        seen.append(free)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(2):
+            tasks.start_soon(create_if_free)
+    assert seen == [True, True]
