@@ -59,6 +59,7 @@ __all__ = [
     "VolumeRecord",
     "beside",
     "create_record",
+    "find_or_repair",
     "is_empty",
     "load_or_repair",
     "location_text",
@@ -292,6 +293,27 @@ async def load_or_repair(
     Item or tag damaged: NotAVolumeError; in need of a newer client: VolumeFormatError; both name which of the two.
     A volume that is being destroyed is VolumeNotFoundError, except to who destroys it (`destroying`).
     """
+    record = await find_or_repair(
+        store, table, where, sources=sources, policy=policy, patience=patience, destroying=destroying
+    )
+    if record is not None:
+        return record
+    if await is_empty(store):
+        raise VolumeNotFoundError("the table is empty: no volume was initialised in it", path=where)
+    raise NotAVolumeError("the table holds items but no volume record", path=where)
+
+
+async def find_or_repair(
+    store: ItemStore,
+    table: ItemTable,
+    where: str,
+    *,
+    sources: Sources,
+    policy: RetryPolicy,
+    patience: RetryPolicy = APPEARANCE,
+    destroying: bool = False,
+) -> VolumeRecord | None:
+    """`load_or_repair`, but None where item and tag are both missing."""
     delays = patience.delays(sources)
     while True:
         item = await store.get(RECORD_KEY)
@@ -300,30 +322,33 @@ async def load_or_repair(
             if not await is_empty(store):
                 # What is there may have been written after the first look, by a creator that was quick.
                 if await store.get(RECORD_KEY) is None:
-                    raise NotAVolumeError("the table holds items but no volume record", path=where)
+                    return None
                 continue
             delay = next(delays, None)
             if delay is None:
-                raise VolumeNotFoundError("the table is empty: no volume was initialised in it", path=where)
+                return None
             await sources.sleep(delay)
             continue
         tagged = None if tag is None else VolumeRecord.from_tag(tag, where)
-        if item is None:
-            assert tagged is not None
-            if await _restore_item(store, tagged, sources, where):
-                return tagged
-            continue
-        stored = VolumeRecord.from_item(item, where)
-        if item.get(_STATE) == _DESTROYING and not destroying:
-            raise VolumeNotFoundError("the volume is being destroyed; destroying it again finishes that", path=where)
-        if tagged is not None and tagged != stored:
-            wanted = {name: getattr(tagged, name) for name in VolumeRecord.__dataclass_fields__}
-            raise VolumeMismatchError(
-                f"the volume record item and the table tag {TAG} disagree: {stored.differences(wanted)}", path=where
-            )
-        if tagged is None and tags:
-            await _write_tag(table, stored, sources, policy, where)
-        return stored
+        if item is not None:
+            stored = _agreed(item, tagged, where, destroying=destroying)
+            if tagged is None and tags:
+                await _write_tag(table, stored, sources, policy, where)
+            return stored
+        if tagged is not None and await _restore_item(store, tagged, sources, where):
+            return tagged
+
+
+def _agreed(item: Item, tagged: VolumeRecord | None, where: str, *, destroying: bool) -> VolumeRecord:
+    stored = VolumeRecord.from_item(item, where)
+    if item.get(_STATE) == _DESTROYING and not destroying:
+        raise VolumeNotFoundError("the volume is being destroyed; destroying it again finishes that", path=where)
+    if tagged is not None and tagged != stored:
+        wanted = {name: getattr(tagged, name) for name in VolumeRecord.__dataclass_fields__}
+        raise VolumeMismatchError(
+            f"the volume record item and the table tag {TAG} disagree: {stored.differences(wanted)}", path=where
+        )
+    return stored
 
 
 async def create_record(

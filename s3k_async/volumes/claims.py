@@ -1,0 +1,72 @@
+"""The mark a volume leaves where its bytes and its log are, so that no second volume moves in.
+
+Two volumes that shared a place would take each other's bytes for garbage, and destroying one would empty the other.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from s3k_async.errors import BlobChangedError, BlobExistsError, BlobNotFoundError, NotAVolumeError, VolumeExistsError
+from s3k_async.stores.blobs import BlobStore
+
+__all__ = ["CLAIM", "claim", "owner_of", "take_over"]
+
+CLAIM: Final = "s3k-volume.json"
+"""Key of the mark. Physical keys begin with a hexadecimal digit, log keys with `entries/` or `segments/`."""
+
+
+async def claim(blobs: BlobStore, volume_id: str, name: str, table: str) -> str:
+    """Mark a place as a volume's; the id it is marked with.
+
+    That is an earlier id if the place was marked for the same table, by an initialisation that did not finish or that
+    is under way. Raises VolumeExistsError when the place is another table's.
+    """
+    data = json.dumps({"format": 1, "volume_id": volume_id, "name": name, "table": table}).encode()
+    try:
+        await blobs.put(CLAIM, data, if_absent=True)
+    except BlobExistsError as error:
+        found = await _read(blobs)
+        if found is None:
+            return await claim(blobs, volume_id, name, table)
+        if found.get("table") != table:
+            raise VolumeExistsError(
+                f"the place belongs to the volume {found.get('name')!r} of table {found.get('table')!r}; give another"
+                " bucket, prefix or directory",
+                path=blobs.uri(CLAIM),
+            ) from error
+        return str(found["volume_id"])
+    return volume_id
+
+
+async def take_over(blobs: BlobStore, volume_id: str, name: str, table: str) -> None:
+    """Mark a place with exactly this id, over what an unfinished initialisation for the same table left."""
+    if await claim(blobs, volume_id, name, table) == volume_id:
+        return
+    info = await blobs.head(CLAIM)
+    data = json.dumps({"format": 1, "volume_id": volume_id, "name": name, "table": table}).encode()
+    try:
+        await blobs.put(CLAIM, data, if_match=info.etag if info else None, if_absent=info is None)
+    except (BlobChangedError, BlobExistsError):
+        await take_over(blobs, volume_id, name, table)
+
+
+async def owner_of(blobs: BlobStore) -> str | None:
+    """The id of the volume that a place is marked for. Raises NotAVolumeError for a mark that cannot be read."""
+    found = await _read(blobs)
+    return None if found is None else str(found["volume_id"])
+
+
+async def _read(blobs: BlobStore) -> dict[str, object] | None:
+    try:
+        data = await blobs.get(CLAIM)
+    except BlobNotFoundError:
+        return None
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise NotAVolumeError("the mark of a volume is damaged", path=blobs.uri(CLAIM)) from error
+    if not isinstance(found, dict) or not isinstance(found.get("volume_id"), str):
+        raise NotAVolumeError("the mark of a volume is damaged", path=blobs.uri(CLAIM))
+    return found

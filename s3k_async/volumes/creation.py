@@ -1,0 +1,174 @@
+"""Making a volume: its places, its table, and last its record, which is the moment it exists."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Final
+
+import anyio.to_thread
+
+from s3k_async.config import DynamoTable, LocalDirectory, MemoryTable, SqliteFile, VolumeConfig
+from s3k_async.errors import (
+    ConfigError,
+    NotAVolumeError,
+    PermissionDeniedError,
+    ServiceError,
+    UnsupportedError,
+    VolumeExistsError,
+)
+from s3k_async.metadata.record import VolumeRecord, create_record, find_or_repair, load_or_repair, location_text
+from s3k_async.settings.locations import check_name, name_of_directory
+from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.faults import FaultPlan
+from s3k_async.stores.items import ItemTable
+from s3k_async.stores.reliable_blobs import ReliableBlobs
+from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.volumes.adapters import Connections, log_location, table_text
+from s3k_async.volumes.claims import claim, take_over
+from s3k_async.volumes.opening import NO_PATIENCE, require_agreement
+
+__all__ = ["DEFAULT_SUFFIX_COUNT", "EMBEDDED_SUFFIX_COUNT", "init_volume"]
+
+DEFAULT_SUFFIX_COUNT: Final = 10
+EMBEDDED_SUFFIX_COUNT: Final = 4
+MAX_SUFFIX_COUNT: Final = 1000
+
+
+async def init_volume(
+    config: VolumeConfig,
+    *,
+    exist_ok: bool = False,
+    sources: Sources = SYSTEM,
+    session: object | Mapping[str, object] | None = None,
+    faults: FaultPlan | None = None,
+) -> VolumeRecord:
+    """Make a volume: buckets or directories, table, record. What exists of the first two is used as it is.
+
+    Of several at once exactly one makes it. A volume that is there already: VolumeExistsError, or, with `exist_ok`,
+    its record, if that agrees with what `config` says (else VolumeMismatchError). Also raises ConfigError,
+    NotAVolumeError (the table holds something else), VolumeExistsError when the place of data or log is another
+    volume's, UnsupportedError for kind `s3k-1.0`, and the services' errors. Calling it again after a failure goes on
+    where that one stopped.
+    """
+    wanted = _new_record(config, sources)
+    where = table_text(config.table)
+    async with AsyncExitStack() as stack:
+        connections = Connections(config, sources, session, faults, stack)
+        items, table = connections.table()
+        existing = await _existing(connections, items, table, where)
+        if existing is None:
+            record = await _claimed(connections, wanted)
+            await _make_table(connections, table)
+            try:
+                await create_record(items, table, record, where, sources=sources, policy=config.tuning.retry)
+            except VolumeExistsError:
+                if not exist_ok:
+                    raise
+                existing = await load_or_repair(items, table, where, sources=sources, policy=config.tuning.retry)
+            else:
+                return record
+        if not exist_ok:
+            raise VolumeExistsError("a volume is there already", path=where)
+        require_agreement(existing, config, where)
+        return existing
+
+
+def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
+    """What the record will say. Raises ConfigError before anything is touched."""
+    where = table_text(config.table)
+    if config.kind == "s3k-1.0":
+        raise UnsupportedError("volumes of kind s3k-1.0 are made by S3-FileSystem; they can only be read", path=where)
+    if config.log_mode == "binary":
+        raise ConfigError("the binary log is S3-FileSystem's; a native volume has a native log or none", path=where)
+    embedded = isinstance(config.table, SqliteFile)
+    name = config.name
+    if not name and isinstance(config.table, SqliteFile):
+        name = name_of_directory(os.path.dirname(os.path.abspath(config.table.path)))
+    elif not name and isinstance(config.table, MemoryTable):
+        name = config.table.name
+    if not name:
+        raise ConfigError("a new volume needs a name: s3k://NAME or the option name", path=where)
+    count = config.suffix_count or (EMBEDDED_SUFFIX_COUNT if embedded else DEFAULT_SUFFIX_COUNT)
+    if not 1 <= count <= MAX_SUFFIX_COUNT:
+        raise ConfigError(f"the suffix count is 1 to {MAX_SUFFIX_COUNT}, not {count}", path=where)
+    mode = config.log_mode or "native"
+    record = VolumeRecord(
+        name=check_name(name),
+        suffix_count=count,
+        hash=config.hash or "xxh3",
+        data=location_text(config.data, config.table),
+        log_mode=mode,
+        log="" if mode == "disabled" else location_text(log_location(config), config.table),
+        volume_id=sources.uuid(),
+        created_ms=sources.now_ms(),
+    )
+    record.to_tag()
+    return record
+
+
+async def _existing(
+    connections: Connections, items: ReliableItems, table: ItemTable, where: str
+) -> VolumeRecord | None:
+    """The record that is there. Raises NotAVolumeError for a table that is somebody else's."""
+    if not await connections.patiently(table.exists):
+        return None
+    policy = connections.config.tuning.retry
+    record = await find_or_repair(items, table, where, sources=connections.sources, policy=policy, patience=NO_PATIENCE)
+    if record is None:
+        page = await items.scan(0, 1, limit=1)
+        if page.items or page.next is not None:
+            await load_or_repair(items, table, where, sources=connections.sources, policy=policy, patience=NO_PATIENCE)
+    return record
+
+
+async def _claimed(connections: Connections, record: VolumeRecord) -> VolumeRecord:
+    """Make and mark the places; the record under the id they are marked with."""
+    config = connections.config
+    blobs = await _make_place(connections, config, "data")
+    table = _identity(config)
+    volume_id = await claim(blobs, record.volume_id, record.name, table)
+    if record.log_mode != "disabled":
+        log_blobs = await _make_place(connections, config, "log")
+        await take_over(log_blobs, volume_id, record.name, table)
+    return replace(record, volume_id=volume_id)
+
+
+async def _make_place(connections: Connections, config: VolumeConfig, part: str) -> ReliableBlobs:
+    location = config.data if part == "data" else log_location(config)
+    if isinstance(location, LocalDirectory):
+        await anyio.to_thread.run_sync(_make_parent, location.path)
+    blobs = connections.blobs(location, part)
+    await blobs.create()
+    return blobs
+
+
+async def _make_table(connections: Connections, table: ItemTable) -> None:
+    location = connections.config.table
+    if isinstance(location, SqliteFile):
+        await anyio.to_thread.run_sync(_make_parent, location.path)
+    await connections.patiently(table.create)
+
+
+def _make_parent(path: str) -> None:
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise NotAVolumeError("a file is where the volume's directory should be", path=path) from error
+    except PermissionError as error:
+        raise PermissionDeniedError("the volume's directory cannot be made", path=path) from error
+    except OSError as error:
+        raise ServiceError(f"the volume's directory cannot be made: {error.strerror}", path=path) from error
+
+
+def _identity(config: VolumeConfig) -> str:
+    """The table as a mark names it; for an embedded volume without its directory, which may be moved."""
+    if isinstance(config.table, DynamoTable):
+        return f"dynamodb://{config.table.aws.region or ''}/{config.table.name}"
+    if isinstance(config.table, SqliteFile):
+        if location_text(config.data, config.table).startswith("./"):
+            return f"sqlite:./{os.path.basename(config.table.path)}"
+        return f"sqlite:{os.path.abspath(config.table.path)}"
+    return f"memory://{config.table.name}"

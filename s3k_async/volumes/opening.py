@@ -1,0 +1,186 @@
+"""Opening a volume: adapters, record, and everything that stands on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import ConfigError, PermissionDeniedError, VolumeMismatchError, VolumeNotFoundError
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.legacy import check_suffixes
+from s3k_async.metadata.record import VolumeRecord, find_or_repair, load_or_repair, location_text
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.tree import Tree
+from s3k_async.oplog.log import DisabledLog, NativeLog, OperationLog
+from s3k_async.retry import RetryPolicy
+from s3k_async.sources import SYSTEM, Sources
+from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.stores.faults import FaultPlan
+from s3k_async.stores.items import ItemTable
+from s3k_async.stores.reliable_blobs import ReliableBlobs
+from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.volumes.adapters import Connections, log_location, table_text
+
+__all__ = ["NO_PATIENCE", "Volume", "open_volume", "require_agreement", "require_table"]
+
+NO_PATIENCE = RetryPolicy(attempts=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Volume:
+    """An open volume: its parts, assembled. Belongs to the event loop that opened it."""
+
+    config: VolumeConfig
+    """As opened: what the record decides is filled in."""
+    record: VolumeRecord
+    """What the table says; of an s3k-1.0 volume, what it was opened with."""
+    items: ReliableItems
+    table: ItemTable
+    blobs: ReliableBlobs
+    log_blobs: ReliableBlobs | None
+    """None without a log."""
+    storage: PhysicalStorage
+    log: OperationLog
+    store: MetadataStore
+    tree: Tree
+    read_only: bool
+    _stack: AsyncExitStack
+
+    async def close(self) -> None:
+        """Release connections and files. Idempotent."""
+        await self._stack.aclose()
+
+
+async def open_volume(
+    config: VolumeConfig,
+    *,
+    sources: Sources = SYSTEM,
+    session: object | Mapping[str, object] | None = None,
+    faults: FaultPlan | None = None,
+) -> Volume:
+    """Open a volume that exists.
+
+    `session`: an aioboto3 session, or a mapping of `table`, `data` and `log` to one each. `faults` are for the parts
+    that are in memory. Raises VolumeNotFoundError (no table, record, bucket or directory), NotAVolumeError,
+    VolumeFormatError, VolumeMismatchError (`config` says otherwise than the record or the table's keys), ConfigError,
+    and the services' errors; nothing stays open then.
+    """
+    async with AsyncExitStack() as stack:
+        connections = Connections(config, sources, session, faults, stack)
+        items, table = connections.table()
+        where = table_text(config.table)
+        await require_table(connections, table, where)
+        record = await _record(connections, items, table, where)
+        native = record.kind == "native"
+        log_place = log_location(config) if native else config.log
+        config = replace(
+            config,
+            name=record.name,
+            kind=record.kind,
+            suffix_count=record.suffix_count,
+            hash=record.hash,
+            log_mode=record.log_mode,
+            log=None if record.log_mode == "disabled" else log_place,
+        )
+        blobs = connections.blobs(config.data, "data")
+        await _require_place(blobs, record.data)
+        log_blobs: ReliableBlobs | None = None
+        if config.log is not None:
+            log_blobs = connections.blobs(config.log, "log")
+            await _require_place(log_blobs, record.log)
+        log: OperationLog = DisabledLog()
+        if native and log_blobs is not None:
+            log = NativeLog(log_blobs, sources)
+        keys = KeyScheme(record.name, record.suffix_count, record.hash)
+        store = MetadataStore(items, keys, log, sources, config.tuning, read_only=not native)
+        storage = PhysicalStorage(blobs, sources, config.tuning, config.data)
+        return Volume(
+            config=config,
+            record=record,
+            items=items,
+            table=table,
+            blobs=blobs,
+            log_blobs=log_blobs,
+            storage=storage,
+            log=log,
+            store=store,
+            tree=Tree(store),
+            read_only=not native,
+            _stack=stack.pop_all(),
+        )
+
+
+def _wanted(config: VolumeConfig) -> dict[str, object]:
+    """What a configuration says about the fields of a native volume's record; None where it says nothing."""
+    return {
+        "kind": "native",
+        "name": config.name or None,
+        "suffix_count": config.suffix_count,
+        "hash": config.hash,
+        "log_mode": config.log_mode,
+        "data": location_text(config.data, config.table),
+    }
+
+
+def require_agreement(record: VolumeRecord, config: VolumeConfig, where: str) -> None:
+    """Raises VolumeMismatchError when the configuration says otherwise than the record."""
+    wanted = _wanted(config)
+    if record.log_mode != "disabled":
+        wanted["log"] = location_text(log_location(config), config.table)
+    record.require(wanted, where)
+
+
+async def require_table(connections: Connections, table: ItemTable, where: str) -> None:
+    """Raises VolumeNotFoundError without a table, NotAVolumeError for one of other keys."""
+    try:
+        exists = await connections.patiently(table.exists)
+    except PermissionDeniedError:
+        return  # to look at a table takes a permission of its own; using it will tell
+    if not exists:
+        raise VolumeNotFoundError("no volume is here: the table does not exist", path=where)
+
+
+async def _require_place(blobs: ReliableBlobs, text: str) -> None:
+    try:
+        exists = await blobs.exists()
+    except PermissionDeniedError:
+        return
+    if not exists:
+        raise VolumeNotFoundError("the volume's bucket or directory does not exist", path=text)
+
+
+async def _record(connections: Connections, items: ReliableItems, table: ItemTable, where: str) -> VolumeRecord:
+    config = connections.config
+    sources, policy = connections.sources, config.tuning.retry
+    if config.kind == "native":
+        record: VolumeRecord | None = await load_or_repair(items, table, where, sources=sources, policy=policy)
+    else:
+        record = await find_or_repair(items, table, where, sources=sources, policy=policy, patience=NO_PATIENCE)
+    if record is None:
+        return await _legacy_record(config, items, where)
+    if config.kind == "s3k-1.0":
+        raise VolumeMismatchError("the table holds a native volume, not one of S3-FileSystem 1.0", path=where)
+    require_agreement(record, config, where)
+    return record
+
+
+async def _legacy_record(config: VolumeConfig, items: ReliableItems, where: str) -> VolumeRecord:
+    if config.suffix_count is None:
+        raise ConfigError("the table has no volume record; to read it as s3k-1.0, give its suffix_count", path=where)
+    if not config.name:
+        raise ConfigError("an s3k-1.0 volume is opened by its name, which is its bucket's", path=where)
+    keys = KeyScheme(config.name, config.suffix_count, config.hash or "java31")
+    await check_suffixes(items, keys, where)
+    return VolumeRecord(
+        name=config.name,
+        suffix_count=config.suffix_count,
+        hash=keys.hash,
+        data=location_text(config.data, config.table),
+        log_mode="binary" if config.log is not None else "disabled",
+        log=location_text(config.log, config.table) if config.log is not None else "",
+        volume_id="",
+        created_ms=0,
+        kind="s3k-1.0",
+    )
