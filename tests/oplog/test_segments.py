@@ -78,6 +78,14 @@ def test_a_lost_line_is_noticed() -> None:
             decode_segment(b"".join(lines[:lost] + lines[lost + 1 :]), PART_KEY)
 
 
+def test_a_last_line_that_is_not_ended_is_noticed() -> None:
+    body = encode_segment(PART).rpartition(b'{"sha256"')[0]
+    for end in (b"", b" ", b"}"):
+        cut = body[:-1] + end
+        with pytest.raises(LogFormatError):
+            decode_segment(cut + b'{"sha256":"' + hashlib.sha256(cut).hexdigest().encode() + b'"}\n', PART_KEY)
+
+
 def test_every_flipped_bit_is_noticed() -> None:
     data = encode_segment(PART)
     for position in range(len(data)):
