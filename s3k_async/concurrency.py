@@ -126,3 +126,27 @@ async def uninterrupted(change: Coroutine[Any, Any, T]) -> T:
         if not task.cancelled():
             task.exception()
         raise
+
+
+async def to_the_end(work: Callable[[], Awaitable[T]]) -> T:
+    """Run `work`, which ends by itself, to its end; a cancellation of the caller is raised afterwards.
+
+    In a task of its own, because a shielded scope holds off anyio's cancellation but not asyncio's (`wait_for`,
+    `timeout`, `Task.cancel`).
+    """
+
+    async def run() -> T:
+        return await work()
+
+    task = asyncio.create_task(run())
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result

@@ -16,6 +16,7 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
+from s3k_async.metadata.changes import Outcome
 from s3k_async.metadata.codec import from_item, to_item, unchanged
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import Entry
@@ -95,12 +96,15 @@ class _BulkChange:
         left = {
             operation.id: (entry, operation, actions) for entry in batch for operation, actions in [self._plan(entry)]
         }
+
+        async def transact(outcome: Outcome) -> None:
+            while left and (error := await self._attempt([actions for _, _, actions in left.values()])):
+                for identity, position in self._failed(left, error).items():
+                    self._sort_out(left.pop(identity)[0], error, position)
+            outcome.succeeded = set(left)
+
         try:
-            async with self._store.changes.logged([operation for _, operation, _ in left.values()]) as outcome:
-                while left and (error := await self._attempt([actions for _, _, actions in left.values()])):
-                    for identity, position in self._failed(left, error).items():
-                        self._sort_out(left.pop(identity)[0], error, position)
-                outcome.succeeded = set(left)
+            await self._store.changes.run([operation for _, operation, _ in left.values()], transact)
         except S3kError as error:
             self._failures += [(entry.path, error) for entry, _, _ in left.values()]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-import anyio
-
+from s3k_async.concurrency import to_the_end
 from s3k_async.errors import OutcomeUnknownError, S3kError
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, OperationKind
@@ -48,21 +46,24 @@ class Changes:
             after=after,
         )
 
-    @asynccontextmanager
-    async def logged(self, operations: Sequence[Operation]) -> AsyncIterator[Outcome]:
-        """Log the operations around the table writes of the body.
+    async def run(self, operations: Sequence[Operation], body: Callable[[Outcome], Awaitable[object]]) -> None:
+        """Log the operations around the table writes of `body`.
 
-        The body runs shielded from cancellation: it is short, and abandoning it half-way would leave its outcome
-        unknown. A definite failure rolls the log back; an unknown outcome leaves it pending, for fsck to decide.
+        Once the pending entry is there, cancellation waits for the end: what follows is short, and abandoning it
+        half-way would leave its outcome unknown. A definite failure rolls the log back; an unknown outcome leaves it
+        pending, for fsck to decide.
         """
         pending = await self._log.begin(operations)
-        outcome = Outcome()
-        with anyio.CancelScope(shield=True):
+
+        async def rest() -> None:
+            outcome = Outcome()
             try:
-                yield outcome
+                await body(outcome)
             except OutcomeUnknownError:
                 raise
             except S3kError:
                 await pending.rollback()
                 raise
             await pending.commit(outcome.succeeded)
+
+        await to_the_end(rest)

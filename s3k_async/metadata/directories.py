@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -24,6 +25,7 @@ from s3k_async.metadata.jobs import Job, Jobs
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.reader import ROOT_ENTRY, EntryReader
 from s3k_async.model import ROOT, Entry
+from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log import OperationLog
 from s3k_async.sources import Sources
 from s3k_async.stores.items import ABSENT, OPERATION, Action, Check, Delete, ItemStore, Put, Update
@@ -111,9 +113,12 @@ class DirectoryStore(EntryReader):
             checked = [base.path for base in bases] if start == 0 else [made[start - 1].path]
             actions: list[Action] = [Put(to_item(entry, self.keys), ABSENT) for entry in part]
             actions += [Check(self.keys.key(path), is_unmarked_directory()) for path in checked]
-            async with self.changes.logged([self.changes.operation("create", None, entry) for entry in part]):
-                await self.items.transact(actions, self.sources.uuid())
+            await self.transact([self.changes.operation("create", None, entry) for entry in part], actions)
         return made[-1] if chain[-1][1] is None else chain[-1][1]
+
+    async def transact(self, operations: Sequence[Operation], actions: Sequence[Action]) -> None:
+        """Apply logged operations in one transaction. Raises ConditionFailedError, OutcomeUnknownError."""
+        await self.changes.run(operations, lambda _: self.items.transact(actions, self.sources.uuid()))
 
     async def drop_stale_mark(self, entry: Entry) -> Entry:
         """Wait until no live job marks the entry and drop the mark it left behind. Raises BusyError, ConflictError (the
@@ -188,8 +193,10 @@ class DirectoryStore(EntryReader):
         """Remove a directory that carries our mark. Raises ConflictError if it no longer does."""
         job.check()
         try:
-            async with self.changes.logged([self.changes.operation("delete", marked, None)]):
-                await self.items.write(Delete(self.keys.key(marked.path), unchanged(marked)))
+            await self.transact(
+                [self.changes.operation("delete", marked, None)],
+                [Delete(self.keys.key(marked.path), unchanged(marked))],
+            )
         except ConditionFailedError as error:
             raise ConflictError("the directory changed while it was being removed", path=marked.path) from error
 

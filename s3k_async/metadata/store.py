@@ -20,6 +20,7 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
+from s3k_async.metadata.changes import Outcome
 from s3k_async.metadata.codec import to_item, unchanged
 from s3k_async.metadata.directories import DirectoryStore
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
@@ -169,8 +170,10 @@ class MetadataStore(DirectoryStore):
         if entry.is_dir:
             raise IsDirectoryError("a directory is at the path", path=entry.path)
         try:
-            async with self.changes.logged([self.changes.operation("delete", entry, None)]):
-                await self.items.write(Delete(self.keys.key(entry.path), unchanged(entry)))
+            await self.transact(
+                [self.changes.operation("delete", entry, None)],
+                [Delete(self.keys.key(entry.path), unchanged(entry))],
+            )
         except ConditionFailedError as error:
             if error.current.get(0) is None:
                 raise PathNotFoundError("no such file", path=entry.path) from error
@@ -220,11 +223,14 @@ class MetadataStore(DirectoryStore):
 
     async def _create_once(self, entry: Entry, kind: OperationKind) -> bool:
         """Create the entry and make sure that it has a parent; False if it was withdrawn."""
+
+        async def create(_: Outcome) -> None:
+            await self._put_new(entry)
+            if not await self._settle(entry):
+                await self._withdraw(entry)
+
         try:
-            async with self.changes.logged([self.changes.operation(kind, None, entry)]):
-                await self._put_new(entry)
-                if not await self._settle(entry):
-                    await self._withdraw(entry)
+            await self.changes.run([self.changes.operation(kind, None, entry)], create)
         except _WithdrawnError:
             return False
         return True
@@ -258,8 +264,10 @@ class MetadataStore(DirectoryStore):
         entry = current.with_content(content, mtime_ms=self.sources.now_ms(), operation=self.sources.uuid())
         entry = replace(entry, pending="")
         try:
-            async with self.changes.logged([self.changes.operation("update", current, entry)]):
-                await self.items.write(Put(to_item(entry, self.keys), unchanged(current)))
+            await self.changes.run(
+                [self.changes.operation("update", current, entry)],
+                lambda _: self.items.write(Put(to_item(entry, self.keys), unchanged(current))),
+            )
         except ConditionFailedError as error:
             raise ConflictError("the file changed or was removed meanwhile", path=entry.path) from error
         return entry
@@ -298,8 +306,7 @@ class MetadataStore(DirectoryStore):
             Put(to_item(moved, self.keys), ABSENT if replaced is None else unchanged(replaced)),
         ]
         try:
-            async with self.changes.logged(operations):
-                await self.items.transact(actions, self.sources.uuid())
+            await self.transact(operations, actions)
         except ConditionFailedError:
             return None
         if replaced is not None or await self._settle(moved):
@@ -314,8 +321,7 @@ class MetadataStore(DirectoryStore):
             Put(to_item(back, self.keys), ABSENT),
         ]
         try:
-            async with self.changes.logged([self.changes.operation("rename", moved, back)]):
-                await self.items.transact(actions, self.sources.uuid())
+            await self.transact([self.changes.operation("rename", moved, back)], actions)
         except ConditionFailedError as error:
             if 0 in error.current:
                 # Whoever removed the parent saw the file there and took it along: the rename came first.

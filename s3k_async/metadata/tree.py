@@ -214,10 +214,10 @@ class Tree:
         )
         job.check()
         try:
-            async with self._store.changes.logged([self._store.changes.operation("rename", marked, moved)]):
-                await self._store.items.transact(
-                    [Put(to_item(moved, self._store.keys), ABSENT), *checks], self._store.sources.uuid()
-                )
+            await self._store.transact(
+                [self._store.changes.operation("rename", marked, moved)],
+                [Put(to_item(moved, self._store.keys), ABSENT), *checks],
+            )
         except ConditionFailedError as error:
             if 0 in error.current:
                 raise PathExistsError("the target exists", path=target) from error

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar
 
 import anyio
 
-from s3k_async.concurrency import gather
+from s3k_async.concurrency import gather, to_the_end
 from s3k_async.errors import (
     BlobExistsError,
     ConflictError,
@@ -242,10 +242,10 @@ class _NativePending:
         try:
             await gather(create, self._objects, limit=_OBJECTS_AT_ONCE)
         except (ResponseLostError, OutcomeUnknownError) as error:
-            await _to_the_end(withdraw)
+            await to_the_end(withdraw)
             raise ServiceError("the operation log could not be written, so nothing was changed") from error
         except (S3kError, asyncio.CancelledError):
-            await _to_the_end(withdraw)
+            await to_the_end(withdraw)
             raise
 
     async def commit(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> bool:
@@ -265,7 +265,7 @@ class _NativePending:
         async def settle_all() -> bool:
             return all(await gather(settle, self._objects, limit=_OBJECTS_AT_ONCE))
 
-        return await _to_the_end(settle_all)
+        return await to_the_end(settle_all)
 
     async def rollback(self) -> bool:
         if self._committing:
@@ -278,28 +278,4 @@ class _NativePending:
         async def remove_all() -> bool:
             return all(await gather(remove, self._objects, limit=_OBJECTS_AT_ONCE))
 
-        return await _to_the_end(remove_all)
-
-
-async def _to_the_end(work: Callable[[], Awaitable[T]]) -> T:
-    """Run `work`, which ends by itself, to its end; a cancellation of the caller is raised afterwards.
-
-    In a task of its own, because a shielded scope holds off anyio's cancellation but not asyncio's (`wait_for`,
-    `timeout`, `Task.cancel`).
-    """
-
-    async def run() -> T:
-        return await work()
-
-    task = asyncio.create_task(run())
-    cancelled: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError as error:
-                cancelled = error
-    result = task.result()
-    if cancelled is not None:
-        raise cancelled
-    return result
+        return await to_the_end(remove_all)
