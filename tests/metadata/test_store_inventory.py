@@ -6,19 +6,24 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
+import pytest_asyncio
 
-from s3k_async.config import Tuning
 from s3k_async.errors import PathExistsError
-from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.codec import unchanged
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
 from s3k_async.model import Content, Entry
-from s3k_async.oplog.log import NativeLog
 from s3k_async.oplog.reader import DamagedLog, LogReader, Truth, latest
 from s3k_async.paths import normalize
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.memory_blobs import MemoryBlobs
-from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.stores.items import Delete
+from s3k_async.volumes import Volume, init_volume, open_volume
+from tests.engines.volumes import VolumeMaker, module_volume_backends
+
+pytestmark = [
+    module_volume_backends("memory", "embedded", "dynamodb_local+seaweedfs"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 
 @dataclass
@@ -108,15 +113,22 @@ def paths(entries: list[Entry]) -> list[str]:
     return [entry.path for entry in entries]
 
 
-@pytest.fixture
-async def ground() -> AsyncIterator[Ground]:
-    items, blobs = MemoryItems("inventory-" + SYSTEM.uuid()), MemoryBlobs("inventory-" + SYSTEM.uuid())
-    await items.create()
-    await blobs.create()
-    store = MetadataStore(items, KeyScheme("bucket", 3), NativeLog(blobs, SYSTEM), SYSTEM, Tuning())
-    yield Ground(store, LogReader(blobs))
-    await items.drop()
-    await blobs.drop()
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def volume(new_module_volume: VolumeMaker) -> AsyncIterator[Volume]:
+    config = new_module_volume("bucket", suffix_count=3)
+    await init_volume(config)
+    volume = await open_volume(config)
+    yield volume
+    await volume.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def ground(volume: Volume) -> AsyncIterator[Ground]:
+    assert volume.log_blobs is not None
+    ground = Ground(volume.store, LogReader(volume.log_blobs))
+    yield ground
+    for entry in await ground.scan("/"):
+        await volume.items.write(Delete(volume.store.keys.key(entry.path), unchanged(entry)))
 
 
 async def test_get_inexistent_object_returns_empty(ground: Ground) -> None:
