@@ -94,7 +94,10 @@ class AwsClient:
         elif self._loop is not loop:
             if self._loop is not None and not self._loop.is_closed():
                 raise WrongLoopError(f"the {self.service} client is in use by another event loop")
+            forgotten = self._context
             self._reset(loop)
+            if forgotten is not None:
+                await forgotten.__aexit__(None, None, None)
         if self._client is None:
             assert self._making is not None
             async with self._making:

@@ -96,28 +96,20 @@ DYNAMODB_CODES: list[tuple[str, int, type[S3kError]]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "status", "expected"), DYNAMODB_CODES)
-async def test_dynamodb_codes(code: str, status: int, expected: type[S3kError]) -> None:
+async def test_dynamodb_codes() -> None:
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
-        proxy.rule(dynamodb_error(code, "as documented", status=status))
-        for call in [*ITEM_READS.values(), *ITEM_WRITES.values()]:
-            error = await raised(call(items))
-            assert type(error) is expected
-            assert error.path is not None
-            assert error.path.startswith("meta")
-            assert code in str(error)
-            assert error.__cause__ is not None
-            if isinstance(error, ServiceError):
-                assert error.service_code == code
-
-
-@pytest.mark.parametrize(("code", "status", "expected"), DYNAMODB_CODES)
-async def test_every_call_is_one_request(code: str, status: int, expected: type[S3kError]) -> None:
-    async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
-        proxy.rule(dynamodb_error(code, status=status))
-        await raised(items.get(KEY))
-        await raised(items.write(PUT))
-        assert len(proxy.calls) == 2
+        for code, status, expected in DYNAMODB_CODES:
+            proxy.clear()
+            proxy.rule(dynamodb_error(code, "as documented", status=status))
+            calls = ITEM_READS | ITEM_WRITES
+            for name, call in calls.items():
+                error = await raised(call(items))
+                assert (code, name, type(error)) == (code, name, expected)
+                assert (error.path or "").startswith("meta")
+                assert code in str(error)
+                assert error.__cause__ is not None
+                assert getattr(error, "service_code", code) == code
+            assert len(proxy.calls) == len(calls), "a call is one request, whatever the answer"
 
 
 S3_CODES: list[tuple[str, int, type[S3kError]]] = [
@@ -148,20 +140,19 @@ S3_CODES: list[tuple[str, int, type[S3kError]]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "status", "expected"), S3_CODES)
-async def test_s3_codes(code: str, status: int, expected: type[S3kError]) -> None:
+async def test_s3_codes() -> None:
     async with FaultProxy() as proxy, s3_blobs(settings(proxy.url)) as blobs:
-        proxy.rule(s3_error(code, "as documented", status=status))
-        for call in [*BLOB_READS.values(), *BLOB_WRITES.values()]:
-            before = len(proxy.calls)
-            error = await raised(call(blobs))
-            assert type(error) is expected
-            assert error.path is not None
-            assert error.path.startswith("s3://data/")
-            assert code in str(error)
-            assert len(proxy.calls) == before + 1
-            if isinstance(error, ServiceError):
-                assert error.service_code == code
+        for code, status, expected in S3_CODES:
+            proxy.clear()
+            proxy.rule(s3_error(code, "as documented", status=status))
+            calls = BLOB_READS | BLOB_WRITES
+            for name, call in calls.items():
+                error = await raised(call(blobs))
+                assert (code, name, type(error)) == (code, name, expected)
+                assert (error.path or "").startswith("s3://data/")
+                assert code in str(error)
+                assert getattr(error, "service_code", code) == code
+            assert len(proxy.calls) == len(calls), "a call is one request, whatever the answer"
 
 
 @pytest.mark.parametrize(
