@@ -1,0 +1,32 @@
+"""What importing the package costs: none of the heavy libraries, no thread, no event loop."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+HEAVY = ("botocore", "aiobotocore", "aioboto3", "boto3", "aiohttp", "pyarrow", "pyspark")
+
+PROBE = f"""
+import json, sys, threading
+import s3k_async
+print(json.dumps({{
+    "loaded": [name for name in {HEAVY!r} if name in sys.modules],
+    "threads": [thread.name for thread in threading.enumerate()],
+    "tasks": len(__import__("os").listdir("/proc/self/task")) if sys.platform == "linux" else 1,
+}}))
+"""
+
+
+def test_importing_the_package_is_cheap() -> None:
+    done = subprocess.run([sys.executable, "-c", PROBE], check=True, capture_output=True, text=True, timeout=60)
+    assert json.loads(done.stdout) == {"loaded": [], "threads": ["MainThread"], "tasks": 1}
+    assert done.stderr == ""
+
+
+def test_every_public_name_can_be_had() -> None:
+    import s3k_async
+
+    assert s3k_async.__all__
+    assert [name for name in s3k_async.__all__ if not hasattr(s3k_async, name)] == []

@@ -1,0 +1,121 @@
+"""The order of the layers in docs/design/001-the-volume.md: a module imports only from its own layer and those below.
+
+Every import statement counts, inside functions and under TYPE_CHECKING too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "s3k_async"
+ROOT = Path(__file__).resolve().parents[1] / PACKAGE
+
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("cli",),
+    ("__init__",),
+    (
+        "hadoop",
+        "hadoop_builders",
+        "hadoop_glob",
+        "hadoop_status",
+        "hadoop_streams",
+        "sync",
+        "client",
+        "listing",
+        "globbing",
+        "publishing",
+        "transfer",
+        "files",
+        "volumes",
+        "settings",
+    ),
+    ("fsck",),
+    ("metadata",),
+    ("oplog",),
+    ("storage",),
+    ("stores",),
+    ("aws",),
+    ("config", "model", "errors", "paths", "sources", "retry", "concurrency", "_native"),
+)
+"""From the top down; a name is a module or a subpackage of the package."""
+
+DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
+
+
+def modules() -> list[str]:
+    """Dotted names of the package's Python modules; a package by its own name."""
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found.append(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    return found
+
+
+MODULES = frozenset([*modules(), f"{PACKAGE}._native"])
+
+
+def source(module: str) -> Path:
+    path = ROOT.parent.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def imported(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of every module of the package that the tree imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, each.name) for each in node.names if each.name.split(".")[0] == PACKAGE)
+        elif isinstance(node, ast.ImportFrom):
+            origin = absolute(module, node)
+            if origin.split(".")[0] == PACKAGE:
+                for each in node.names:
+                    name = f"{origin}.{each.name}"
+                    yield node.lineno, name if name in MODULES else origin
+
+
+def absolute(module: str, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    package = module.split(".")
+    drop = node.level - 1 if source(module).name == "__init__.py" else node.level
+    return ".".join([*package[: len(package) - drop], *([node.module] if node.module else [])])
+
+
+def layer(module: str) -> str:
+    """The name in LAYERS that the module belongs to."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_module_imports_only_from_its_layer_and_below(module: str) -> None:
+    assert layer(module) in DEPTH, f"{module} is in no layer: put it into docs/design/001-the-volume.md and here"
+    tree = ast.parse(source(module).read_text(encoding="utf-8"))
+    upward = [
+        f"{source(module)}:{line} imports {name}"
+        for line, name in imported(module, tree)
+        if DEPTH.get(layer(name), -1) < DEPTH[layer(module)]
+    ]
+    assert upward == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from s3k_async.client import S3kClient",
+        "import s3k_async.client",
+        "from s3k_async import client",
+        "from s3k_async import S3kClient",
+        "def later():\n    from s3k_async.metadata.store import MetadataStore",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from s3k_async.fsck import verify",
+        "from ..volumes import open_volume",
+        "from .. import hadoop",
+        "from s3k_async.in_no_layer import something",
+    ],
+)
+def test_an_upward_import_is_noticed(statement: str) -> None:
+    names = [layer(name) for _, name in imported("s3k_async.stores.items", ast.parse(statement))]
+    assert any(DEPTH.get(name, -1) < DEPTH["stores"] for name in names)
