@@ -1,15 +1,21 @@
-"""What several tests need: sources of time and randomness that they control."""
+"""What several tests need: sources of time and randomness that they control, and a forked child."""
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from anyio.lowlevel import checkpoint
 
 from s3k_async.sources import Sources
 
-__all__ = ["FakeClock", "fake_sources"]
+__all__ = ["FakeClock", "fake_sources", "fork_and_run"]
 
 
 @dataclass
@@ -46,3 +52,22 @@ def fake_sources(clock: FakeClock | None = None, *, seed: int = 0) -> Sources:
         uniform=generator.uniform,
         sleep=clock.sleep,
     )
+
+
+def fork_and_run(work: Callable[[], object]) -> int:
+    """Run `work` in a forked child and wait for it.
+
+    The exit code is 0 if `work` returned, 1 if it raised, and negative if a signal ended it: SIGALRM when it hung.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads at fork are what some tests are about
+        child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(20)
+            work()
+        except BaseException:  # noqa: BLE001 - a copy of the test run must not go on
+            traceback.print_exc(file=sys.__stderr__)
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -1,4 +1,4 @@
-"""The rule for blob keys and for the arguments of the blob port, which every adapter applies before it does anything."""
+"""The rules for blob keys and the arguments of the blob port, which every adapter applies before anything else."""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -77,17 +79,15 @@ class ReliableBlobs:
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
         delays = self._policy.delays(self._sources)
-        left = list(keys)
-        failures: list[DeleteFailure] = []
-        while True:
-            refused = await self._retry(lambda: self._store.delete_many(left))
-            again = [failure for failure in refused if isinstance(failure.error, TRANSIENT)]
-            failures += [failure for failure in refused if not isinstance(failure.error, TRANSIENT)]
-            delay = next(delays, None) if again else None
+        failures = await self._retry(lambda: self._store.delete_many(keys))
+        while again := [failure.key for failure in failures if isinstance(failure.error, TRANSIENT)]:
+            delay = next(delays, None)
             if delay is None:
-                return failures + again
-            left = [failure.key for failure in again]
+                break
             await self._sources.sleep(delay)
+            kept = [failure for failure in failures if failure.key not in again]
+            failures = kept + await self._retry(partial(self._store.delete_many, again))
+        return failures
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
         return await self._retry(lambda: self._store.list(prefix, cursor=cursor, limit=limit))
@@ -127,12 +127,10 @@ class ReliableBlobs:
         return await retry(lambda: self._send(request), self._policy, self._sources)
 
     async def _settle(self, key: str, data: Buffer, failure: S3kError) -> BlobInfo:
-        try:
+        with suppress(S3kError):  # it could not tell; `failure` is what the caller should know
             info = await self.head(key)
             if info is not None and info.size == memoryview(data).nbytes and await self.get(key) == data:
                 return info
-        except S3kError:
-            pass
         raise OutcomeUnknownError(
             "the answer to a conditional put was lost, and the stored bytes are not the ones put", path=key
         ) from failure

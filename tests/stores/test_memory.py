@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import count
 
 import pytest
@@ -17,7 +16,7 @@ from s3k_async.errors import (
 from s3k_async.stores.items import ABSENT, Check, Condition, Delete, Item, Key, Put, Update
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.memory_items import MemoryItems
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_sources, fork_and_run
 
 _names = (f"test-memory-{number}" for number in count())
 
@@ -54,7 +53,8 @@ async def test_what_is_stored_is_out_of_the_callers_reach() -> None:
     read = await store.get(Key("p", "a"))
     assert read == item("a")
     page = await store.query("p")
-    dict.__setitem__(page.items[0], "ver", 9)  # type: ignore[arg-type]
+    assert isinstance(page.items[0], dict)
+    page.items[0]["ver"] = 9
     assert await store.get(Key("p", "a")) == item("a")
 
 
@@ -143,28 +143,26 @@ async def test_a_forked_child_goes_on_with_a_copy() -> None:
     blobs = MemoryBlobs(name)
     await blobs.create()
     await blobs.put("a", b"parent")
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            bucket = blobs._bucket()
-            with bucket.lock:
-                bucket.put("b", b"child", 0)
-            code = 0 if bucket.blobs["a"].data == b"parent" else 2
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def child() -> None:
+        bucket = blobs._bucket()
+        with bucket.lock:
+            bucket.put("b", b"child", 0)
+        assert bucket.blobs["a"].data == b"parent"
+
+    assert fork_and_run(child) == 0
     assert await blobs.head("b") is None
 
 
 async def test_a_lock_that_was_held_while_forking_does_not_hang_the_child() -> None:
     blobs = MemoryBlobs(next(_names))
     await blobs.create()
+
+    def child() -> None:
+        assert blobs._bucket().lock.acquire(blocking=False)
+
     with blobs._bucket().lock:
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if blobs._bucket().lock.acquire(blocking=False) else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert fork_and_run(child) == 0
 
 
 async def test_if_match_needs_the_stored_etag() -> None:
