@@ -245,7 +245,7 @@ def _processor() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--rows", type=int, default=4_000)
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--json", metavar="FILE", help="write the results there too; - for standard output only")
     options = parser.parse_args()

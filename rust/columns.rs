@@ -18,12 +18,6 @@ impl TextColumn {
         Self { text: String::with_capacity(bytes), ends: Vec::with_capacity(rows) }
     }
 
-    /// Adds a string.
-    pub fn push(&mut self, value: &str) {
-        self.text.push_str(value);
-        self.end_row();
-    }
-
     /// The buffer; what is appended to it belongs to the row that `end_row` closes.
     pub fn buffer(&mut self) -> &mut String {
         &mut self.text

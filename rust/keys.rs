@@ -8,7 +8,7 @@ use pyo3::types::{PyList, PyString};
 
 use crate::columns::{Strings, TextColumn};
 use crate::errors::{BadItemKey, Fault, InvalidPath, key_text_of, text_of};
-use crate::paths::{is_name, is_normal, normal, parent_and_name, push_child};
+use crate::paths::{is_name, is_normal, normal, normal_directory, parent_and_name, plain_name, push_child};
 use crate::recent::Recent;
 use crate::suffix::{Hash, MAX_SUFFIX_COUNT, SuffixCount, SuffixIndex};
 
@@ -72,17 +72,10 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Volume {
     }
 }
 
-/// Appends the path of the item `sort` below `parent`, which was read from `partition`.
-fn push_item_path(
-    out: &mut String,
-    parent: Result<&str, &'static str>,
-    partition: &str,
-    sort: &str,
-) -> Result<(), BadItemKey> {
+/// The directory of the item `sort`, whose partition key was read as `parent`.
+fn checked_item<'a>(parent: Result<&'a str, &'static str>, partition: &str, sort: &str) -> Result<&'a str, BadItemKey> {
     let parent = parent.and_then(|parent| if is_name(sort) { Ok(parent) } else { Err("the sort key is no name") });
-    let bad = |reason| BadItemKey { reason, partition: partition.to_owned(), sort: sort.to_owned() };
-    push_child(out, parent.map_err(bad)?, sort);
-    Ok(())
+    parent.map_err(|reason| BadItemKey { reason, partition: partition.to_owned(), sort: sort.to_owned() })
 }
 
 /// `sf<number>` as it is written: decimal, no sign, no leading zero, within bounds.
@@ -152,11 +145,10 @@ pub fn item_key(
 
 /// Keys of many items; those of one directory share its partition keys while it is remembered.
 #[derive(Default)]
-struct ItemKeys {
+struct ItemKeys<'a> {
     partitions: TextColumn,
-    /// For each item the row of its partition key.
-    rows: Vec<usize>,
-    names: TextColumn,
+    /// For each item the row of its partition key, and the name.
+    items: Vec<(usize, &'a str)>,
 }
 
 /// Suffixes of a remembered directory whose partition keys are shared.
@@ -171,7 +163,7 @@ struct Directory<'a> {
 impl<'a> Directory<'a> {
     /// The directory whose path is `parent` as split off a path: without its `/` for the root, not always normalised.
     fn new(volume: &Volume, parent: &'a str, count: SuffixCount) -> Result<Self, Fault> {
-        let path = if parent.is_empty() { Cow::Borrowed("/") } else { normal(parent).map_err(|error| error.fault)? };
+        let path = normal_directory(parent)?;
         volume.check_length(&path, count.last())?;
         Ok(Self { path, rows: vec![None; SHARED_SUFFIXES.min(count.get() as usize)] })
     }
@@ -194,41 +186,38 @@ impl<'a> Directory<'a> {
     }
 }
 
-impl ItemKeys {
-    fn of(volume: &Volume, paths: &[&str], count: SuffixCount, hash: Hash) -> Result<Self, InvalidPath> {
-        let mut keys = Self {
-            partitions: TextColumn::default(),
-            rows: Vec::with_capacity(paths.len()),
-            names: TextColumn::with_capacity(paths.len(), 32 * paths.len()),
-        };
+impl<'a> ItemKeys<'a> {
+    fn of(volume: &Volume, paths: &[&'a str], count: SuffixCount, hash: Hash) -> Result<Self, InvalidPath> {
+        let mut keys = Self { partitions: TextColumn::default(), items: Vec::with_capacity(paths.len()) };
         let mut directories = Recent::for_rows(paths.len());
-        for path in paths {
+        for &path in paths {
             let refuse = |fault| InvalidPath::new(fault, path);
-            if let Some((parent, name)) = path.rsplit_once('/').filter(|(_, name)| is_name(name)) {
+            if let Some((parent, name)) = plain_name(path) {
                 let directory = directories.get_or_make(parent, || Directory::new(volume, parent, count));
-                keys.push(directory.map_err(refuse)?, volume, name, hash.index(name, count));
+                let row = directory.map_err(refuse)?.row(&mut keys.partitions, volume, hash.index(name, count));
+                keys.items.push((row, name));
             } else {
-                let path = normal(path)?;
-                let (parent, name) = parent_and_name(&path).map_err(refuse)?;
+                let normal = normal(path)?;
+                let (parent, name) = parent_and_name(&normal).map_err(refuse)?;
                 let mut directory = Directory::new(volume, parent, count).map_err(refuse)?;
-                keys.push(&mut directory, volume, name, hash.index(name, count));
+                let row = directory.row(&mut keys.partitions, volume, hash.index(name, count));
+                keys.items.push((row, borrowed_from(path, name)));
             }
         }
         Ok(keys)
     }
 
-    fn push(&mut self, directory: &mut Directory<'_>, volume: &Volume, name: &str, index: u32) {
-        self.rows.push(directory.row(&mut self.partitions, volume, index));
-        self.names.push(name);
-    }
-
     fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let partitions: Vec<_> = self.partitions.iter().map(|text| PyString::new(py, text)).collect();
         #[allow(clippy::indexing_slicing)] // a row is the place of a partition key
-        let pairs =
-            self.rows.iter().zip(self.names.iter()).map(|(&row, name)| (&partitions[row], PyString::new(py, name)));
+        let pairs = self.items.iter().map(|&(row, name)| (&partitions[row], PyString::new(py, name)));
         PyList::new(py, pairs)
     }
+}
+
+/// The same text as `part`, which occurs in `whole`, with the lifetime of `whole`.
+fn borrowed_from<'a>(whole: &'a str, part: &str) -> &'a str {
+    whole.find(part).and_then(|start| whole.get(start..start + part.len())).unwrap_or_default()
 }
 
 /// Partition and sort keys of many paths.
@@ -249,7 +238,7 @@ pub fn item_keys<'py>(
 pub fn decode_key(volume: Volume, partition: &Bound<'_, PyString>, sort: &Bound<'_, PyString>) -> PyResult<String> {
     let (partition, sort) = (key_text_of(partition)?, key_text_of(sort)?);
     let mut path = String::with_capacity(partition.len() + sort.len());
-    push_item_path(&mut path, volume.parent_of(partition), partition, sort)?;
+    push_child(&mut path, checked_item(volume.parent_of(partition), partition, sort)?, sort);
     Ok(path)
 }
 
@@ -265,15 +254,75 @@ pub fn decode_keys<'py>(
         return Err(PyValueError::new_err("as many partition keys as sort keys are needed"));
     }
     let (partitions, sorts) = (partitions.key_texts()?, sorts.key_texts()?);
-    let column = py.detach(|| -> Result<_, BadItemKey> {
-        let mut column = TextColumn::with_capacity(sorts.len(), 64 * sorts.len());
-        let mut parents = Recent::for_rows(partitions.len());
-        for (partition, sort) in partitions.into_iter().zip(sorts) {
-            let parent = parents.get_or_make(partition, || volume.parent_of(partition)).map(|parent| *parent);
-            push_item_path(column.buffer(), parent, partition, sort)?;
-            column.end_row();
+    let items = py.detach(|| decoded(&volume, &partitions, &sorts))?;
+    let mut path = String::new();
+    PyList::new(
+        py,
+        items.into_iter().map(|(parent, name)| {
+            path.clear();
+            push_child(&mut path, parent, name);
+            PyString::new(py, &path)
+        }),
+    )
+}
+
+/// Directory and name of each item.
+fn decoded<'a>(
+    volume: &Volume,
+    partitions: &[&'a str],
+    sorts: &[&'a str],
+) -> Result<Vec<(&'a str, &'a str)>, BadItemKey> {
+    let mut parents = Recent::for_rows(partitions.len());
+    let items = partitions.iter().zip(sorts).map(|(&partition, &sort)| {
+        let parent = parents.get_or_make(partition, || volume.parent_of(partition)).map(|parent| *parent);
+        checked_item(parent, partition, sort).map(|parent| (parent, sort))
+    });
+    items.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suffixes_are_read_only_as_they_are_written() {
+        for good in ["sf0", "sf7", "sf10", "sf65535"] {
+            assert!(is_suffix(good), "{good}");
         }
-        Ok(column)
-    })?;
-    column.to_list(py)
+        for bad in ["", "sf", "sf-1", "sf+1", "sf01", "sf00", "sf65536", "sf99999999999", "SF1", "sf1 ", "sf١"] {
+            assert!(!is_suffix(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_last_hyphen_is_the_cut() {
+        let volume = Volume::new("v-sf1").unwrap();
+        assert_eq!(volume.parent_of("ks://v-sf1/a-sf1-sf2"), Ok("/a-sf1"));
+        assert_eq!(volume.parent_of("ks://v-sf1/-sf0"), Ok("/"));
+        for bad in ["ks://v-sf1", "ks://v-sf1-sf0", "ks://v/a-sf1", "ks://v-sf1/a", "ks://v-sf1/a/-sf1", "s3k:volume"] {
+            assert!(volume.parent_of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn many_at_once_share_partition_keys() {
+        let volume = Volume::new("v").unwrap();
+        let count = SuffixCount::new(1).unwrap();
+        let paths = ["/a/x", "/b/y", "/a/z", "a/w", "/a//v", "/a/u/"];
+        let keys = ItemKeys::of(&volume, &paths, count, Hash::Xxh3).unwrap();
+        let partitions: Vec<_> = keys.partitions.iter().collect();
+        let items: Vec<_> = keys.items.iter().map(|&(row, name)| (partitions[row], name)).collect();
+        let (a, b) = ("ks://v/a-sf0", "ks://v/b-sf0");
+        assert_eq!(items, [(a, "x"), (b, "y"), (a, "z"), (a, "w"), (a, "v"), (a, "u")]);
+        assert_eq!(keys.items[0].0, keys.items[2].0);
+    }
+
+    #[test]
+    fn the_longest_suffix_decides_the_length() {
+        let volume = Volume::new("v").unwrap();
+        let parent = format!("/{}", "x".repeat(MAX_PARTITION_BYTES - "ks://v/-sf9".len()));
+        assert_eq!(volume.check_length(&parent, 0), Ok(()));
+        assert_eq!(volume.check_length(&parent, 9), Ok(()));
+        assert_eq!(volume.check_length(&parent, 10), Err(Fault::KeyTooLong));
+    }
 }

@@ -1,7 +1,6 @@
 //! Logical paths: absolute inside the volume, `/` between names, compared as given.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
@@ -80,12 +79,33 @@ pub fn push_child(out: &mut String, parent: &str, name: &str) {
     out.push_str(name);
 }
 
-/// Whether `path` is its own normal form, given the directories that were found to be.
-fn is_normal_below<'a>(path: &'a str, normal_parents: &mut Recent<'a, bool>) -> bool {
-    let Some((parent, name)) = path.rsplit_once('/') else { return false };
-    let parent_is_normal = parent.is_empty()
-        || normal_parents.get_or_make(parent, || Ok::<_, Infallible>(is_normal(parent))).is_ok_and(|known| *known);
-    path == "/" || (parent_is_normal && parent != "/" && is_name(name))
+/// Directory, not always normalised, and name, where the last component is a plain name.
+pub fn plain_name(path: &str) -> Option<(&str, &str)> {
+    path.rsplit_once('/').filter(|(_, name)| is_name(name))
+}
+
+/// Normal form of the directory part that `plain_name` split off.
+pub fn normal_directory(directory: &str) -> Result<Cow<'_, str>, Fault> {
+    if directory.is_empty() { Ok(Cow::Borrowed("/")) } else { normal(directory).map_err(|error| error.fault) }
+}
+
+/// Normal forms of many paths. An empty row stands for a path that is its own: no normal form is empty.
+fn changed_forms(paths: &[&str]) -> Result<TextColumn, InvalidPath> {
+    let mut changed = TextColumn::with_capacity(paths.len(), 0);
+    let mut directories = Recent::for_rows(paths.len());
+    for path in paths {
+        if let Some((given, name)) = plain_name(path) {
+            let directory = directories.get_or_make(given, || normal_directory(given));
+            let directory = directory.map_err(|fault| InvalidPath::new(fault, path))?;
+            if matches!(directory, Cow::Owned(_)) || given == "/" {
+                push_child(changed.buffer(), directory, name);
+            }
+        } else if let Cow::Owned(text) = normal(path)? {
+            changed.buffer().push_str(&text);
+        }
+        changed.end_row();
+    }
+    Ok(changed)
 }
 
 /// The string itself where it is a plain one that holds the text already.
@@ -110,19 +130,7 @@ pub fn normalize<'py>(path: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyStri
 #[pyfunction]
 pub fn normalize_many<'py>(py: Python<'py>, paths: Strings<'py>) -> PyResult<Bound<'py, PyList>> {
     let texts = paths.texts()?;
-    // An empty row stands for a path that is its own normal form: no normal form is empty.
-    let changed = py.detach(|| -> Result<_, InvalidPath> {
-        let mut changed = TextColumn::with_capacity(texts.len(), 0);
-        let mut normal_parents = Recent::for_rows(texts.len());
-        for text in texts {
-            if is_normal_below(text, &mut normal_parents) {
-                changed.push("");
-            } else {
-                changed.push(&normal(text)?);
-            }
-        }
-        Ok(changed)
-    })?;
+    let changed = py.detach(|| changed_forms(&texts))?;
     let rows = paths.objects().iter().zip(changed.iter());
     PyList::new(py, rows.map(|(given, text)| same_or_new(given, (!text.is_empty()).then_some(text))))
 }
@@ -153,4 +161,63 @@ pub fn ancestors<'py>(path: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyList
     let path = normal(text_of(path)?)?;
     let slashes = path.match_indices('/').skip(1).filter_map(|(end, _)| path.get(..end));
     PyList::new(py, slashes.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_path_have_one_normal_form() {
+        let cases = [
+            ("/", "/"),
+            ("//", "/"),
+            (".", "/"),
+            ("/a/..", "/"),
+            ("a", "/a"),
+            ("/a/", "/a"),
+            ("//a///b", "/a/b"),
+            ("./a/./b/.", "/a/b"),
+            ("/a/b/../c", "/a/c"),
+            ("/...", "/..."),
+            ("/a:b/é/😀 ", "/a:b/é/😀 "),
+        ];
+        for (given, wanted) in cases {
+            assert_eq!(normal(given).unwrap(), wanted, "{given}");
+        }
+    }
+
+    #[test]
+    fn bad_paths_are_named() {
+        let long = "x".repeat(MAX_NAME_BYTES + 1);
+        let cases = [
+            ("", Fault::Empty),
+            ("/a\0", Fault::Nul),
+            ("..", Fault::AboveRoot),
+            ("/a/../../b", Fault::AboveRoot),
+            (&long, Fault::NameTooLong),
+        ];
+        for (given, fault) in cases {
+            assert_eq!(normal(given).unwrap_err(), InvalidPath::new(fault, given));
+        }
+        assert!(normal(&long[1..]).is_ok());
+    }
+
+    #[test]
+    fn many_at_once_agree_with_one_at_a_time() {
+        let paths = ["/a/b", "/a/c", "x", "/", "//y", "/a//b", "./z", "/a/b/", "/a/b/../c", "/a/./b"];
+        let changed = changed_forms(&paths).unwrap();
+        for (given, row) in paths.iter().zip(changed.iter()) {
+            let wanted = normal(given).unwrap();
+            assert_eq!(if row.is_empty() { given } else { row }, wanted);
+            assert_eq!(row.is_empty(), wanted == *given, "{given}");
+        }
+    }
+
+    #[test]
+    fn the_root_has_no_parent() {
+        assert_eq!(parent_and_name("/"), Err(Fault::Root));
+        assert_eq!(parent_and_name("/a"), Ok(("/", "a")));
+        assert_eq!(parent_and_name("/a/b"), Ok(("/a", "b")));
+    }
 }

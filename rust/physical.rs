@@ -12,7 +12,18 @@ const UUID_CHARACTERS: usize = 36;
 const MARK: &str = ".id=";
 /// Bytes of UTF-8 in the longest object key of S3.
 const MAX_OBJECT_KEY_BYTES: usize = 1024;
-const HEX: &[u8; 16] = b"0123456789abcdef";
+/// Two hex digits of every byte.
+#[allow(clippy::indexing_slicing)] // evaluated by the compiler
+const HEX: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut table = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = [digits[byte >> 4], digits[byte & 0x0f]];
+        byte += 1;
+    }
+    table
+};
 
 /// Appends a random UUID (RFC 9562 version 4), lower case.
 fn push_uuid(out: &mut String, entropy: &[u8; UUID_BYTES]) {
@@ -20,22 +31,21 @@ fn push_uuid(out: &mut String, entropy: &[u8; UUID_BYTES]) {
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
     let mut text = [b'-'; UUID_CHARACTERS];
-    let mut at = 0;
-    #[allow(clippy::indexing_slicing)] // 32 digits and 4 hyphens; a digit is below 16
-    for (position, &byte) in bytes.iter().enumerate() {
-        if matches!(position, 4 | 6 | 8 | 10) {
-            at += 1;
-        }
-        text[at] = HEX[usize::from(byte >> 4)];
-        text[at + 1] = HEX[usize::from(byte & 0x0f)];
-        at += 2;
+    let places = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+    #[allow(clippy::indexing_slicing)] // every place and its successor are within the text
+    for (byte, place) in bytes.into_iter().zip(places) {
+        let [high, low] = HEX[usize::from(byte)];
+        text[place] = high;
+        text[place + 1] = low;
     }
     out.push_str(str::from_utf8(&text).unwrap_or_default());
 }
 
 fn push_physical_key(out: &mut String, object_id: &str, entropy: &[u8; UUID_BYTES]) -> Result<(), InvalidPath> {
-    let too_long = UUID_CHARACTERS + MARK.len() + object_id.len() > MAX_OBJECT_KEY_BYTES;
-    if object_id.is_empty() || too_long || object_id.contains(['/', '\0']) || object_id.contains(MARK) {
+    let bytes = object_id.as_bytes();
+    let too_long = UUID_CHARACTERS + MARK.len() + bytes.len() > MAX_OBJECT_KEY_BYTES;
+    let ambiguous = bytes.contains(&b'=') && object_id.contains(MARK);
+    if bytes.is_empty() || too_long || ambiguous || bytes.contains(&b'/') || bytes.contains(&0) {
         return Err(InvalidPath::new(Fault::ObjectId, object_id));
     }
     push_uuid(out, entropy);
@@ -114,4 +124,43 @@ pub fn physical_keys<'py>(py: Python<'py>, object_ids: Strings<'py>, entropy: &[
 #[pyfunction]
 pub fn object_id_of<'a>(physical_key: &'a Bound<'_, PyString>) -> PyResult<Option<&'a str>> {
     Ok(object_id(text_of(physical_key)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uuid(entropy: [u8; 16]) -> String {
+        let mut text = String::new();
+        push_uuid(&mut text, &entropy);
+        text
+    }
+
+    #[test]
+    fn a_uuid_carries_version_4_and_the_rfc_variant() {
+        assert_eq!(uuid([0x00; 16]), "00000000-0000-4000-8000-000000000000");
+        assert_eq!(uuid([0xff; 16]), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+        let counting = [0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
+        assert_eq!(uuid(counting), "00112233-4455-4677-8899-aabbccddeeff");
+    }
+
+    #[test]
+    fn an_object_id_is_read_back_from_its_key() {
+        let mut key = String::new();
+        push_physical_key(&mut key, "abc", &[0; 16]).unwrap();
+        assert_eq!(key, "00000000-0000-4000-8000-000000000000.id=abc");
+        assert_eq!(object_id(&key), Some("abc"));
+        assert_eq!(object_id("s3://bucket/x.id=y.id=z"), Some("z"));
+        for other in ["", "plain", "x.id=", "x.id=y/z"] {
+            assert_eq!(object_id(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn object_ids_that_would_be_read_back_differently_are_refused() {
+        for id in ["", "a/b", "a\0b", "a.id=b", &"x".repeat(985)] {
+            assert!(push_physical_key(&mut String::new(), id, &[0; 16]).is_err(), "{id}");
+        }
+        assert!(push_physical_key(&mut String::new(), &"x".repeat(984), &[0; 16]).is_ok());
+    }
 }

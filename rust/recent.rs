@@ -48,3 +48,25 @@ impl<'a, T> Recent<'a, T> {
         xxhash3_64::Hasher::oneshot(key.as_bytes()) as usize % self.places.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_made_for_its_own_key_however_many_there_are() {
+        let keys: Vec<String> = (0..5_000).map(|number| number.to_string()).collect();
+        let mut recent = Recent::for_rows(keys.len());
+        for key in keys.iter().chain(&keys) {
+            assert_eq!(recent.get_or_make(key, || Ok::<_, ()>(key.clone())), Ok(&mut key.clone()));
+        }
+    }
+
+    #[test]
+    fn a_failure_is_not_remembered() {
+        let mut recent = Recent::for_rows(1);
+        assert_eq!(recent.get_or_make("a", || Err::<u8, _>("no")), Err("no"));
+        assert_eq!(recent.get_or_make("a", || Ok::<_, &str>(1)), Ok(&mut 1));
+        assert_eq!(recent.get_or_make("a", || Err("never asked")), Ok(&mut 1));
+    }
+}

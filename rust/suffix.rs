@@ -136,3 +136,43 @@ pub fn suffix_indexes(py: Python<'_>, names: Strings<'_>, count: SuffixCount, ha
     let names = names.texts()?;
     Ok(py.detach(|| names.into_iter().map(|name| checked_index(name, count, hash)).collect::<Result<_, _>>())?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(count: i64) -> SuffixCount {
+        SuffixCount::new(count).unwrap()
+    }
+
+    #[test]
+    fn java31_is_the_hash_of_java_strings() {
+        for (name, hash) in [("", 0), ("a", 97), ("part-00000", -1_741_854_250), ("é", 233), ("😀", 1_772_899)] {
+            assert_eq!(java31(name), hash, "{name}");
+        }
+        assert_eq!(java31("polygenelubricants"), i32::MIN);
+    }
+
+    #[test]
+    fn java31_takes_the_absolute_value_first() {
+        assert_eq!(java31_index(-7, count(3)), 1);
+        assert_eq!(java31_index(7, count(3)), 1);
+        assert_eq!(java31_index(i32::MAX, count(10)), 7);
+        assert_eq!(java31_index(i32::MIN + 1, count(10)), 7);
+    }
+
+    #[test]
+    fn the_value_without_an_absolute_value_is_floored() {
+        for (of, index) in [(1, 0), (3, 1), (10, 2), (80, 32), (64, 0)] {
+            assert_eq!(java31_index(i32::MIN, count(of)), index, "{of}");
+        }
+    }
+
+    #[test]
+    fn counts_are_bounded() {
+        for bad in [i64::MIN, -1, 0, 65_537, i64::MAX] {
+            assert_eq!(SuffixCount::new(bad), None);
+        }
+        assert_eq!(count(65_536).last(), 65_535);
+    }
+}
