@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import anyio
 
-from s3k_async.concurrency import gather, uninterrupted
+from s3k_async.concurrency import uninterrupted
 from s3k_async.errors import (
     ConflictError,
-    CorruptDataError,
-    DataMissingError,
     InvalidArgumentError,
-    IsDirectoryError,
     LeaseExpiredError,
     OutcomeUnknownError,
     PathExistsError,
+    PathNotFoundError,
     S3kError,
     StreamClosedError,
-    UncommittedFileError,
+    UnsupportedError,
 )
-from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.store import MetadataStore, Target
 from s3k_async.model import Entry, FileStatus
+from s3k_async.reading import OpenVolume, need_readable, read_span
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
 
-__all__ = ["FileReader", "FileWriter", "Opening", "drop_unpublished", "need_readable", "read_span"]
+__all__ = [
+    "FileReader",
+    "FileWriter",
+    "Opening",
+    "check_mode",
+    "drop_unpublished",
+    "open_reader",
+    "open_writer",
+]
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,20 +46,9 @@ T = TypeVar("T")
 
 FIRST_WINDOW = 256 * 1024
 """Bytes fetched at the start of sequential reading; doubles up to `Tuning.read_ahead`."""
-SPAN_REQUESTS = 4
-"""Requests under way at once for one long span of bytes."""
 
 NOTHING_APPLIED: tuple[type[S3kError], ...] = (ConflictError, PathExistsError, LeaseExpiredError)
 """Failures of a publication after which no entry can name the uploaded bytes."""
-
-
-class OpenVolume(Protocol):
-    """What files need of a volume."""
-
-    @property
-    def store(self) -> MetadataStore: ...
-    @property
-    def storage(self) -> PhysicalStorage: ...
 
 
 class _File(Protocol):
@@ -85,40 +82,6 @@ class Opening(Generic[F]):
             await self._file.__aexit__(kind, error, trace)
 
 
-def need_readable(entry: Entry) -> None:
-    """Raise IsDirectoryError or UncommittedFileError unless the entry has bytes."""
-    if entry.is_dir:
-        raise IsDirectoryError("a directory is at the path", path=entry.path)
-    if not entry.committed or entry.physical is None:
-        raise UncommittedFileError("the file is being written: its bytes are not durable yet", path=entry.path)
-
-
-async def read_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
-    """Bytes [start, end) of the version that the entry names, in several requests at once if they are many.
-
-    Raises DataMissingError, CorruptDataError (the physical object is shorter than the entry says).
-    """
-    physical = entry.physical
-    if physical is None or start >= end:
-        return b""
-
-    async def fetch(begin: int) -> bytes:
-        stop = min(end, begin + step)
-        try:
-            data = await storage.read(physical, begin, stop)
-        except DataMissingError as error:
-            raise DataMissingError(f"the physical object {physical} is gone", path=entry.path) from error
-        if len(data) != stop - begin:
-            raise CorruptDataError(f"the physical object ends before byte {stop} of {entry.size}", path=entry.path)
-        return data
-
-    step = max(1, storage.tuning.part_size)
-    starts = range(start, end, step)
-    if len(starts) == 1:
-        return await fetch(start)
-    return b"".join(await gather(fetch, starts, limit=SPAN_REQUESTS))
-
-
 async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: BaseException) -> None:
     """Remove uploaded bytes that certainly nobody can name, because publishing them failed for `reason`."""
     if not isinstance(reason, NOTHING_APPLIED):
@@ -128,6 +91,64 @@ async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: Base
             await storage.delete(physical)
         except S3kError as error:
             _LOG.warning("unpublished bytes at %s are left to garbage collection: %s", physical, error)
+
+
+def check_mode(mode: str, path: str) -> None:
+    """Raise UnsupportedError unless the mode is `rb`, `wb` or `xb`; InvalidArgumentError if it is none at all."""
+    if mode in {"rb", "wb", "xb"}:
+        return
+    if not re.fullmatch(r"(?!.*(.).*\1)(?=.*[rwax])[rwax+bt]{1,4}", mode):
+        raise InvalidArgumentError(f"{mode!r} is no mode of a file", path=path)
+    if "a" in mode or "+" in mode:
+        raise UnsupportedError(f"mode {mode!r}: files are written whole and not changed", path=path)
+    raise UnsupportedError(f"mode {mode!r}: files are opened as bytes; use rb, wb or xb", path=path)
+
+
+async def open_reader(volume: Callable[[], OpenVolume], path: str) -> FileReader:
+    """Open the file at a path. Raises PathNotFoundError, IsDirectoryError, UncommittedFileError."""
+    entry = await volume().store.get(path)
+    if entry is None:
+        raise PathNotFoundError("no such file", path=path)
+    return FileReader(volume, entry)
+
+
+async def open_writer(volume: Callable[[], OpenVolume], path: str, *, exclusive: bool) -> FileWriter:
+    """Reserve a new path, or begin to replace the file there.
+
+    Raises PathExistsError (`exclusive`), IsDirectoryError, NotDirectoryError, BusyError, ReadOnlyVolumeError.
+    """
+    store, storage = volume().store, volume().storage
+    delays = store.tuning.retry.delays(store.sources)
+    reserved: list[Entry] = []
+
+    async def reserve(target: Target) -> None:
+        reserved.append(await store.reserve(target, exclusive=exclusive))
+
+    while True:
+        target = await store.prepare(path)
+        try:
+            await uninterrupted(reserve(target))
+        except PathExistsError:
+            delay = None if exclusive else next(delays, None)
+            if delay is None:
+                raise
+            await store.sources.sleep(delay)
+            continue
+        except BaseException:
+            if reserved and target.current is None:
+                await _abandon(store, reserved[0])
+            raise
+        return FileWriter(volume, reserved[0], storage.writer(target.object_id), reserved=target.current is None)
+
+
+async def _abandon(store: MetadataStore, reservation: Entry) -> None:
+    """Remove a reservation of ours; bounded, and shielded from cancellation."""
+    with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+        try:
+            await store.abandon(reservation)
+        except S3kError as error:
+            # Its lease runs out; then anybody may take the path.
+            _LOG.warning("the reservation of %s could not be removed: %s", reservation.path, error)
 
 
 class FileReader:
@@ -447,10 +468,5 @@ class FileWriter:
         """Abort the upload and remove our reservation; bounded, and shielded from cancellation."""
         with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
             await self._upload.abort()
-            if not self._reserved:
-                return
-            try:
-                await self._volume().store.abandon(self._entry)
-            except S3kError as error:
-                # Its lease runs out; then anybody may take the path.
-                _LOG.warning("the reservation of %s could not be removed: %s", self._entry.path, error)
+            if self._reserved:
+                await _abandon(self._volume().store, self._entry)

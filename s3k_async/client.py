@@ -1,0 +1,523 @@
+"""The filesystem, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
+
+from s3k_async import _native
+from s3k_async._native import Xxh3_128
+from s3k_async.concurrency import uninterrupted
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import (
+    ClosedClientError,
+    ConflictError,
+    CorruptDataError,
+    CrossVolumeError,
+    ForkedClientError,
+    InvalidArgumentError,
+    PartialFailureError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    RenameIntoSelfError,
+    UnsupportedError,
+    WrongLoopError,
+)
+from s3k_async.files import FileReader, FileWriter, Opening, check_mode, open_reader, open_writer
+from s3k_async.globbing import glob_entries
+from s3k_async.listing import EntryType, Filter, Walked, find_pages, list_pages, record_batches, walk_pages
+from s3k_async.metadata.tree import TreeResult
+from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
+from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
+from s3k_async.reading import existing, need_readable, read_spans
+from s3k_async.storage.physical import checksum_of
+from s3k_async.storage.upload import CHECKSUM_PREFIX
+from s3k_async.stores.blobs import Buffer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from s3k_async.volumes import Volume
+
+__all__ = ["Path", "S3kClient"]
+
+T = TypeVar("T")
+
+Path: TypeAlias = str | os.PathLike[str]
+"""`/a/b`, `a/b` (below the root) or `s3k://<volume>/a/b`."""
+
+SCHEME = "s3k://"
+Pages: TypeAlias = AsyncIterator[list[T]]
+Ranges: TypeAlias = list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    volume: Volume
+    loop: asyncio.AbstractEventLoop
+    pid: int
+
+
+class S3kClient:
+    """A volume as a filesystem, for asyncio. Used by `async with`, by the event loop and process that entered it.
+
+    `volume` is `s3k://name`, `./directory`, or None for `S3K_VOLUME` and then the configured default; `config` is a
+    complete `VolumeConfig` (then nothing else is given) or a configuration file's path; `context` and `hadoop` are a
+    context id and a mapping in S3-FileSystem 1.0's keys; `session` is an aioboto3 session, or a mapping of `table`,
+    `data` and `log` to one each; other settings are the options of `s3k_async.settings`. Raises ConfigError.
+
+    Paths are `Path`s; times are epoch milliseconds, sizes bytes. Every method may raise InvalidPathError,
+    CrossVolumeError (the URL of another volume), ClosedClientError (not entered, or closed), WrongLoopError (another
+    event loop), ForkedClientError (entered in a parent process), ReadOnlyVolumeError for changes, BusyError while
+    others move or delete what is needed, and the services' errors. A pickled client is its configuration without
+    secrets, and has to be entered anew.
+    """
+
+    def __init__(
+        self,
+        volume: Path | None = None,
+        *,
+        config: VolumeConfig | Path | None = None,
+        context: str | None = None,
+        hadoop: Mapping[str, object] | None = None,
+        session: object | Mapping[str, object] | None = None,
+        **settings: Any,
+    ) -> None:
+        from s3k_async.settings import resolve
+
+        self._config = resolve(volume, config=config, context=context, hadoop=hadoop, **settings)
+        self._session = session
+        self._opened: _Opened | None = None
+
+    def __repr__(self) -> str:
+        return f"<S3kClient {self.name!r} {'closed' if self._opened is None else 'open'}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), self._config)
+
+    @property
+    def name(self) -> str:
+        """The volume's name, which its URL has; of an embedded volume it may be empty before the client is entered."""
+        return self.config.name
+
+    @property
+    def config(self) -> VolumeConfig:
+        """What the client opens; once it is entered, with what the volume record decides filled in."""
+        return self._config if self._opened is None else self._opened.volume.config
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client is not entered now."""
+        return self._opened is None
+
+    async def __aenter__(self) -> Self:
+        await self.open_volume()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open_volume(self) -> None:
+        """What entering does, for callers that cannot use `async with`; `close` ends it.
+
+        Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError, VolumeMismatchError, UnsupportedError (it is
+        open already).
+        """
+        from s3k_async.volumes import open_volume
+
+        if self._opened is not None and self._opened.pid == os.getpid():
+            raise UnsupportedError("the client is open already; open another one", path=self.name)
+        volume = await open_volume(self._config, session=self._session)
+        self._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
+
+    async def close(self) -> None:
+        """Release connections and files. Harmless when called again, and in a forked child, which has none."""
+        opened = self._opened
+        if opened is None or opened.pid != os.getpid():
+            return
+        self._need_loop(opened)
+        self._opened = None
+        await opened.volume.close()
+
+    # Looking
+
+    async def stat(self, path: Path) -> FileStatus:
+        """What is at a path; for a file that is being written for the first time, `committed` is False.
+
+        Raises PathNotFoundError.
+        """
+        return FileStatus.of(await existing(self._volume().store, self._path(path)))
+
+    async def exists(self, path: Path) -> bool:
+        """Whether something is at the path, a file that is being written included."""
+        return await self._volume().store.get(self._path(path)) is not None
+
+    async def is_file(self, path: Path) -> bool:
+        """Whether a file is at the path, one that is being written included."""
+        entry = await self._volume().store.get(self._path(path))
+        return entry is not None and not entry.is_dir
+
+    async def is_dir(self, path: Path) -> bool:
+        """Whether a directory is at the path."""
+        entry = await self._volume().store.get(self._path(path))
+        return entry is not None and entry.is_dir
+
+    @overload
+    def list(
+        self,
+        path: Path = ...,
+        *,
+        recursive: bool = ...,
+        include_uncommitted: bool = ...,
+        batches: Literal[False] = ...,
+    ) -> AsyncIterator[FileStatus]: ...
+    @overload
+    def list(
+        self, path: Path = ..., *, recursive: bool = ..., include_uncommitted: bool = ..., batches: Literal[True]
+    ) -> AsyncIterator[pa.RecordBatch]: ...
+    def list(
+        self,
+        path: Path = ROOT,
+        *,
+        recursive: bool = False,
+        include_uncommitted: bool = False,
+        batches: bool = False,
+    ) -> AsyncIterator[FileStatus] | AsyncIterator[pa.RecordBatch]:
+        """What is in a directory, or with `recursive` all that is below it, in no order; of a file, the file itself.
+
+        What existed for the whole call comes exactly once; memory is bounded. With `batches`, Arrow record batches
+        of the schema `s3k_async.listing.arrow_schema`. Raises PathNotFoundError.
+        """
+        pages = self._list_pages(path, recursive=recursive, include_uncommitted=include_uncommitted)
+        return record_batches(pages) if batches else _each(pages)
+
+    def walk(self, path: Path = ROOT) -> AsyncIterator[Walked]:
+        """Each directory from `path` down, as (path, directories in it, files in it), parents before children.
+
+        The children of one directory are sorted by name and held in memory. A file yields nothing. Raises
+        PathNotFoundError.
+        """
+        return _each(self._walk_pages(path))
+
+    def find(
+        self,
+        path: Path = ROOT,
+        *,
+        pattern: str | None = None,
+        type: EntryType | None = None,
+        min_size: int | None = None,
+        max_size: int | None = None,
+        newer_than: int | None = None,
+        older_than: int | None = None,
+    ) -> AsyncIterator[FileStatus]:
+        """What is below a directory and meets every condition given.
+
+        `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`; `min_size` and
+        `max_size` are inclusive and met by files only; `newer_than` and `older_than` are exclusive modification
+        times. Raises PathNotFoundError, InvalidArgumentError.
+        """
+        return _each(
+            self._find_pages(
+                path,
+                pattern=pattern,
+                type=type,
+                min_size=min_size,
+                max_size=max_size,
+                newer_than=newer_than,
+                older_than=older_than,
+            )
+        )
+
+    def glob(self, pattern: str) -> AsyncIterator[FileStatus]:
+        """What matches a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no order.
+
+        See `s3k_async.globbing`. Only directories in which something can match are listed. Raises
+        InvalidArgumentError.
+        """
+        return _each(self._glob_pages(pattern))
+
+    async def content_summary(self, path: Path) -> ContentSummary:
+        """Bytes, files and directories of a subtree, itself included; files being written count for nothing.
+
+        Raises PathNotFoundError.
+        """
+        volume = self._volume()
+        entry = await existing(volume.store, self._path(path))
+        if entry.is_dir:
+            return await volume.tree.summary(entry.path)
+        return ContentSummary(entry.size, int(entry.committed), 0)
+
+    async def checksum(self, path: Path) -> str:
+        """`xxh128:` and 32 hex digits: XXH3 of 128 bits over a file's bytes, computed now if it was not recorded.
+
+        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, DataMissingError, CorruptDataError.
+        """
+        volume = self._volume()
+        entry = await existing(volume.store, self._path(path))
+        need_readable(entry)
+        if entry.checksum:
+            return entry.checksum
+        digest = Xxh3_128()
+        async with FileReader(self._volume, entry) as reader:
+            async for chunk in reader:
+                digest.update(chunk)
+        return CHECKSUM_PREFIX + digest.hexdigest()
+
+    async def physical_path(self, path: Path) -> str:
+        """The URI of a file's bytes: `s3://bucket/key`, `file:///...`.
+
+        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError.
+        """
+        volume = self._volume()
+        entry = await existing(volume.store, self._path(path))
+        need_readable(entry)
+        return volume.storage.uri(entry.physical or "")
+
+    # Reading and writing
+
+    async def read(self, path: Path) -> bytes:
+        """A whole file, its size and checksum verified.
+
+        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, DataMissingError, CorruptDataError.
+        """
+        entry, (data,) = await read_spans(self._volume(), self._path(path), [(0, None)])
+        if entry.checksum.startswith(CHECKSUM_PREFIX) and checksum_of(data) != entry.checksum:
+            raise CorruptDataError(f"the checksum of the bytes is {checksum_of(data)}", path=entry.path)
+        return data
+
+    async def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Ranges:
+        """The bytes [start, end) of each range, cut at the end of the file, all of one version, several at once.
+
+        Raises InvalidArgumentError (a negative start, or an end before the start), and as `read`.
+        """
+        for start, end in ranges:
+            if not 0 <= start <= end:
+                raise InvalidArgumentError(f"[{start}, {end}) is no range of bytes", path=self._path(path))
+        return (await read_spans(self._volume(), self._path(path), ranges))[1]
+
+    async def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
+        """Make `data` the file at a path, in one step, with missing parents; of racing writers the last one wins.
+
+        Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError (the path leads through a file),
+        NoSpaceError, OutcomeUnknownError.
+        """
+        return FileStatus.of(await write(self._volume(), self._path(path), data, overwrite=overwrite))
+
+    @overload
+    def open(self, path: Path, mode: Literal["rb"] = ...) -> Opening[FileReader]: ...
+    @overload
+    def open(self, path: Path, mode: Literal["wb", "xb"]) -> Opening[FileWriter]: ...
+    @overload
+    def open(self, path: Path, mode: str) -> Opening[FileReader] | Opening[FileWriter]: ...
+    def open(self, path: Path, mode: str = "rb") -> Opening[FileReader] | Opening[FileWriter]:
+        """A file to be entered with `async with`, or awaited: `rb` to read, `wb` to write, `xb` to create.
+
+        A new path is reserved when the file is opened and published when it is closed; until then readers of an
+        existing file see the old bytes. Raises UnsupportedError (`ab`, `r+`, text); when opened PathNotFoundError,
+        PathExistsError (`xb`), IsDirectoryError, NotDirectoryError, UncommittedFileError.
+        """
+        place = self._path(path)
+        check_mode(mode, place)
+        self._volume()
+        if mode == "rb":
+            return Opening(lambda: open_reader(self._volume, place))
+        return Opening(lambda: open_writer(self._volume, place, exclusive=mode == "xb"))
+
+    async def touch(self, path: Path) -> FileStatus:
+        """Create an empty file, or give a file a new version whose modification time is now.
+
+        Raises IsDirectoryError, NotDirectoryError, UncommittedFileError.
+        """
+        return FileStatus.of(await touch(self._volume(), self._path(path)))
+
+    # Changing the tree
+
+    async def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
+        """Make a directory and its missing parents.
+
+        Raises PathExistsError (a file is there; or a directory, unless `exist_ok`), NotDirectoryError.
+        """
+        store = self._volume().store
+        return FileStatus.of(await uninterrupted(store.make_directory(self._path(path), exist_ok=exist_ok)))
+
+    async def rename(
+        self, source: Path, target: Path, *, overwrite: bool = False, progress: ProgressCallback | None = None
+    ) -> ChangeResult:
+        """Move a file in one transaction, or a directory entry by entry; no bytes are copied.
+
+        The target's parent must exist. An existing target is refused, unless it is a file, the source is one too, and
+        `overwrite`. A file renamed to itself stays. A directory's rename that was interrupted is finished by the same
+        call. Raises PathNotFoundError, PathExistsError, NotDirectoryError, RenameIntoSelfError (a directory to itself
+        or below itself), UncommittedFileError, PartialFailureError.
+        """
+        volume = self._volume()
+        old, new = self._path(source), self._path(target)
+        entry = await existing(volume.store, old)
+        if entry.is_dir:
+            if is_below(new, old):
+                raise RenameIntoSelfError("the target is the directory itself or below it", path=new)
+            return _result(await volume.tree.rename(entry, new, progress=progress), "moved", old)
+        if new == old:
+            return ChangeResult()
+        moved = await uninterrupted(volume.store.rename_file(entry, new, overwrite=overwrite))
+        tally = Tally("rename", progress)
+        tally.add(moved)
+        return tally.result
+
+    async def delete(
+        self,
+        path: Path,
+        *,
+        recursive: bool = False,
+        missing_ok: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Remove a file, an empty directory, or with `recursive` a directory and all below it.
+
+        The bytes are left to garbage collection: whoever has a file open goes on reading. Raises PathNotFoundError
+        (unless `missing_ok`), DirectoryNotEmptyError, PermissionDeniedError (the root), PartialFailureError (calling
+        again finishes the work).
+        """
+        volume, place = self._volume(), self._path(path)
+        if place == ROOT:
+            raise PermissionDeniedError("the root cannot be deleted", path=place)
+        delays = volume.store.tuning.retry.delays(volume.store.sources)
+        while True:
+            try:
+                return await self._delete(volume, place, recursive, progress)
+            except PathNotFoundError:
+                if missing_ok:
+                    return ChangeResult()
+                raise
+            except ConflictError:
+                delay = next(delays, None)
+                if delay is None:
+                    raise
+                await volume.store.sources.sleep(delay)
+
+    async def copy(
+        self,
+        source: Path,
+        target: Path,
+        *,
+        overwrite: bool = False,
+        recursive: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Copy a file, or with `recursive` a directory, inside the service where it can.
+
+        Missing parents are made. With `overwrite` files are replaced and an existing directory is filled up. Raises
+        PathNotFoundError, PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, RenameIntoSelfError
+        (a directory below itself), UncommittedFileError, DataMissingError, CorruptDataError, PartialFailureError.
+        """
+        return await self.copy_to(self, source, target, overwrite=overwrite, recursive=recursive, progress=progress)
+
+    async def copy_to(
+        self,
+        other: S3kClient,
+        source: Path,
+        target: Path,
+        *,
+        overwrite: bool = False,
+        recursive: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Copy from this volume to a path of another client's volume.
+
+        Bytes go through this process unless both volumes are in one service that can copy between them. Raises as
+        `copy`.
+        """
+        return await copy(
+            self._volume(),
+            self._path(source),
+            other._volume(),
+            other._path(target),
+            overwrite=overwrite,
+            recursive=recursive,
+            progress=progress,
+        )
+
+    # Pages, from which the blocking client reads too
+
+    def _list_pages(self, path: Path, *, recursive: bool, include_uncommitted: bool) -> Pages[FileStatus]:
+        return list_pages(
+            self._volume(), self._path(path), recursive=recursive, include_uncommitted=include_uncommitted
+        )
+
+    def _walk_pages(self, path: Path) -> Pages[Walked]:
+        return walk_pages(self._volume(), self._path(path))
+
+    def _find_pages(self, path: Path, **conditions: Any) -> Pages[FileStatus]:
+        return find_pages(self._volume(), self._path(path), Filter(**conditions))
+
+    async def _glob_pages(self, pattern: str) -> Pages[FileStatus]:
+        async for page in glob_entries(self._volume().store, self._inside(pattern)):
+            if shown := [FileStatus.of(entry) for entry in page if not entry.is_reservation]:
+                yield shown
+
+    # Ours
+
+    async def _delete(
+        self, volume: Volume, path: str, recursive: bool, progress: ProgressCallback | None
+    ) -> ChangeResult:
+        entry = await existing(volume.store, path)
+        if entry.is_dir and recursive:
+            return _result(await volume.tree.delete(entry, progress=progress), "deleted", path)
+        store = volume.store
+        await uninterrupted(store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
+        tally = Tally("delete", progress)
+        tally.add(entry)
+        return tally.result
+
+    def _volume(self) -> Volume:
+        opened = self._opened
+        if opened is None:
+            raise ClosedClientError("the client is not open: use it inside `async with`", path=self.name)
+        if opened.pid != os.getpid():
+            raise ForkedClientError("the client was opened by a parent process: open a new one", path=self.name)
+        self._need_loop(opened)
+        return opened.volume
+
+    def _need_loop(self, opened: _Opened) -> None:
+        if asyncio.get_running_loop() is not opened.loop:
+            raise WrongLoopError("the client belongs to another event loop", path=self.name)
+
+    def _path(self, path: Path) -> str:
+        return _native.normalize(self._inside(path))
+
+    def _inside(self, path: Path) -> str:
+        """The path without the volume's URL."""
+        text = os.fspath(path)
+        if text[: len(SCHEME)].lower() != SCHEME:
+            return text
+        name, _, rest = text[len(SCHEME) :].partition("/")
+        if name != self.name:
+            raise CrossVolumeError(f"the path is not in the volume {self.name!r}", path=text)
+        return f"/{rest}"
+
+
+def _unpickled(cls: type[S3kClient], config: VolumeConfig) -> S3kClient:
+    return cls(config=config)
+
+
+def _result(result: TreeResult, done: str, path: str) -> ChangeResult:
+    if result.failures:
+        count = len(result.failures)
+        raise PartialFailureError(
+            f"{count} of the entries below could not be {done}; the same call again finishes the work",
+            path=path,
+            failures=result.failures,
+        ) from result.failures[0][1]
+    return ChangeResult(result.files, result.directories, result.bytes)
+
+
+async def _each(pages: Pages[T]) -> AsyncIterator[T]:
+    async for page in pages:
+        for value in page:
+            yield value

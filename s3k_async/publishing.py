@@ -1,0 +1,227 @@
+"""Whole files into a volume: written at once, copied, touched. Whoever loses a race prepares again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+from s3k_async import _native
+from s3k_async.concurrency import run_all, uninterrupted
+from s3k_async.errors import (
+    ConflictError,
+    DataMissingError,
+    IsDirectoryError,
+    PartialFailureError,
+    PathExistsError,
+    RenameIntoSelfError,
+    S3kError,
+    UncommittedFileError,
+)
+from s3k_async.files import drop_unpublished
+from s3k_async.metadata.store import MetadataStore, Target
+from s3k_async.metadata.tree import Tree
+from s3k_async.model import ROOT, ChangeResult, Content, Entry, Progress
+from s3k_async.reading import LOOKS, existing, need_readable
+from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.stores.blobs import Buffer
+
+__all__ = ["ProgressCallback", "Tally", "copy", "is_below", "publish_new", "touch", "write"]
+
+ProgressCallback: TypeAlias = Callable[[Progress], object]
+"""Called as work proceeds; what it raises cancels the work and is raised to the caller."""
+
+Upload: TypeAlias = Callable[[Target], Awaitable[Content]]
+"""Stores the bytes for a target, under its object id."""
+
+COPIES = 16
+"""Files of one recursive copy that are under way at the same time."""
+
+
+class Published(Protocol):
+    """What publishing needs of a volume."""
+
+    @property
+    def store(self) -> MetadataStore: ...
+    @property
+    def storage(self) -> PhysicalStorage: ...
+    @property
+    def tree(self) -> Tree: ...
+
+
+async def write(volume: Published, path: str, data: Buffer, *, overwrite: bool) -> Entry:
+    """Make `data` the file at the path."""
+    return await publish_new(
+        volume, path, lambda target: volume.storage.put(target.object_id, data), overwrite=overwrite
+    )
+
+
+async def publish_new(volume: Published, path: str, upload: Upload, *, overwrite: bool) -> Entry:
+    """Upload and publish a file at the path; the last writer wins.
+
+    A lost race is tried again under the retry policy; bytes that were uploaded for the same object id are used again.
+    Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, BusyError, LeaseExpiredError, and
+    ConflictError when every attempt lost.
+    """
+    store = volume.store
+    delays = store.tuning.retry.delays(store.sources)
+    content: Content | None = None
+    uploaded_for = ""
+    while True:
+        try:
+            target = await store.prepare(path)
+            if target.current is not None and not overwrite:
+                raise PathExistsError("the file exists", path=path)
+            if content is not None and uploaded_for != target.object_id:
+                stale, content = content, None
+                await drop_unpublished(volume.storage, stale.physical, ConflictError("another object", path=path))
+            if content is None:
+                content = await upload(target)
+                uploaded_for = target.object_id
+            return await uninterrupted(store.publish(target, content, overwrite=overwrite))
+        except ConflictError as error:
+            delay = next(delays, None)
+            if delay is not None:
+                await store.sources.sleep(delay)
+                continue
+            await _forget(volume, content, error)
+            raise
+        except S3kError as error:
+            await _forget(volume, content, error)
+            raise
+
+
+async def _forget(volume: Published, content: Content | None, error: S3kError) -> None:
+    if content is not None:
+        await drop_unpublished(volume.storage, content.physical, error)
+
+
+async def touch(volume: Published, path: str) -> Entry:
+    """Create an empty file, or give the file a new version with the same bytes and the time of now."""
+    store = volume.store
+    delays = store.tuning.retry.delays(store.sources)
+    while True:
+        target = await store.prepare(path)
+        current = target.current
+        try:
+            if current is None:
+                content = await volume.storage.put(target.object_id, b"")
+                try:
+                    return await uninterrupted(store.publish(target, content, overwrite=False))
+                except S3kError as error:
+                    await drop_unpublished(volume.storage, content.physical, error)
+                    raise
+            if current.is_reservation or current.physical is None:
+                raise UncommittedFileError("the file is being written", path=path)
+            content = Content(current.physical, current.size, current.etag, current.checksum)
+            return await uninterrupted(store.publish(target, content))
+        except (ConflictError, PathExistsError):
+            delay = next(delays, None)
+            if delay is None:
+                raise
+            await store.sources.sleep(delay)
+
+
+class Tally:
+    """Counts what was done and says so."""
+
+    def __init__(self, operation: str, progress: ProgressCallback | None) -> None:
+        self._operation = operation
+        self._progress = progress
+        self.result = ChangeResult()
+
+    def add(self, entry: Entry) -> None:
+        """One file or directory more is done."""
+        if entry.is_dir:
+            self.result = replace(self.result, directories=self.result.directories + 1)
+        else:
+            self.result = replace(self.result, files=self.result.files + 1, bytes=self.result.bytes + entry.size)
+        if self._progress is not None:
+            done = self.result.files + self.result.directories
+            self._progress(Progress(self._operation, done, bytes=self.result.bytes, path=entry.path))
+
+
+def is_below(path: str, directory: str) -> bool:
+    """Whether a path is a directory or lies below it, by components."""
+    return path == directory or path.startswith(ROOT if directory == ROOT else directory + "/")
+
+
+async def copy(
+    origin: Published,
+    source: str,
+    destination: Published,
+    target: str,
+    *,
+    overwrite: bool,
+    recursive: bool,
+    progress: ProgressCallback | None,
+) -> ChangeResult:
+    """Copy a file, or with `recursive` a directory, within a volume or between two."""
+    tally = Tally("copy", progress)
+    entry = await existing(origin.store, source)
+    if not entry.is_dir:
+        tally.add(await _copy_file(origin, entry, destination, target, overwrite=overwrite))
+        return tally.result
+    if not recursive:
+        raise IsDirectoryError("the source is a directory; copying one has to be asked for", path=source)
+    if origin is destination and is_below(target, source):
+        raise RenameIntoSelfError("a directory cannot be copied to itself or below itself", path=target)
+    await _copy_tree(origin, entry, destination, target, overwrite=overwrite, tally=tally)
+    return tally.result
+
+
+async def _copy_file(origin: Published, entry: Entry, destination: Published, target: str, *, overwrite: bool) -> Entry:
+    """Copy the bytes that the entry names; a version that was replaced and collected meanwhile is looked up again."""
+    for _ in range(LOOKS):
+        try:
+            return await _copy_version(origin, entry, destination, target, overwrite=overwrite)
+        except DataMissingError:
+            current = await origin.store.get(entry.path)
+            if current is None or current.is_dir or current.physical == entry.physical:
+                raise
+            entry = current
+    return await _copy_version(origin, entry, destination, target, overwrite=overwrite)
+
+
+async def _copy_version(
+    origin: Published, entry: Entry, destination: Published, target: str, *, overwrite: bool
+) -> Entry:
+    need_readable(entry)
+    physical = entry.physical
+    assert physical is not None
+
+    async def upload(at: Target) -> Content:
+        storage = destination.storage
+        try:
+            return await storage.copy_from(origin.storage, physical, at.object_id, entry.size, entry.checksum)
+        except DataMissingError as error:
+            raise DataMissingError(f"the physical object {physical} is gone", path=entry.path) from error
+
+    return await publish_new(destination, target, upload, overwrite=overwrite)
+
+
+async def _copy_tree(
+    origin: Published, top: Entry, destination: Published, target: str, *, overwrite: bool, tally: Tally
+) -> None:
+    failures: list[tuple[str, Exception]] = []
+    tally.add(await uninterrupted(destination.store.make_directory(target, exist_ok=overwrite)))
+    skip = len(top.path.rstrip("/")) + 1
+
+    async def one(entry: Entry) -> None:
+        try:
+            place = _native.normalize(f"{target}/{entry.path[skip:]}")
+            if entry.is_dir:
+                done = await uninterrupted(destination.store.make_directory(place))
+            else:
+                done = await _copy_file(origin, entry, destination, place, overwrite=overwrite)
+        except S3kError as error:
+            failures.append((entry.path, error))
+        else:
+            tally.add(done)
+
+    async for page in origin.tree.walk(top.path):
+        await run_all(one, [entry for entry in page if not entry.is_reservation], limit=COPIES)
+    if failures:
+        raise PartialFailureError(
+            f"{len(failures)} of the entries below could not be copied", path=top.path, failures=failures
+        ) from failures[0][1]

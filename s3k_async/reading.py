@@ -1,0 +1,107 @@
+"""Bytes of committed files: spans of one version, several requests at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from s3k_async.concurrency import gather
+from s3k_async.errors import (
+    CorruptDataError,
+    DataMissingError,
+    IsDirectoryError,
+    PathNotFoundError,
+    UncommittedFileError,
+)
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import Entry
+from s3k_async.storage.physical import PhysicalStorage
+
+__all__ = ["LOOKS", "OpenVolume", "existing", "need_readable", "read_span", "read_spans"]
+
+SPAN_REQUESTS = 4
+"""Requests under way at once for one long span of bytes."""
+RANGES = 16
+"""Spans of one call that are fetched at the same time."""
+LOOKS = 3
+"""How often a file is looked up whose bytes are replaced and collected under our hands."""
+
+
+class OpenVolume(Protocol):
+    """What files need of a volume."""
+
+    @property
+    def store(self) -> MetadataStore: ...
+    @property
+    def storage(self) -> PhysicalStorage: ...
+
+
+async def existing(store: MetadataStore, path: str) -> Entry:
+    """The entry at a path. Raises PathNotFoundError."""
+    entry = await store.get(path)
+    if entry is None:
+        raise PathNotFoundError("no such file or directory", path=path)
+    return entry
+
+
+def need_readable(entry: Entry) -> None:
+    """Raise IsDirectoryError or UncommittedFileError unless the entry has bytes."""
+    if entry.is_dir:
+        raise IsDirectoryError("a directory is at the path", path=entry.path)
+    if not entry.committed or entry.physical is None:
+        raise UncommittedFileError("the file is being written: its bytes are not durable yet", path=entry.path)
+
+
+async def read_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
+    """Bytes [start, end) of the version that the entry names, in several requests at once if they are many.
+
+    Raises DataMissingError, CorruptDataError (the physical object is shorter than the entry says).
+    """
+    physical = entry.physical
+    if physical is None or start >= end:
+        return b""
+
+    async def fetch(begin: int) -> bytes:
+        stop = min(end, begin + step)
+        try:
+            data = await storage.read(physical, begin, stop)
+        except DataMissingError as error:
+            raise DataMissingError(f"the physical object {physical} is gone", path=entry.path) from error
+        if len(data) != stop - begin:
+            raise CorruptDataError(f"the physical object ends before byte {stop} of {entry.size}", path=entry.path)
+        return data
+
+    step = max(1, storage.tuning.part_size)
+    starts = range(start, end, step)
+    if len(starts) == 1:
+        return await fetch(start)
+    return b"".join(await gather(fetch, starts, limit=SPAN_REQUESTS))
+
+
+async def read_spans(
+    volume: OpenVolume, path: str, spans: Sequence[tuple[int, int | None]]
+) -> tuple[Entry, list[bytes]]:
+    """Spans [start, end) of one version of a file, cut at its end, and that version; None is the end.
+
+    A version that was replaced and collected meanwhile is looked up again. Raises PathNotFoundError, IsDirectoryError,
+    UncommittedFileError, DataMissingError, CorruptDataError.
+    """
+    gone: DataMissingError | None = None
+    seen: str | None = None
+    for _ in range(LOOKS):
+        entry = await existing(volume.store, path)
+        need_readable(entry)
+        if gone is not None and entry.physical == seen:
+            break
+        seen = entry.physical
+
+        async def fetch(span: tuple[int, int | None], entry: Entry = entry) -> bytes:
+            start, end = span
+            return await read_span(volume.storage, entry, start, entry.size if end is None else min(end, entry.size))
+
+        try:
+            return entry, await gather(fetch, spans, limit=RANGES)
+        except DataMissingError as error:
+            gone = error
+    assert gone is not None
+    raise gone
