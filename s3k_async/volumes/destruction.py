@@ -81,7 +81,7 @@ async def destroy_volume(
         await mark_destroying(items, record, where, sources=sources)
         left = [await _clear(blobs, ours) for blobs, ours in places]
         await connections.patiently(table.drop)
-    if isinstance(config.table, SqliteFile):
+    if isinstance(config.table, SqliteFile) and record.data == "./data/":
         await anyio.to_thread.run_sync(_remove_home, config.table.path)
     return left[-1] if _log_is_within(config) else sum(left)
 
