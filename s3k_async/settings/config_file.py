@@ -138,7 +138,7 @@ def _checked(content: Mapping[str, Any], path: str) -> ConfigFile:
     if default is not None and (not isinstance(default, str) or not default):
         raise ConfigError(f"{path}: default_volume is not a volume's URL or path", path=path)
     volumes = {
-        check_name(name): _section(section, f"[volumes.{_key(name)}]", path)
+        _name(name, path): _section(section, f"[volumes.{_key(name)}]", path)
         for name, section in _table(content, "volumes", path).items()
     }
     defaults = _section(_table(content, "defaults", path), "[defaults]", path)
@@ -146,6 +146,13 @@ def _checked(content: Mapping[str, Any], path: str) -> ConfigFile:
         if OPTIONS[key].scope == "volume":
             raise ConfigError(f"{path}: {key!r} is about one volume and cannot be in [defaults]", path=path)
     return ConfigFile(path, default, defaults, volumes)
+
+
+def _name(name: str, path: str) -> str:
+    try:
+        return check_name(name)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}", path=path) from error
 
 
 def _table(content: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:

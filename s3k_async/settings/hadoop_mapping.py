@@ -93,6 +93,11 @@ class _Source:
                 return name, value
         return None
 
+    def ignore(self, found: tuple[str, str] | None) -> None:
+        """Take back that a key was of use."""
+        if found is not None:
+            self._used.discard(found[0])
+
     def s3a(self, form: str) -> dict[str, tuple[str, str]]:
         """S3A's settings of one scope: name to full key and value."""
         names = [name for name, _, _ in _S3A] + [name for name, _ in _S3A_CREDENTIALS]
@@ -210,7 +215,9 @@ def _modes(source: _Source, values: dict[str, Setting]) -> None:
 def _pairs(source: _Source, values: dict[str, Setting]) -> None:
     for first_key, first, second_key, second in _PAIRS:
         one, two = source.find(first_key), source.find(second_key)
-        if one is not None and two is not None:
+        if one is None or two is None:
+            source.ignore(one or two)
+        else:
             values[first] = _converted(first, _url if first.endswith("_endpoint") else _same, *one)
             values[second] = _converted(second, _same, *two)
 

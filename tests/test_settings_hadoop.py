@@ -1,0 +1,217 @@
+"""Settings in S3-FileSystem 1.0's keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
+from s3k_async.errors import ConfigError
+from s3k_async.settings import read_hadoop, resolve
+
+DYNAMO = "fs.s3k.metastore.dynamo"
+OPLOG = "fs.s3k.operationlog.s3"
+SCHEME = "fs.s3k.storage.underlying.filesystem.scheme"
+NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
+
+LEAST = {
+    f"{DYNAMO}.table.data": "data-meta",
+    f"{DYNAMO}.suffix.count.data": "10",
+    f"{OPLOG}.bucket.data": "data-log",
+    f"{SCHEME}.data": "s3a",
+}
+
+
+def opened(mapping: dict[str, Any], **options: Any) -> VolumeConfig:
+    return resolve("s3k://data", hadoop=mapping, environ=NOWHERE, **options)
+
+
+def test_the_least_mapping() -> None:
+    assert opened(LEAST) == VolumeConfig(
+        name="data",
+        table=DynamoTable("data-meta"),
+        data=S3Bucket("data"),
+        log=S3Bucket("data-log"),
+        kind=None,
+        suffix_count=10,
+    )
+    assert read_hadoop(LEAST, "data").ignored == ()
+
+
+@pytest.mark.parametrize("key", sorted(LEAST))
+def test_a_required_key_that_is_missing_is_named(key: str) -> None:
+    for value in (None, "", "  "):
+        with pytest.raises(ConfigError, match=f"lacks {key}"):
+            opened({**LEAST, key: value})
+    with pytest.raises(ConfigError, match=rf"lacks {DYNAMO}\.table\.data"):
+        opened({})
+
+
+def test_what_other_sources_give_need_not_be_in_the_mapping() -> None:
+    config = opened(
+        {f"{DYNAMO}.table.data": "data-meta"},
+        suffix_count=3,
+        data_location="memory://m",
+        log_location="memory://l",
+    )
+    assert (config.suffix_count, config.kind) == (3, None)
+
+
+def test_a_native_volume_needs_its_table_only() -> None:
+    config = opened({f"{DYNAMO}.table.data": "data-meta", "fs.s3k.volume.kind.data": "native"})
+    assert config == VolumeConfig(
+        name="data", table=DynamoTable("data-meta"), data=S3Bucket("data"), log=S3Bucket("data", "oplog/")
+    )
+
+
+def test_the_kind_can_be_said() -> None:
+    assert opened({**LEAST, "fs.s3k.volume.kind.data": "s3k-1.0"}).kind == "s3k-1.0"
+    assert opened(LEAST, kind="native").kind == "native"
+    with pytest.raises(ConfigError, match=r"fs\.s3k\.volume\.kind\.data: 'old' is not one of"):
+        opened({**LEAST, "fs.s3k.volume.kind.data": "old"})
+
+
+def test_credentials_and_endpoints_take_effect_only_when_both_halves_are_set() -> None:
+    config = opened(
+        {
+            **LEAST,
+            f"{DYNAMO}.access.data": "A",
+            f"{DYNAMO}.secret.data": "S",
+            f"{DYNAMO}.endpoint.data": "dynamo.example:8000",
+            f"{OPLOG}.access.data": "B",
+            f"{OPLOG}.endpoint.data": "http://s3",
+            f"{OPLOG}.signing.region.data": "eu-west-1",
+        }
+    )
+    assert config.table == DynamoTable("data-meta", AwsConfig(access_key_id=Secret("A"), secret_access_key=Secret("S")))
+    assert config.log == S3Bucket("data-log", "", AwsConfig(endpoint="http://s3", region="eu-west-1"))
+    mapping = {**LEAST, f"{DYNAMO}.endpoint.data": "dynamo.example", f"{DYNAMO}.signing.region.data": "eu-west-1"}
+    assert opened(mapping).table == DynamoTable(
+        "data-meta", AwsConfig(endpoint="https://dynamo.example", region="eu-west-1")
+    )
+    assert read_hadoop({**LEAST, f"{OPLOG}.access.data": "B"}, "data").ignored == (f"{OPLOG}.access.data",)
+
+
+def test_the_data_is_reached_as_s3a_reaches_it() -> None:
+    mapping = {
+        **LEAST,
+        "fs.s3a.endpoint": "https://all.example",
+        "fs.s3a.endpoint.region": "eu-west-1",
+        "fs.s3a.access.key": "A",
+        "fs.s3a.secret.key": "S",
+        "fs.s3a.session.token": "T",
+        "fs.s3a.bucket.data.endpoint": "https://bucket.example",
+        "fs.s3k.storage.underlying.fs.prop.marker.fs.s3a.connection.maximum.data": "5",
+        "fs.s3a.connection.maximum": "9",
+    }
+    token = AwsConfig(
+        endpoint="https://bucket.example",
+        region="eu-west-1",
+        access_key_id=Secret("A"),
+        secret_access_key=Secret("S"),
+        session_token=Secret("T"),
+        max_connections=5,
+    )
+    assert opened(mapping).data == S3Bucket("data", "", token)
+    mapping |= {"fs.s3a.bucket.data.access.key": "B", "fs.s3a.bucket.data.secret.key": "S2"}
+    data = opened(mapping).data
+    assert isinstance(data, S3Bucket)
+    assert (data.aws.access_key_id, data.aws.session_token) == (Secret("B"), Secret())
+
+
+def test_retries_pools_and_switches() -> None:
+    config = opened(
+        {
+            **LEAST,
+            f"{DYNAMO}.base.exponential.delay.data": "80",
+            f"{DYNAMO}.max.exponential.delay.data": "60000",
+            f"{DYNAMO}.max.retries.data": 50,
+            f"{DYNAMO}.max.http.conn.data": "50",
+            f"{OPLOG}.max.http.conn.data": "220",
+            "fs.s3k.thread.pool.size.data": "12",
+            "fs.s3k.metastore.operations.async.data": "true",
+            f"{DYNAMO}.hash.function.class": "com.adobe.s3fs.metastore.internal.DefaultHashFunction",
+        }
+    )
+    assert (config.tuning.retry.base, config.tuning.retry.cap, config.tuning.retry.attempts) == (0.08, 60.0, 51)
+    assert config.tuning.max_concurrency == 12
+    assert isinstance(config.table, DynamoTable)
+    assert isinstance(config.log, S3Bucket)
+    assert (config.table.aws.max_connections, config.log.aws.max_connections) == (50, 220)
+    assert config.hash == "java31"
+
+
+def test_synchronous_operations_are_done_one_at_a_time() -> None:
+    mapping = {**LEAST, "fs.s3k.metastore.operations.async.data": False, "fs.s3k.thread.pool.size.data": "12"}
+    assert opened(mapping).tuning.max_concurrency == 1
+
+
+def test_a_disabled_log() -> None:
+    mapping = {
+        **LEAST,
+        "fs.s3k.metastore.operation.log.factory.class": "com.adobe.s3fs.DisabledMetadataOperationLogFactory",
+    }
+    del mapping[f"{OPLOG}.bucket.data"]
+    assert opened(mapping).log_mode == "disabled"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (f"{DYNAMO}.suffix.count.data", "0", "at least 1"),
+        (f"{DYNAMO}.suffix.count.data", "-3", "at least 1"),
+        (f"{DYNAMO}.suffix.count.data", "ten", "whole number"),
+        (f"{DYNAMO}.max.retries.data", "many", "whole number"),
+        (f"{SCHEME}.data", "hdfs", "none of s3, s3a, s3n"),
+        (f"{DYNAMO}.hash.function.class", "com.example.Mine", "hash that is not known"),
+        ("fs.s3k.metastore.operations.async.data", "perhaps", "true or false"),
+    ],
+)
+def test_a_value_that_cannot_be_understood_is_named_with_its_key(key: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        opened({**LEAST, key: value})
+    assert key in str(caught.value)
+
+
+def test_what_means_nothing_here_is_listed() -> None:
+    more = {
+        "fs.s3k.thread.pool.max.tasks.data": "50",
+        f"{DYNAMO}.backoff.full.jitter.data": "true",
+        f"{OPLOG}.max.retries.data.driver": "3",
+        f"{DYNAMO}.tabel.data": "typo",
+        "fs.s3k.keyvalue.config.factory": "x",
+    }
+    others = {
+        "fs.s3k.thread.pool.max.tasks.other": "1",
+        f"{DYNAMO}.table.other": "t",
+        "fs.s3k.impl": "com.adobe.s3fs.filesystem.HadoopFileSystemAdapter",
+        "fs.defaultFS": "hdfs://data",
+    }
+    found = read_hadoop({**LEAST, **more, **others}, "data", "driver")
+    assert found.ignored == tuple(sorted(more))
+
+
+def test_the_context_comes_from_the_call_then_the_environment_then_the_mapping() -> None:
+    pool = "fs.s3k.thread.pool.size.data"
+    mapping = {**LEAST, pool: "1", f"{pool}.call": "2", f"{pool}.env": "3", f"{pool}.map": "4"}
+
+    def size(context: str | None, environ: dict[str, str], mapping: dict[str, str]) -> int:
+        config = resolve("s3k://data", hadoop=mapping, context=context, environ={**NOWHERE, **environ})
+        return config.tuning.max_concurrency
+
+    env = {"S3K_CONTEXT": "env"}
+    with_context = {**mapping, "fs.s3k.metastore.context.id": "map"}
+    assert size("call", env, with_context) == 2
+    assert size(None, env, with_context) == 3
+    assert size(None, {}, with_context) == 4
+    assert size(None, {}, mapping) == 1
+
+
+def test_keys_of_scope_bucket_have_no_context() -> None:
+    mapping = {**LEAST, f"{DYNAMO}.table.data.driver": "other-meta", f"{DYNAMO}.suffix.count.data.driver": "3"}
+    assert opened(mapping, context="driver") == opened(LEAST)
+
+
+def test_a_mapping_does_no_harm_to_volumes_it_is_not_about() -> None:
+    assert resolve("/srv/v", hadoop={}, environ=NOWHERE) == resolve("/srv/v", environ=NOWHERE)
