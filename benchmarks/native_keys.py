@@ -117,7 +117,9 @@ class Result:
 def pairs(rows: int) -> list[Pair]:
     entropy = os.urandom(16 * rows)
     ids = [uuid_text(sixteen) for sixteen in sixteens(os.urandom(16 * rows))]
-    paths = [f"/warehouse/events/date=2026-01-{row % 28 + 1:02}/part-{row:05}-{ids[row]}.parquet" for row in range(rows)]
+    paths = [
+        f"/warehouse/events/date=2026-01-{row % 28 + 1:02}/part-{row:05}-{ids[row]}.parquet" for row in range(rows)
+    ]
     sorted_paths = sorted(paths)
     messy = [path.replace("/part", "//./part") for path in paths]
     names = [path.rpartition("/")[2] for path in paths]

@@ -11,6 +11,29 @@ from typing_extensions import Buffer
 
 from s3k_async.model import HashName
 
+__all__ = [
+    "Xxh3_128",
+    "ancestors",
+    "decode_key",
+    "decode_keys",
+    "item_key",
+    "item_keys",
+    "join",
+    "normalize",
+    "normalize_many",
+    "object_id_of",
+    "partition_key",
+    "partition_keys",
+    "physical_key",
+    "physical_keys",
+    "split",
+    "suffix_index",
+    "suffix_indexes",
+    "uuid_text",
+    "uuid_texts",
+    "xxh3_64",
+]
+
 def normalize(path: str) -> str:
     """Normalised absolute form of a path: one `/` between names, `.` and `..` resolved, none at the end.
 
