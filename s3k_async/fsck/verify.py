@@ -8,6 +8,7 @@ is reported. Nothing is written. Memory grows with the number of objects.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from s3k_async import _native
@@ -216,8 +217,7 @@ class Verifier:
         if not suspects:
             return fresh
         paths = {object_id: sorted(self._paths(object_id, seen)) for object_id in suspects}
-        found = await self._store.get_many([path for some in paths.values() for path in some])
-        for entry in dict.fromkeys(entry for entry in found if entry is not None):
+        for entry in await self._entries({path for some in paths.values() for path in some} - {ROOT}):
             fresh.entries.setdefault(entry.id, []).append(entry)
         if self._log is not None:
             wanted = set(suspects)
@@ -230,6 +230,14 @@ class Verifier:
             )
         await run_all(lambda object_id: self._heads(object_id, seen, fresh), suspects, limit=READS)
         return fresh
+
+    async def _entries(self, paths: set[str]) -> list[Entry]:
+        """The entries at the paths, passing over items that cannot be understood: the scan has reported those."""
+        entries = []
+        for item in (await self._store.items.get_many(self._store.keys.keys(sorted(paths)))).values():
+            with suppress(ItemFormatError):
+                entries.append(from_item(item, self._store.keys))
+        return entries
 
     @staticmethod
     def _paths(object_id: str, seen: _Seen) -> set[str]:
@@ -275,12 +283,13 @@ class Verifier:
             for entry in entries
             if (parent := _native.split(entry.path)[0]) != ROOT and parent not in seen.directories
         ]
-        again = await self._store.get_many([entry.path for entry in lonely])
-        parents = await self._store.get_many([_native.split(entry.path)[0] for entry in lonely])
+        again = {entry.path for entry in await self._entries({entry.path for entry in lonely})}
+        parents = await self._entries({_native.split(entry.path)[0] for entry in lonely})
+        standing = {parent.path for parent in parents if parent.is_dir}
         return [
             Finding("missing_parent", "its parent is not a directory", entry.id, entry.path)
-            for entry, current, parent in zip(lonely, again, parents, strict=True)
-            if current is not None and (parent is None or not parent.is_dir)
+            for entry in lonely
+            if entry.path in again and _native.split(entry.path)[0] not in standing
         ]
 
     async def _marks(self, seen: _Seen) -> list[Finding]:
