@@ -83,7 +83,6 @@ def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
         raise UnsupportedError("volumes of kind s3k-1.0 are made by S3-FileSystem; they can only be read", path=where)
     if config.log_mode == "binary":
         raise ConfigError("the binary log is S3-FileSystem's; a native volume has a native log or none", path=where)
-    embedded = isinstance(config.table, SqliteFile)
     name = config.name
     if not name and isinstance(config.table, SqliteFile):
         name = name_of_directory(os.path.dirname(os.path.abspath(config.table.path)))
@@ -91,7 +90,9 @@ def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
         name = config.table.name
     if not name:
         raise ConfigError("a new volume needs a name: s3k://NAME or the option name", path=where)
-    count = config.suffix_count or (EMBEDDED_SUFFIX_COUNT if embedded else DEFAULT_SUFFIX_COUNT)
+    count = config.suffix_count
+    if count is None:
+        count = EMBEDDED_SUFFIX_COUNT if isinstance(config.table, SqliteFile) else DEFAULT_SUFFIX_COUNT
     if not 1 <= count <= MAX_SUFFIX_COUNT:
         raise ConfigError(f"the suffix count is 1 to {MAX_SUFFIX_COUNT}, not {count}", path=where)
     mode = config.log_mode or "native"

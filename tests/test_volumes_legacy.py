@@ -1,0 +1,200 @@
+"""Tables that S3-FileSystem 1.0 wrote: opened for reading, if their keys are what the given suffix count makes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
+from s3k_async.errors import (
+    ConfigError,
+    NotAVolumeError,
+    ReadOnlyVolumeError,
+    VolumeMismatchError,
+    VolumeNotFoundError,
+)
+from s3k_async.stores.items import ABSENT, Item, ItemStore, Put
+from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
+from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.volumes import destroy_volume, init_volume, open_volume
+from tests.engines.volumes import fresh_name, fresh_table
+
+HASHES = {
+    "a": 97,
+    "f1": 3211,
+    "file": 3143036,
+    "dir0": 3083587,
+    "part-00000": -1741854250,
+    "_SUCCESS": 1209037476,
+    "é": 233,
+    "😀": 1772899,
+}
+"""`java.lang.String.hashCode` of some names."""
+
+
+def legacy_item(volume: str, parent: str, name: str, count: int, **changes: Any) -> Item:
+    item: dict[str, Any] = {
+        "path": f"ks://{volume}{parent}-sf{abs(HASHES[name]) % count}",
+        "children": name,
+        "isdir": False,
+        "ctime": 1_600_000_000,
+        "ver": 2,
+        "id": "123e4567-e89b-12d3-a456-426614174000",
+        "size": 3,
+        "physpath": f"s3a://{volume}/0c9e.id=123e4567-e89b-12d3-a456-426614174000",
+        "physcommitted": True,
+    }
+    return {**item, **changes}
+
+
+class Legacy:
+    def __init__(self, items: ItemStore, config: VolumeConfig) -> None:
+        self.items = items
+        self.config = config
+
+    async def put(self, *items: Item) -> None:
+        for item in items:
+            await self.items.write(Put(item, ABSENT))
+
+    async def fill(self, volume: str = "bucket", count: int = 10, parent: str = "/") -> None:
+        await self.put(*(legacy_item(volume, parent, name, count) for name in HASHES))
+
+
+@pytest.fixture(params=["memory", pytest.param("dynoxide", marks=pytest.mark.engine)])
+async def legacy(request: pytest.FixtureRequest) -> AsyncIterator[Legacy]:
+    name = fresh_name("legacy")
+    await MemoryBlobStore(name).create()
+    config = VolumeConfig("bucket", MemoryTable(name), MemoryBlobs(name), kind="s3k-1.0", suffix_count=10)
+    if request.param == "memory":
+        items = MemoryItems(name)
+        await items.create()
+        yield Legacy(items, config)
+    else:
+        from s3k_async.stores.dynamodb import DynamoItems
+
+        with fresh_table(request.getfixturevalue("dynoxide")) as table:
+            store = DynamoItems(table)
+            await store.create()
+            yield Legacy(store, replace(config, table=table))
+            await store.close()
+
+
+@pytest.mark.parametrize("kind", ["s3k-1.0", None])
+async def test_it_opens_for_reading(legacy: Legacy, kind: Any) -> None:
+    await legacy.fill()
+    volume = await open_volume(replace(legacy.config, kind=kind))
+    assert volume.read_only
+    assert (volume.record.kind, volume.config.kind, volume.config.hash) == ("s3k-1.0", "s3k-1.0", "java31")
+    entry = await volume.store.get("/part-00000")
+    assert entry is not None
+    assert (entry.version, entry.size, entry.mtime_ms) == (2, 3, 1_600_000_000_000)
+    names = {child.path async for page in volume.store.children("/") for child in page}
+    assert names == {f"/{name}" for name in HASHES}
+    with pytest.raises(ReadOnlyVolumeError):
+        await volume.store.prepare("/new")
+    with pytest.raises(ReadOnlyVolumeError):
+        await volume.store.make_directory("/new")
+    await volume.close()
+    assert (await legacy.items.scan(0, 1)).items.__len__() == len(HASHES)
+
+
+@pytest.mark.parametrize("count", [1, 3, 5, 9, 11, 20, 80])
+async def test_another_suffix_count_is_refused(legacy: Legacy, count: int) -> None:
+    await legacy.fill()
+    for kind in ("s3k-1.0", None):
+        config = replace(legacy.config, suffix_count=count, kind=kind)
+        with pytest.raises(VolumeMismatchError, match=f"not written with suffix count {count}"):
+            await open_volume(config)
+
+
+async def test_entries_far_below_the_root_tell_as_well(legacy: Legacy) -> None:
+    await legacy.fill(parent="/deep/down")
+    await (await open_volume(legacy.config)).close()
+    with pytest.raises(VolumeMismatchError):
+        await open_volume(replace(legacy.config, suffix_count=20))
+
+
+async def test_other_volumes_in_the_table_do_not_matter(legacy: Legacy) -> None:
+    await legacy.fill()
+    await legacy.fill("bucket-2", 7)
+    volume = await open_volume(legacy.config)
+    names = {child.path async for page in volume.store.children("/") for child in page}
+    assert names == {f"/{name}" for name in HASHES}
+    await volume.close()
+
+
+async def test_a_small_volume_in_a_table_full_of_another_is_still_checked() -> None:
+    name = fresh_name("legacy")
+    config = VolumeConfig("bucket", MemoryTable(name), MemoryBlobs(name), kind="s3k-1.0", suffix_count=10)
+    legacy = Legacy(MemoryItems(name), config)
+    await MemoryItems(name).create()
+    for number in range(3000):
+        await legacy.put(legacy_item("a-big-one", f"/{number}", "a", 7))
+    await legacy.fill()
+    with pytest.raises(VolumeMismatchError):
+        await open_volume(replace(legacy.config, suffix_count=20))
+
+
+@pytest.mark.parametrize("kind", ["s3k-1.0", None])
+async def test_an_empty_table_is_accepted(legacy: Legacy, kind: Any) -> None:
+    volume = await open_volume(replace(legacy.config, kind=kind))
+    assert volume.read_only
+    assert [page async for page in volume.store.children("/") if page] == []
+    await volume.close()
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"path": "no-entry", "children": "x"},
+        {"path": "ks://bucket/nosuffix", "children": "a"},
+        legacy_item("bucket", "/", "a", 10, ver=0),
+        legacy_item("bucket", "/", "a", 10, physpath=7),
+    ],
+)
+async def test_items_that_are_no_entries_are_refused(legacy: Legacy, item: Item) -> None:
+    await legacy.put(item)
+    with pytest.raises(NotAVolumeError):
+        await open_volume(legacy.config)
+
+
+async def test_without_a_record_a_suffix_count_is_needed(legacy: Legacy) -> None:
+    await legacy.fill()
+    with pytest.raises(ConfigError, match="suffix_count"):
+        await open_volume(replace(legacy.config, kind=None, suffix_count=None))
+    with pytest.raises(NotAVolumeError):
+        await open_volume(replace(legacy.config, kind="native"))
+
+
+async def test_a_native_table_is_native_whatever_the_mapping_leaves_open() -> None:
+    name = fresh_name("native")
+    config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), suffix_count=3)
+    await init_volume(config)
+    volume = await open_volume(replace(config, kind=None))
+    assert not volume.read_only
+    assert volume.record.kind == "native"
+    await volume.close()
+    with pytest.raises(VolumeMismatchError, match="native"):
+        await open_volume(replace(config, kind="s3k-1.0"))
+    with pytest.raises(VolumeMismatchError, match="suffix_count"):
+        await open_volume(replace(config, kind=None, suffix_count=4))
+
+
+async def test_it_is_not_destroyed(legacy: Legacy) -> None:
+    await legacy.fill()
+    with pytest.raises(ReadOnlyVolumeError):
+        await destroy_volume(legacy.config, force=True)
+    with pytest.raises(NotAVolumeError):
+        await destroy_volume(replace(legacy.config, kind=None), force=True)
+    assert len((await legacy.items.scan(0, 1)).items) == len(HASHES)
+
+
+async def test_a_missing_table_or_bucket_is_named(legacy: Legacy) -> None:
+    with pytest.raises(VolumeNotFoundError, match="table does not exist"):
+        await open_volume(replace(legacy.config, table=MemoryTable("nowhere")))
+    with pytest.raises(VolumeNotFoundError) as caught:
+        await open_volume(replace(legacy.config, data=MemoryBlobs("nowhere")))
+    assert caught.value.path == "memory://nowhere/"
