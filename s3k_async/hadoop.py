@@ -10,7 +10,7 @@ import getpass
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from typing import NoReturn
 
 from s3k_async import paths
@@ -117,21 +117,19 @@ class HadoopFileSystem:
 
     async def get_file_status(self, path: str) -> HadoopFileStatus:
         """The status of a file or directory. Raises PathNotFoundError."""
-        return self._status(await self._stat(self._local(path)))
+        return self._status(await self._client.stat(self._local(path)))
 
     async def exists(self, path: str) -> bool:
         """Whether something is at the path, files that are being written included."""
-        return await self._find(self._local(path)) is not None
+        return await self._client.exists(self._local(path))
 
     async def is_file(self, path: str) -> bool:
         """Whether a file is at the path."""
-        found = await self._find(self._local(path))
-        return found is not None and found.is_file
+        return await self._client.is_file(self._local(path))
 
     async def is_directory(self, path: str) -> bool:
         """Whether a directory is at the path."""
-        found = await self._find(self._local(path))
-        return found is not None and found.is_dir
+        return await self._client.is_dir(self._local(path))
 
     async def list_status(self, path: str, path_filter: PathFilter | None = None) -> list[HadoopFileStatus]:
         """The children of a directory by name, or the file itself; all in memory. Raises PathNotFoundError."""
@@ -174,18 +172,15 @@ class HadoopFileSystem:
         return self._shown([found[path] for path in sorted(found)], path_filter)
 
     async def get_content_summary(self, path: str) -> HadoopContentSummary:
-        """Totals of a file or subtree. Raises PathNotFoundError."""
-        found = await self._stat(self._local(path))
-        if found.is_file:
-            return HadoopContentSummary(found.size, 1, 0, found.size)
-        summary = await self._client.content_summary(found.path)
+        """Totals of a file or subtree; files being written count for nothing. Raises PathNotFoundError."""
+        summary = await self._client.content_summary(self._local(path))
         return HadoopContentSummary(summary.length, summary.file_count, summary.directory_count, summary.length)
 
     async def get_file_block_locations(self, path: str, start: int, length: int) -> tuple[BlockLocation, ...]:
         """Locations of a part of a file; none for a directory. Raises PathNotFoundError, InvalidArgumentError for
         a negative start or length.
         """
-        found = await self._stat(self._local(path))
+        found = await self._client.stat(self._local(path))
         return () if found.is_dir else locate(found.size, start, length)
 
     # Reading and writing
@@ -195,8 +190,8 @@ class HadoopFileSystem:
         local = self._local(path)
         try:
             reader = await self._client.open(local, "rb")
-        except (IsDirectoryError, NotDirectoryError) as error:
-            raise PathNotFoundError("no such file", path=local) from error
+        except IsDirectoryError as error:
+            raise PathNotFoundError("a directory is at the path, not a file", path=local) from error
         return HadoopInputStream(reader)
 
     def open_file(self, path: str) -> OpenFileBuilder:
@@ -238,7 +233,7 @@ class HadoopFileSystem:
             raise InvalidArgumentError(f"neither CREATE nor OVERWRITE in {flags}", path=local)
         await self._need_directory(paths.split(local)[0])
         if CreateFlag.CREATE not in flags:
-            await self._stat(local)
+            await self._client.stat(local)
         return await self.create(local, overwrite=CreateFlag.OVERWRITE in flags)
 
     async def append(self, path: str) -> NoReturn:
@@ -277,7 +272,7 @@ class HadoopFileSystem:
             return await self._refuse_root(recursive)
         try:
             await self._client.delete(local, recursive=recursive)
-        except (PathNotFoundError, NotDirectoryError):
+        except PathNotFoundError:
             return False
         return True
 
@@ -293,11 +288,11 @@ class HadoopFileSystem:
         """
         old, new = self._local(source), self._local(target)
         if old == new:
-            await self._stat(old)
+            await self._client.stat(old)
             return True
         if old == ROOT or new.startswith(old + "/"):
             raise RenameIntoSelfError("the target is below the source", path=new)
-        found = await self._stat(old)
+        found = await self._client.stat(old)
         place = await self._rename_place(found, new)
         if place is None:
             return False
@@ -329,7 +324,7 @@ class HadoopFileSystem:
         """The path inside the volume, absolute unless empty, not normalised. Raises CrossVolumeError."""
         url = _URL.fullmatch(path)
         if url is not None:
-            if (url[1].lower(), url[2].lower()) != (SCHEME, self._client.name.lower()):
+            if (url[1].lower(), url[2]) != (SCHEME, self._client.name):
                 raise CrossVolumeError(f"wrong file system, expected {self.get_uri()}/", path=path)
             return url[3] or ROOT
         return path if path.startswith("/") or not path else f"{self._working_directory}/{path}"
@@ -347,33 +342,26 @@ class HadoopFileSystem:
         shown = map(self._status, found)
         return [status for status in shown if path_filter is None or path_filter(status.path)]
 
-    async def _stat(self, local: str) -> FileStatus:
-        try:
-            return await self._client.stat(local)
-        except NotDirectoryError as error:
-            raise PathNotFoundError("no such file or directory", path=local) from error
-
     async def _find(self, local: str) -> FileStatus | None:
         try:
-            return await self._stat(local)
+            return await self._client.stat(local)
         except PathNotFoundError:
             return None
 
-    async def _children(self, local: str, *, recursive: bool = False) -> AsyncIterator[FileStatus]:
-        found = await self._stat(local)
-        if found.is_file:
-            yield found
-            return
-        async for status in self._client.list(local, recursive=recursive, include_uncommitted=True):
-            yield status
+    def _children(self, local: str, *, recursive: bool = False) -> AsyncIterator[FileStatus]:
+        return self._client.list(local, recursive=recursive, include_uncommitted=True)
 
     async def _need_directory(self, local: str) -> None:
-        if not (await self._stat(local)).is_dir:
+        if not (await self._client.stat(local)).is_dir:
             raise NotDirectoryError("the parent is a file", path=local)
 
     async def _refuse_root(self, recursive: bool) -> bool:
         if not recursive:
-            async for _ in self._children(ROOT):
+            children = self._children(ROOT)
+            first = await anext(children, None)
+            if isinstance(children, AsyncGenerator):
+                await children.aclose()
+            if first is not None:
                 raise DirectoryNotEmptyError("the root is not empty, and is never deleted", path=ROOT)
         _LOG.warning("delete of the root of %s refused", self.get_uri())
         return False
@@ -420,10 +408,10 @@ class HadoopFileSystem:
 
     async def _listing(self, place: str) -> list[FileStatus]:
         """The children of a directory; none where there is no directory."""
-        found = await self._find(place)
-        if found is None or found.is_file:
+        try:
+            return [status async for status in self._children(place) if status.path != place]
+        except PathNotFoundError:
             return []
-        return [status async for status in self._client.list(place, include_uncommitted=True)]
 
     def _unsupported(self, what: str, local: str) -> NoReturn:
         raise UnsupportedError(f"{what}: not supported by this file system", path=local)
