@@ -38,6 +38,7 @@ __all__ = ["S3Blobs"]
 _MIB = 1024 * 1024
 _BATCH = 1000
 """Keys in one DeleteObjects, and in one page of a listing."""
+_MAX_PARTS = 10_000
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot say, so that a key with it is not deleted by DeleteObjects."""
 
@@ -70,7 +71,7 @@ class S3Blobs:
     copy_limit = 5 * 1024 * _MIB
     """Bytes of the largest object that one CopyObject copies; larger ones are copied in parts."""
     copy_part = 512 * _MIB
-    """Bytes in a part of a copy (10,000 of them hold the largest object there can be)."""
+    """Bytes in a part of a copy, unless that made more than 10,000 parts."""
     copy_concurrency = 8
 
     def __init__(self, bucket: S3Bucket, session: object | None = None) -> None:
@@ -176,14 +177,15 @@ class S3Blobs:
 
     async def _copy_in_parts(self, origin: dict[str, str], found: BlobInfo, key: str) -> BlobInfo:
         upload = await self.start_upload(key)
+        step = max(self.copy_part, -(-found.size // _MAX_PARTS))
 
         async def copy_part(part: tuple[int, int]) -> None:
             number, start = part
-            end = min(start + self.copy_part, found.size)
+            end = min(start + step, found.size)
             await upload.copy_part(number, origin, start, end, if_match=f'"{found.etag}"')
 
         try:
-            starts = range(0, found.size, self.copy_part)
+            starts = range(0, found.size, step)
             await run_all(copy_part, enumerate(starts, 1), limit=self.copy_concurrency)
             return await upload.complete()
         except BaseException:
