@@ -1,1 +1,56 @@
-"""A filesystem for data pipelines over object storage."""
+"""A filesystem for data pipelines: the tree in DynamoDB or SQLite, the bytes in S3 or a directory.
+
+Importing this loads nothing but the errors and the plain values; the rest comes with its first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from s3k_async import errors as errors
+from s3k_async.errors import *  # noqa: F403
+from s3k_async.model import ChangeResult, ContentSummary, FileStatus, Progress
+
+if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
+    from s3k_async.config import Tuning, VolumeConfig
+    from s3k_async.hadoop import HadoopFileSystem
+    from s3k_async.sync import S3kSyncClient
+    from s3k_async.volumes import destroy_volume, init_volume
+
+__all__ = [  # noqa: PLE0604
+    "ChangeResult",
+    "ContentSummary",
+    "FileStatus",
+    "HadoopFileSystem",
+    "Progress",
+    "S3kClient",
+    "S3kSyncClient",
+    "Tuning",
+    "VolumeConfig",
+    "destroy_volume",
+    "init_volume",
+    *errors.__all__,
+]
+
+_HOMES = {
+    "HadoopFileSystem": "s3k_async.hadoop",
+    "S3kClient": "s3k_async.client",
+    "S3kSyncClient": "s3k_async.sync",
+    "Tuning": "s3k_async.config",
+    "VolumeConfig": "s3k_async.config",
+    "destroy_volume": "s3k_async.volumes",
+    "init_volume": "s3k_async.volumes",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -316,11 +316,12 @@ class S3kClient:
     @overload
     def open(self, path: Path, mode: str) -> Opening[FileReader] | Opening[FileWriter]: ...
     def open(self, path: Path, mode: str = "rb") -> Opening[FileReader] | Opening[FileWriter]:
-        """A file to be entered with `async with`, or awaited: `rb` to read, `wb` to write, `xb` to create.
+        """A file: `rb` to read, `wb` to write, `xb` to create.
 
-        A new path is reserved when the file is opened and published when it is closed; until then readers of an
-        existing file see the old bytes. Raises UnsupportedError (`ab`, `r+`, text); when opened PathNotFoundError,
-        PathExistsError (`xb`), IsDirectoryError, NotDirectoryError, UncommittedFileError.
+        It is entered with `async with`, or awaited. A new path is reserved when the file is opened and published when
+        it is closed; until then readers of an existing file see the old bytes. Raises UnsupportedError (`ab`, `r+`,
+        text); when opened PathNotFoundError, PathExistsError (`xb`), IsDirectoryError, NotDirectoryError,
+        UncommittedFileError.
         """
         place = self._path(path)
         check_mode(mode, place)

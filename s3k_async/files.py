@@ -195,6 +195,7 @@ class FileReader:
 
     async def read(self, n: int | None = -1) -> bytes:
         """The next `n` bytes, fewer only at the end of the file; all that is left for a negative `n` or None."""
+        self._volume()
         taken = self.take(n)
         return taken if taken is not None else await self._fetch(self._length(n))
 
@@ -286,10 +287,9 @@ class FileReader:
         self._window = b""
 
     def need_open(self) -> None:
-        """Raise StreamClosedError or what the client says if the file cannot be used."""
+        """Raise StreamClosedError if the file is closed."""
         if self._closed:
             raise StreamClosedError("the file is closed", path=self._entry.path)
-        self._volume()
 
     def _length(self, n: int | None) -> int:
         left = max(0, self.size - self._position)
@@ -346,6 +346,11 @@ class FileWriter:
         return self._entry.path
 
     @property
+    def size(self) -> int:
+        """Bytes taken in so far."""
+        return self._upload.size
+
+    @property
     def closed(self) -> bool:
         """Whether the file was published or discarded."""
         return self._discarded or self._status is not None
@@ -355,12 +360,13 @@ class FileWriter:
 
         Raises StreamClosedError, NoSpaceError, the errors of the service, and those of the client's state.
         """
+        self.need_open()
+        self._volume()
         view = memoryview(data).cast("B")
-        step = self._upload.part_size
+        step = self.part_size
         for start in range(0, len(view), step):
             if self.add(view[start : start + step]):
                 await self.drain()
-        self.need_open()
         return len(view)
 
     async def tell(self) -> int:
@@ -377,8 +383,8 @@ class FileWriter:
         if self._status is not None:
             return self._status
         self.need_open()
+        volume = self._volume()
         try:
-            volume = self._volume()
             content = await self._upload.finish()
             try:
                 entry = await uninterrupted(volume.store.commit(self._entry, content))
@@ -441,6 +447,7 @@ class FileWriter:
     async def drain(self) -> None:
         """Send the parts that came together."""
         self.need_open()
+        self._volume()
         try:
             await self._upload.drain()
         except BaseException as error:
@@ -448,12 +455,11 @@ class FileWriter:
             raise
 
     def need_open(self) -> None:
-        """Raise what failed before, StreamClosedError, or what the client says if the file cannot be used."""
+        """Raise what failed before, or StreamClosedError if the file is closed."""
         if self._failure is not None:
             raise self._failure
         if self.closed:
             raise StreamClosedError("the file is closed", path=self._entry.path)
-        self._volume()
 
     async def _fail(self, error: BaseException) -> None:
         if self._failure is not None:
@@ -468,5 +474,12 @@ class FileWriter:
         """Abort the upload and remove our reservation; bounded, and shielded from cancellation."""
         with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
             await self._upload.abort()
-            if self._reserved:
-                await _abandon(self._volume().store, self._entry)
+            if not self._reserved:
+                return
+            try:
+                store = self._volume().store
+            except S3kError as error:
+                # What brought us here is what the caller has to hear.
+                _LOG.warning("the reservation of %s stays until its lease ends: %s", self._entry.path, error)
+                return
+            await _abandon(store, self._entry)

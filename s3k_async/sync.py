@@ -1,0 +1,370 @@
+"""The filesystem, blocking: the verbs of `S3kClient` over one event loop in a thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
+
+from s3k_async.bridge import Bridge, current_bridge
+from s3k_async.client import Path, S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import ClosedClientError
+from s3k_async.files import FileReader, FileWriter
+from s3k_async.listing import EntryType, Walked, record_batches
+from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
+from s3k_async.publishing import ProgressCallback
+from s3k_async.stores.blobs import Buffer
+from s3k_async.sync_files import SyncFileReader, SyncFileWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["S3kSyncClient"]
+
+T = TypeVar("T")
+
+Ranges: TypeAlias = list[bytes]
+PagesOf: TypeAlias = Callable[[S3kClient], AsyncIterator[Sequence[T]]]
+
+
+class _Session:
+    """An async client of this process, opened on the bridge's loop when it is first needed."""
+
+    def __init__(self, config: VolumeConfig, aws: object) -> None:
+        self.pid = os.getpid()
+        self.bridge: Bridge = current_bridge()
+        self.client = S3kClient(config=config, session=aws)
+        self._opening = asyncio.Lock()
+
+    async def opened(self) -> S3kClient:
+        """The client, open."""
+        if self.client.closed:
+            async with self._opening:
+                if self.client.closed:
+                    await self.client.open_volume()
+                    self.bridge.register(self, self.close)
+        return self.client
+
+    async def close(self) -> None:
+        """Close the client; it opens again if it is used again."""
+        async with self._opening:
+            self.bridge.unregister(self)
+            await self.client.close()
+
+
+class S3kSyncClient:
+    """A volume as a filesystem, blocking. The same verbs as `S3kClient`, which says what each raises.
+
+    It opens at the first call, or by `with`, and closes at the end of `with`, by `close`, or when the interpreter
+    exits. Any number of threads may use it, running event loops in the caller do not matter, and a forked or spawned
+    child that has it opens the volume for itself. A call from a callback of its own (progress) raises WrongLoopError;
+    Ctrl-C cancels the call under way. A pickled client is its configuration without secrets.
+    """
+
+    def __init__(
+        self,
+        volume: Path | None = None,
+        *,
+        config: VolumeConfig | Path | None = None,
+        context: str | None = None,
+        hadoop: Mapping[str, object] | None = None,
+        session: object | Mapping[str, object] | None = None,
+        **settings: Any,
+    ) -> None:
+        from s3k_async.settings import resolve
+
+        self._config = resolve(volume, config=config, context=context, hadoop=hadoop, **settings)
+        self._aws = session
+        self._closed = False
+        self._sessions: dict[int, _Session] = {}
+
+    def __repr__(self) -> str:
+        return f"<S3kSyncClient {self.name!r} {'closed' if self._closed else 'open'}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), self._config)
+
+    @property
+    def name(self) -> str:
+        """The volume's name, which its URL has; of an embedded volume it may be empty before the client is entered."""
+        return self.config.name
+
+    @property
+    def config(self) -> VolumeConfig:
+        """What the client opens; once it is entered, with what the volume record decides filled in."""
+        session = self._sessions.get(os.getpid())
+        return self._config if session is None else session.client.config
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._closed
+
+    def __enter__(self) -> Self:
+        self.open_volume()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open_volume(self) -> None:
+        """What entering does, for callers that cannot use `with`; `close` ends it. Harmless when it is open."""
+        self._closed = False
+        session = self._session()
+        session.bridge.run(session.opened)
+
+    def close(self) -> None:
+        """Release connections and files. Harmless when called again, and in a forked child, which has none."""
+        self._closed = True
+        session = self._sessions.get(os.getpid())
+        if session is not None:
+            session.bridge.run(session.close)
+
+    # Looking
+
+    def stat(self, path: Path) -> FileStatus:
+        """What is at a path; for a file that is being written for the first time, `committed` is False."""
+        return self._call(lambda fs: fs.stat(path))
+
+    def exists(self, path: Path) -> bool:
+        """Whether something is at the path, a file that is being written included."""
+        return self._call(lambda fs: fs.exists(path))
+
+    def is_file(self, path: Path) -> bool:
+        """Whether a file is at the path, one that is being written included."""
+        return self._call(lambda fs: fs.is_file(path))
+
+    def is_dir(self, path: Path) -> bool:
+        """Whether a directory is at the path."""
+        return self._call(lambda fs: fs.is_dir(path))
+
+    @overload
+    def list(
+        self,
+        path: Path = ...,
+        *,
+        recursive: bool = ...,
+        include_uncommitted: bool = ...,
+        batches: Literal[False] = ...,
+    ) -> Iterator[FileStatus]: ...
+    @overload
+    def list(
+        self, path: Path = ..., *, recursive: bool = ..., include_uncommitted: bool = ..., batches: Literal[True]
+    ) -> Iterator[pa.RecordBatch]: ...
+    def list(
+        self,
+        path: Path = ROOT,
+        *,
+        recursive: bool = False,
+        include_uncommitted: bool = False,
+        batches: bool = False,
+    ) -> Iterator[FileStatus] | Iterator[pa.RecordBatch]:
+        """What is in a directory, or with `recursive` all that is below it, in no order; of a file, the file itself."""
+
+        def pages(fs: S3kClient) -> AsyncIterator[Sequence[FileStatus]]:
+            return fs._list_pages(path, recursive=recursive, include_uncommitted=include_uncommitted)
+
+        async def batch_pages(fs: S3kClient) -> AsyncIterator[Sequence[pa.RecordBatch]]:
+            async for batch in record_batches(pages(fs)):
+                yield [batch]
+
+        return self._iterate(batch_pages) if batches else self._iterate(pages)
+
+    def walk(self, path: Path = ROOT) -> Iterator[Walked]:
+        """Each directory from `path` down, as (path, directories in it, files in it), parents before children."""
+        return self._iterate(lambda fs: fs._walk_pages(path))
+
+    def find(
+        self,
+        path: Path = ROOT,
+        *,
+        pattern: str | None = None,
+        type: EntryType | None = None,
+        min_size: int | None = None,
+        max_size: int | None = None,
+        newer_than: int | None = None,
+        older_than: int | None = None,
+    ) -> Iterator[FileStatus]:
+        """What is below a directory and meets every condition given."""
+        return self._iterate(
+            lambda fs: fs._find_pages(
+                path,
+                pattern=pattern,
+                type=type,
+                min_size=min_size,
+                max_size=max_size,
+                newer_than=newer_than,
+                older_than=older_than,
+            )
+        )
+
+    def glob(self, pattern: str) -> Iterator[FileStatus]:
+        """What matches a pattern of `*`, `?`, `[..]`, `**` and `{a,b}`, each once, in no order."""
+        return self._iterate(lambda fs: fs._glob_pages(pattern))
+
+    def content_summary(self, path: Path) -> ContentSummary:
+        """Bytes, files and directories of a subtree, itself included; files being written count for nothing."""
+        return self._call(lambda fs: fs.content_summary(path))
+
+    def checksum(self, path: Path) -> str:
+        """`xxh128:` and 32 hex digits: XXH3 of 128 bits over a file's bytes, computed now if it was not recorded."""
+        return self._call(lambda fs: fs.checksum(path))
+
+    def physical_path(self, path: Path) -> str:
+        """The URI of a file's bytes: `s3://bucket/key`, `file:///...`."""
+        return self._call(lambda fs: fs.physical_path(path))
+
+    # Reading and writing
+
+    def read(self, path: Path) -> bytes:
+        """A whole file, its size and checksum verified."""
+        return self._call(lambda fs: fs.read(path))
+
+    def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Ranges:
+        """The bytes [start, end) of each range, cut at the end of the file, all of one version, several at once."""
+        return self._call(lambda fs: fs.read_ranges(path, ranges))
+
+    def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
+        """Make `data` the file at a path, in one step, with missing parents; of racing writers the last one wins."""
+        return self._call(lambda fs: fs.write(path, data, overwrite=overwrite))
+
+    @overload
+    def open(self, path: Path, mode: Literal["rb"] = ...) -> SyncFileReader: ...
+    @overload
+    def open(self, path: Path, mode: Literal["wb", "xb"]) -> SyncFileWriter: ...
+    @overload
+    def open(self, path: Path, mode: str) -> SyncFileReader | SyncFileWriter: ...
+    def open(self, path: Path, mode: str = "rb") -> SyncFileReader | SyncFileWriter:
+        """A file: `rb` to read, `wb` to write, `xb` to create.
+
+        It is an `io.RawIOBase`, used by `with` or as it is; `io.TextIOWrapper(fs.open(path))` reads text.
+        """
+        session = self._session()
+
+        async def opened() -> FileReader | FileWriter:
+            return await (await session.opened()).open(path, mode)
+
+        file = session.bridge.run(opened)
+        if isinstance(file, FileReader):
+            return SyncFileReader(session.bridge, file, self)
+        return SyncFileWriter(session.bridge, file, self)
+
+    def touch(self, path: Path) -> FileStatus:
+        """Create an empty file, or give a file a new version whose modification time is now."""
+        return self._call(lambda fs: fs.touch(path))
+
+    # Changing the tree
+
+    def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
+        """Make a directory and its missing parents."""
+        return self._call(lambda fs: fs.makedirs(path, exist_ok=exist_ok))
+
+    def rename(
+        self, source: Path, target: Path, *, overwrite: bool = False, progress: ProgressCallback | None = None
+    ) -> ChangeResult:
+        """Move a file in one transaction, or a directory entry by entry; no bytes are copied."""
+        return self._call(lambda fs: fs.rename(source, target, overwrite=overwrite, progress=progress))
+
+    def delete(
+        self,
+        path: Path,
+        *,
+        recursive: bool = False,
+        missing_ok: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Remove a file, an empty directory, or with `recursive` a directory and all below it."""
+        return self._call(lambda fs: fs.delete(path, recursive=recursive, missing_ok=missing_ok, progress=progress))
+
+    def copy(
+        self,
+        source: Path,
+        target: Path,
+        *,
+        overwrite: bool = False,
+        recursive: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Copy a file, or with `recursive` a directory, inside the service where it can."""
+        return self._call(
+            lambda fs: fs.copy(source, target, overwrite=overwrite, recursive=recursive, progress=progress)
+        )
+
+    def copy_to(
+        self,
+        other: S3kSyncClient,
+        source: Path,
+        target: Path,
+        *,
+        overwrite: bool = False,
+        recursive: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ChangeResult:
+        """Copy from this volume to a path of another client's volume."""
+        there = other._session()
+
+        async def copy_to(fs: S3kClient) -> ChangeResult:
+            return await fs.copy_to(
+                await there.opened(), source, target, overwrite=overwrite, recursive=recursive, progress=progress
+            )
+
+        return self._call(copy_to)
+
+    # Ours
+
+    def _call(self, verb: Callable[[S3kClient], Awaitable[T]]) -> T:
+        session = self._session()
+
+        async def called() -> T:
+            return await verb(await session.opened())
+
+        return session.bridge.run(called)
+
+    def _iterate(self, pages_of: PagesOf[T]) -> Iterator[T]:
+        """What is in the pages; a hop over the bridge for each page."""
+        return self._values(self._session(), pages_of)
+
+    def _values(self, session: _Session, pages_of: PagesOf[T]) -> Iterator[T]:
+        pages: deque[AsyncIterator[Sequence[T]]] = deque()
+
+        async def next_page() -> Sequence[T] | None:
+            if not pages:
+                pages.append(pages_of(await session.opened()))
+            return await anext(pages[0], None)
+
+        async def close() -> None:
+            for generator in pages:
+                if isinstance(generator, AsyncGenerator):
+                    await generator.aclose()
+
+        try:
+            while (page := session.bridge.run(next_page)) is not None:
+                yield from page
+        finally:
+            # Not waited for: a generator may be finalised on any thread, the loop's own included.
+            session.bridge.post(close)
+
+    def _session(self) -> _Session:
+        if self._closed:
+            raise ClosedClientError("the client is closed", path=self.name)
+        pid = os.getpid()
+        session = self._sessions.get(pid)
+        if session is None:
+            # setdefault, not a lock, which a fork could leave locked for ever. Sessions of parent processes stay: they
+            # must not be finalised here.
+            made = _Session(self._config, self._aws)
+            session = self._sessions.setdefault(pid, made)
+            if session is made:
+                weakref.finalize(self, session.bridge.post, session.close).atexit = False
+        return session
+
+
+def _unpickled(cls: type[S3kSyncClient], config: VolumeConfig) -> S3kSyncClient:
+    return cls(config=config)
