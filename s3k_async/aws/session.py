@@ -137,9 +137,26 @@ class AwsClient:
                 if isinstance(error, BotoCoreError):
                     raise
                 raise ConfigError(f"the {self.service} client cannot be made: {error}") from error
+        refusal = self._refusal(client)
+        if refusal is not None:
+            await context.__aexit__(None, None, None)
+            raise refusal
         if self.service == "dynamodb":
             client.meta.events.register("before-parse.dynamodb", _check_json)
         self._context, self._client = context, client
+
+    def _refusal(self, client: Any) -> ClosedClientError | ConfigError | None:
+        """Why a client that was just made must not be used."""
+        from s3k_async.aws.http import SingleAttemptSession
+
+        if self._closed:
+            return ClosedClientError(f"the {self.service} client was closed while it was being made")
+        if not isinstance(client._endpoint.http_session, SingleAttemptSession):
+            return ConfigError(
+                "the session has a default client configuration, with which aiobotocore discards our HTTP session"
+                " (and PUT requests would be repeated unseen); clear it with set_default_client_config(None)"
+            )
+        return None
 
     def _options(self, session: Session) -> dict[str, Any]:
         config = self.config

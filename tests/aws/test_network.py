@@ -222,3 +222,21 @@ async def test_a_blob_that_a_lost_request_had_stored_is_ours() -> None:
         reliable = ReliableBlobs(blobs, FAST, SYSTEM)
         assert (await reliable.put("k", b"1", if_absent=True)).etag == "e"
         assert await outcome(reliable.put("k", b"1", if_absent=True)) is BlobExistsError
+
+
+async def test_a_large_put_that_is_refused_before_it_is_sent() -> None:
+    """A service may refuse on the head of the request alone, without asking for the body (100 Continue)."""
+    bodies = 0
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal bodies
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n")
+        bodies += len(await reader.read(1))
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server, stores(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as (_, blobs):
+        for _ in range(2):
+            assert await outcome(blobs.put("k", bytes(3 * 1024 * 1024), if_absent=True)) is BlobExistsError
+    assert bodies == 0

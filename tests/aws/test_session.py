@@ -12,6 +12,7 @@ from pathlib import Path
 import aioboto3
 import aiobotocore.session
 import pytest
+from aiobotocore.config import AioConfig
 
 from s3k_async.aws.session import AwsClient
 from s3k_async.config import AwsConfig, DynamoTable, Secret
@@ -112,6 +113,24 @@ async def test_a_session_of_the_users() -> None:
             signed = proxy.calls[-1].headers["authorization"]
             assert "Credential=USERKEY/" in signed
             assert "/eu-north-1/dynamodb/" in signed
+
+
+async def test_a_session_whose_defaults_would_undo_ours() -> None:
+    session = aiobotocore.session.get_session()
+    session.set_default_client_config(AioConfig(user_agent_extra="mine"))
+    items = DynamoItems(DynamoTable("t", settings(NOWHERE)), session)
+    with pytest.raises(ConfigError, match="default client configuration"):
+        await items.get(KEY)
+    await items.close()
+
+
+async def test_closing_while_the_client_is_being_made() -> None:
+    client = AwsClient("dynamodb", settings(NOWHERE))
+    made = asyncio.create_task(client.get())
+    await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(ClosedClientError):
+        await made
 
 
 async def test_a_session_that_is_none() -> None:
