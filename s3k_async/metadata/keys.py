@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from s3k_async import _native
+from s3k_async.errors import InvalidPathError
 from s3k_async.model import HashName
 from s3k_async.stores.items import Key
 
@@ -35,8 +36,11 @@ class KeyScheme:
         return [Key(*pair) for pair in _native.item_keys(self.volume, list(paths), self.suffix_count, self.hash)]
 
     def partitions(self, directory: str) -> list[str]:
-        """The partitions that together hold a directory's children."""
-        return _native.partition_keys(self.volume, directory, self.suffix_count)
+        """The partitions that together hold a directory's children; none if its path leaves no room for a child."""
+        try:
+            return _native.partition_keys(self.volume, directory, self.suffix_count)
+        except InvalidPathError:
+            return []
 
     def path(self, key: Key) -> str:
         """The path a key stands for. Raises ItemFormatError for a key that is no entry of this volume."""

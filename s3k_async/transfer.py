@@ -1,0 +1,274 @@
+"""Local files and trees into a volume and back, and trees from one volume to another, many files at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from s3k_async import local_files
+from s3k_async._native import Xxh3_128, normalize
+from s3k_async.concurrency import run_all
+from s3k_async.errors import (
+    ClosedClientError,
+    ConflictError,
+    CorruptDataError,
+    CredentialsError,
+    IsDirectoryError,
+    NoSpaceError,
+    PathExistsError,
+    PathNotFoundError,
+    ReadOnlyVolumeError,
+    RequestTimeoutError,
+    S3kError,
+    ThrottledError,
+    UnreachableError,
+    UnsupportedError,
+    VolumeNotFoundError,
+)
+from s3k_async.files import FileReader
+from s3k_async.model import ROOT, FileStatus, Progress
+from s3k_async.sources import SYSTEM
+from s3k_async.storage.upload import CHECKSUM_PREFIX
+
+if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
+
+__all__ = ["ProgressCallback", "TransferResult", "download", "move_to", "upload", "verified"]
+
+ProgressCallback = Callable[[Progress], object]
+
+CHUNK = 8 * 1024 * 1024
+"""Files of at most so many bytes travel whole, larger ones in pieces of this size."""
+FILES = 16
+"""Files under way at the same time."""
+
+HOPELESS = (
+    ClosedClientError,
+    CredentialsError,
+    NoSpaceError,
+    ReadOnlyVolumeError,
+    RequestTimeoutError,
+    ThrottledError,
+    UnreachableError,
+    VolumeNotFoundError,
+)
+"""What one file met and every other would meet too: it ends a transfer, instead of being counted as its failure."""
+
+
+@dataclass(slots=True)
+class TransferResult:
+    """What a transfer did. `failures` lists (path, error); the rest was transferred all the same."""
+
+    files: int = 0
+    directories: int = 0
+    bytes: int = 0
+    failures: list[tuple[str, Exception]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Transfer:
+    operation: str
+    total: int | None
+    progress: ProgressCallback | None
+    result: TransferResult = field(default_factory=TransferResult)
+
+    def done(self, path: str, size: int) -> None:
+        self.result.files += 1
+        self.result.bytes += size
+        if self.progress is not None:
+            self.progress(Progress(self.operation, self.result.files, self.total, self.result.bytes, path))
+
+    async def attempt(self, path: str, work: Awaitable[object]) -> None:
+        """Await the work of one entry; its error is noted, unless it ends the transfer."""
+        try:
+            await work
+        except HOPELESS:
+            raise
+        except S3kError as error:
+            self.result.failures.append((path, error))
+
+
+async def verified(reader: FileReader) -> AsyncGenerator[bytes, None]:
+    """An open file in pieces, from its start to its end. Raises CorruptDataError at the end, unless the bytes have the
+    checksum that the volume recorded for them.
+    """
+    digest = Xxh3_128()
+    while piece := await reader.read(CHUNK):
+        digest.update(piece)
+        yield piece
+    found, recorded = CHECKSUM_PREFIX + digest.hexdigest(), reader.status.checksum
+    if recorded.startswith(CHECKSUM_PREFIX) and found != recorded:
+        raise CorruptDataError(f"the checksum of the bytes is {found}", path=reader.name)
+
+
+async def upload(
+    client: S3kClient,
+    source: str | os.PathLike[str],
+    target: str,
+    *,
+    overwrite: bool = True,
+    progress: ProgressCallback | None = None,
+) -> TransferResult:
+    """Put a local file at `target`, or a local directory's tree below it, empty directories included.
+
+    Symbolic links to files are followed; links to directories and special files are listed as failures. Raises
+    PathNotFoundError (no such local file); for a single file whatever writing it raises; and what would stop every
+    other file too (HOPELESS).
+    """
+    root = os.fspath(source)
+    if not await to_thread.run_sync(os.path.lexists, root):
+        raise PathNotFoundError("no such local file or directory", path=root)
+    if not await to_thread.run_sync(os.path.isdir, root):
+        transfer = _Transfer("put", 1, progress)
+        transfer.done(target, await _upload_file(client, root, target, overwrite))
+        return transfer.result
+    survey = await to_thread.run_sync(local_files.survey, root)
+    transfer = _Transfer("put", len(survey.files), progress)
+    transfer.result.failures += survey.failures
+
+    async def make(relative: str) -> None:
+        await client.makedirs(f"{target}/{relative}")
+        transfer.result.directories += 1
+
+    async def put(relative: str) -> None:
+        place = normalize(f"{target}/{relative}")
+        transfer.done(place, await _upload_file(client, os.path.join(root, relative), place, overwrite))
+
+    await client.makedirs(target)
+    transfer.result.directories += 1
+    for _, level in groupby(sorted(survey.directories, key=_depth), _depth):
+        await run_all(lambda each: transfer.attempt(os.path.join(root, each), make(each)), list(level), limit=FILES)
+    await run_all(lambda each: transfer.attempt(os.path.join(root, each), put(each)), survey.files, limit=FILES)
+    return transfer.result
+
+
+async def download(
+    client: S3kClient,
+    source: str,
+    target: str | os.PathLike[str],
+    *,
+    overwrite: bool = True,
+    progress: ProgressCallback | None = None,
+) -> TransferResult:
+    """Get a file to the local path `target`, or a directory's tree below it, empty directories included.
+
+    A local file appears whole and verified, or not at all. Raises PathNotFoundError, PathExistsError (a local file is
+    there and not `overwrite`), IsDirectoryError, NotDirectoryError (something local is in the way), CorruptDataError,
+    and what would stop every other file too (HOPELESS).
+    """
+    local = os.fspath(target)
+    status = await client.stat(source)
+    if not status.is_dir:
+        transfer = _Transfer("get", 1, progress)
+        transfer.done(status.path, await _download_file(client, status, local, overwrite))
+        return transfer.result
+    total = None if progress is None else (await client.content_summary(status.path)).file_count
+    transfer = _Transfer("get", total, progress)
+
+    async def get(found: FileStatus) -> None:
+        relative = found.path[len(status.path) :] if status.path != ROOT else found.path
+        place = os.path.join(local, *relative.strip("/").split("/"))
+        if found.is_dir:
+            await to_thread.run_sync(local_files.make_directory, place)
+            transfer.result.directories += 1
+        else:
+            transfer.done(found.path, await _download_file(client, found, place, overwrite))
+
+    await to_thread.run_sync(local_files.make_directory, local)
+    transfer.result.directories += 1
+    below = client.list(status.path, recursive=True)
+    await run_all(lambda found: transfer.attempt(found.path, get(found)), below, limit=FILES)
+    return transfer.result
+
+
+async def move_to(
+    client: S3kClient,
+    other: S3kClient,
+    source: str,
+    target: str,
+    *,
+    overwrite: bool = False,
+    progress: ProgressCallback | None = None,
+) -> TransferResult:
+    """Move a file or a directory into another volume: copied whole, and only then deleted.
+
+    What is created or changed in the source meanwhile is neither lost nor taken along: it stays, is listed as a
+    failure, and keeps the directories above it. Raises as `S3kClient.copy`; the source is untouched then.
+    """
+    top = await client.stat(source)
+    if top.path == ROOT:
+        raise UnsupportedError("the root cannot be moved", path=top.path)
+    entries = [top]
+    if top.is_dir:
+        entries += [found async for found in client.list(top.path, recursive=True)]
+    await client.copy_to(other, top.path, target, overwrite=overwrite, recursive=True, progress=progress)
+    transfer = _Transfer("move", sum(1 for entry in entries if entry.is_file), None)
+
+    async def delete(entry: FileStatus) -> None:
+        current = await client.stat(entry.path)
+        if entry.is_file and (current.id, current.version) != (entry.id, entry.version):
+            raise ConflictError("changed while it was copied, and stays", path=entry.path)
+        await client.delete(entry.path)
+        if entry.is_dir:
+            transfer.result.directories += 1
+        else:
+            transfer.done(entry.path, entry.size)
+
+    def bottom_up(entry: FileStatus) -> int:
+        return -_depth(entry.path) if entry.is_dir else -len(entries) - _depth(entry.path)
+
+    for _, level in groupby(sorted(entries, key=bottom_up), bottom_up):
+        await run_all(lambda entry: transfer.attempt(entry.path, delete(entry)), list(level), limit=FILES)
+    return transfer.result
+
+
+def _depth(path: str) -> int:
+    return path.count("/")
+
+
+async def _upload_file(client: S3kClient, local: str, target: str, overwrite: bool) -> int:
+    descriptor, size = await to_thread.run_sync(local_files.open_regular, local)
+    try:
+        if size < CHUNK:
+            data = await to_thread.run_sync(local_files.read, descriptor, local, 0, CHUNK)
+            if len(data) < CHUNK:
+                await client.write(target, data, overwrite=overwrite)
+                return len(data)
+        sent = 0
+        async with client.open(target, "wb" if overwrite else "xb") as writer:
+            while piece := await to_thread.run_sync(local_files.read, descriptor, local, sent, CHUNK):
+                await writer.write(piece)
+                sent += len(piece)
+        return sent
+    finally:
+        os.close(descriptor)
+
+
+async def _download_file(client: S3kClient, status: FileStatus, local: str, overwrite: bool) -> int:
+    if await to_thread.run_sync(os.path.isdir, local):
+        raise IsDirectoryError("a local directory is in the way", path=local)
+    if not overwrite and await to_thread.run_sync(os.path.lexists, local):
+        raise PathExistsError("the local file exists", path=local)
+    directory = os.path.dirname(local)
+    await to_thread.run_sync(local_files.make_directory, directory or ".")
+    # Beside its place, so that it can be renamed into it, and with a short name, since the file's own may be long.
+    part = os.path.join(directory, f".{SYSTEM.uuid()}.part")
+    async with client.open(status.path, "rb") as reader:
+        descriptor = await to_thread.run_sync(local_files.create, part, local)
+        try:
+            async for piece in verified(reader):
+                await to_thread.run_sync(local_files.write, descriptor, local, piece)
+            await to_thread.run_sync(local_files.replace, part, local)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(local_files.remove, part)
+            raise
+        finally:
+            os.close(descriptor)
+        return reader.size
