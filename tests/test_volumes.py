@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import aioboto3
 import anyio
 import pytest
 
@@ -355,19 +356,69 @@ async def test_destroy_that_dies_anywhere_is_finished_by_the_next(when: Any) -> 
         await init_volume(config)
 
 
-async def test_an_open_that_fails_leaves_nothing_open() -> None:
+async def test_an_open_that_fails_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     config = in_memory()
     await init_volume(config)
-    total = FaultPlan()
-    async with opened(config, faults=total):
-        opening = len(total.calls)
-    for number in range(1, opening + 1):
+    held: list[object] = []
+    for adapter in (MemoryItems, MemoryBlobStore):
+
+        def keep(store: Any, *arguments: Any, make: Any = adapter.__init__) -> None:
+            held.append(store)
+            make(store, *arguments)
+
+        async def release(store: object) -> None:
+            held.remove(store)
+
+        monkeypatch.setattr(adapter, "__init__", keep)
+        monkeypatch.setattr(adapter, "close", release)
+    complete = FaultPlan()
+    async with opened(config, faults=complete) as volume:
+        assert len(held) == 3
+    await volume.close()
+    assert held == []
+    for number in range(1, len(complete.calls) + 1):
         plan = FaultPlan()
         plan.die(number)
         with pytest.raises(Died):
             await open_volume(config, faults=plan)
-    async with opened(config) as volume:
-        assert volume.record.name == config.name
+        assert held == []
+
+
+class WatchedSession(aioboto3.Session):
+    """A session that remembers which services it was asked for."""
+
+    def __init__(self, location: DynamoTable | S3Bucket) -> None:
+        super().__init__(
+            aws_access_key_id=location.aws.access_key_id.reveal(),
+            aws_secret_access_key=location.aws.secret_access_key.reveal(),
+            region_name=location.aws.region,
+        )
+        self.asked: list[str] = []
+
+    def client(self, service_name: Any, *arguments: Any, **options: Any) -> Any:
+        self.asked.append(service_name)
+        return super().client(service_name, *arguments, **options)
+
+
+@volume_backends("dynoxide+moto")
+async def test_each_part_may_have_its_own_session(new_volume: VolumeMaker) -> None:
+    config = new_volume()
+    assert isinstance(config.table, DynamoTable)
+    assert isinstance(config.data, S3Bucket)
+    sessions = {
+        "table": WatchedSession(config.table),
+        "data": WatchedSession(config.data),
+        "log": WatchedSession(config.data),
+    }
+    await init_volume(config, session=sessions)
+    assert {part: session.asked for part, session in sessions.items()} == {
+        "table": ["dynamodb"],
+        "data": ["s3"],
+        "log": ["s3"],
+    }
+    one = WatchedSession(config.data)
+    await (await open_volume(config, session=one)).close()
+    assert sorted(one.asked) == ["dynamodb", "s3", "s3"]
 
 
 # Destroyed
