@@ -1,0 +1,132 @@
+"""Every adapter of the two ports, fresh for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from s3k_async.config import DynamoTable, S3Bucket
+from tests.contracts.subjects import Blobs, Items
+from tests.engines.process import Engine
+from tests.engines.volumes import fresh_name
+
+DYNAMO = ("dynamodb_local", "dynoxide")
+ITEM_STORES = ("memory", "sqlite", *DYNAMO)
+S3 = ("seaweedfs", "moto_s3")
+BLOB_STORES = ("memory", "local", *S3)
+
+
+def params(*names: str) -> list[Any]:
+    return [pytest.param(name, marks=[pytest.mark.engine] if name in (*DYNAMO, *S3) else []) for name in names]
+
+
+@pytest.fixture(params=params(*ITEM_STORES))
+def item_store(request: pytest.FixtureRequest) -> str:
+    """The name of the item store under test."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(params=params(*BLOB_STORES))
+def blob_store(request: pytest.FixtureRequest) -> str:
+    """The name of the blob store under test."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="session")
+def session() -> object:
+    """One session for all: the service models are parsed once."""
+    import aioboto3
+
+    return aioboto3.Session()
+
+
+@pytest.fixture
+async def open_items(
+    item_store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[Callable[[], Awaitable[Items]]]:
+    """Opens the test's table, which does not exist yet; a second call gives another handle of the same one."""
+    name = fresh_name("contract")
+    engine: Engine | None = request.getfixturevalue(item_store) if item_store in DYNAMO else None
+
+    def make() -> Items:
+        if engine is not None:
+            from s3k_async.stores.dynamodb import DynamoItems
+
+            return DynamoItems(DynamoTable(name, engine.aws()), request.getfixturevalue("session"))
+        if item_store == "sqlite":
+            from s3k_async.stores.sqlite import SqliteItems
+
+            return SqliteItems(str(tmp_path / "table.db"))
+        from s3k_async.stores.memory_items import MemoryItems
+
+        return MemoryItems(name)
+
+    async with AsyncExitStack() as stack:
+        opened: list[Items] = []
+
+        async def open_one() -> Items:
+            store = make()
+            stack.push_async_callback(store.close)
+            if not opened:
+                stack.push_async_callback(store.drop)
+            opened.append(store)
+            return store
+
+        yield open_one
+
+
+@pytest.fixture
+async def items(open_items: Callable[[], Awaitable[Items]]) -> Items:
+    """An empty table."""
+    store = await open_items()
+    assert await store.create()
+    return store
+
+
+@pytest.fixture
+async def open_blobs(
+    blob_store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[Callable[..., Awaitable[Blobs]]]:
+    """Opens a place for blobs by its name; the same name gives another handle of the same place."""
+    run = fresh_name("contract")
+    engine: Engine | None = request.getfixturevalue(blob_store) if blob_store in S3 else None
+
+    def make(place: str, prefix: str) -> Blobs:
+        if engine is not None:
+            from s3k_async.stores.s3 import S3Blobs
+
+            return S3Blobs(S3Bucket(f"{run}-{place}", prefix, engine.aws()), request.getfixturevalue("session"))
+        if blob_store == "local":
+            from s3k_async.stores.local import LocalBlobs
+
+            return LocalBlobs(str(tmp_path / place / prefix))
+        from s3k_async.stores.memory_blobs import MemoryBlobs
+
+        return MemoryBlobs(f"{run}-{place}/{prefix}")
+
+    async with AsyncExitStack() as stack:
+        cleaned = set()
+
+        async def open_one(place: str = "main", prefix: str = "") -> Blobs:
+            store = make(place, prefix)
+            stack.push_async_callback(store.close)
+            if (place, prefix) not in cleaned:
+                cleaned.add((place, prefix))
+                stack.push_async_callback(store.drop)
+            return store
+
+        yield open_one
+
+
+@pytest.fixture
+async def blobs(open_blobs: Callable[..., Awaitable[Blobs]]) -> Blobs:
+    """An empty place for blobs."""
+    store = await open_blobs()
+    assert await store.create()
+    return store

@@ -1,0 +1,100 @@
+"""What the contract suites are written in terms of."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+from s3k_async.errors import ConditionFailedError, TransactionConflictError
+from s3k_async.stores.blobs import BlobInfo, BlobStore
+from s3k_async.stores.items import Item, ItemPage, ItemStore, ItemTable, Key, Value
+
+__all__ = [
+    "Blobs",
+    "Items",
+    "OpenBlobs",
+    "OpenItems",
+    "all_blobs",
+    "all_items",
+    "key",
+    "names",
+    "row",
+    "settled",
+    "token",
+    "won",
+]
+
+T = TypeVar("T")
+
+
+class Items(ItemStore, ItemTable, Protocol):
+    """A table and the items in it."""
+
+
+Blobs = BlobStore
+OpenItems = Callable[[], Awaitable[Items]]
+
+
+class OpenBlobs(Protocol):
+    """Opens a place for blobs by its name."""
+
+    async def __call__(self, place: str = "main", prefix: str = "") -> Blobs: ...
+
+
+PARTITION = "ks://volume/directory-sf0"
+
+
+def key(name: str, partition: str = PARTITION) -> Key:
+    return Key(partition, name)
+
+
+def row(name: str, partition: str = PARTITION, /, **attributes: Value) -> dict[str, Value]:
+    """An item with a few attributes."""
+    return {"path": partition, "children": name, **attributes}
+
+
+def token() -> str:
+    """A token of the greatest length. No two tests may share one: DynamoDB remembers it for the whole account."""
+    return str(uuid.uuid4())
+
+
+def names(page: Sequence[Item]) -> list[str]:
+    return [str(item["children"]) for item in page]
+
+
+async def all_items(fetch: Callable[[str | None], Awaitable[ItemPage]], *, limit: int | None = None) -> list[Item]:
+    """Follow the cursors to the end. No page may hold more than `limit` items."""
+    found: list[Item] = []
+    cursor = None
+    for _ in range(10_000):
+        page = await fetch(cursor)
+        assert limit is None or len(page.items) <= limit
+        found.extend(page.items)
+        cursor = page.next
+        if cursor is None:
+            return found
+    raise AssertionError("the pages never end")
+
+
+async def all_blobs(listing: AsyncIterator[BlobInfo]) -> list[BlobInfo]:
+    return [each async for each in listing]
+
+
+async def settled(call: Callable[[], Awaitable[T]]) -> T:
+    """Send a request again for as long as it only conflicts, as the layer above the port does."""
+    for _ in range(10_000):
+        try:
+            return await call()
+        except TransactionConflictError:
+            continue
+    raise AssertionError("conflicts never end")
+
+
+async def won(call: Callable[[], Awaitable[object]]) -> bool:
+    """Whether a conditional request was applied, rather than refused because its condition did not hold."""
+    try:
+        await settled(call)
+    except ConditionFailedError:
+        return False
+    return True
