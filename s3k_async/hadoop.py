@@ -314,6 +314,10 @@ class HadoopFileSystem:
         """No effect: the modification time says when the bytes were published."""
         self.check_path(path)
 
+    async def close(self) -> None:
+        """Close the client. Harmless when called again."""
+        await self._client.close()
+
     # Ours
 
     def _local(self, path: str) -> str:

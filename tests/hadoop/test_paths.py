@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from s3k_async.errors import CrossVolumeError, InvalidPathError
+from s3k_async.client import S3kClient
+from s3k_async.errors import ClosedClientError, CrossVolumeError, InvalidPathError
+from s3k_async.hadoop import HadoopFileSystem
 from tests.hadoop.ground import Ground
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -28,6 +30,19 @@ async def test_relative_paths_start_at_the_root_until_told_otherwise(ground: Gro
     assert ground.fs.make_qualified("/a") == ground.path("a")
     await ground.write("file", b"x")
     await ground.expect_tree(ground.path(), {"base": {"dir": {"file": 1}}})
+
+
+async def test_close_closes_the_client(ground: Ground) -> None:
+    client = S3kClient(config=ground.client.config)
+    await client.open_volume()
+    fs = HadoopFileSystem(client)
+
+    await fs.close()
+    await fs.close()
+
+    assert client.closed
+    with pytest.raises(ClosedClientError):
+        await fs.exists("/")
 
 
 async def test_the_home_directory_is_the_users(ground: Ground) -> None:
