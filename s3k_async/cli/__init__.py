@@ -1,0 +1,15 @@
+"""The command line `s3k`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; `arguments` without the program's name, by default the process's."""
+    from s3k_async.cli.application import run
+
+    return run(sys.argv[1:] if arguments is None else list(arguments))

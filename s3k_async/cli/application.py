@@ -1,0 +1,134 @@
+"""The commands by name, each imported when it is run, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+import click
+
+from s3k_async.cli.command import common_options
+from s3k_async.cli.exit_codes import ExitCode
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.reporting import report
+
+__all__ = ["run", "s3k"]
+
+_COMMANDS: Final = {
+    "init": ("lifecycle", "Make a volume."),
+    "destroy": ("lifecycle", "Remove a volume with everything in it."),
+    "ls": ("browse", "List a directory."),
+    "tree": ("browse", "Draw what is below a directory."),
+    "stat": ("browse", "Tell about files and directories."),
+    "find": ("browse", "Look for files and directories."),
+    "du": ("browse", "Add up sizes."),
+    "cat": ("content", "Write files to standard output."),
+    "put": ("content", "Copy local files into a volume."),
+    "get": ("content", "Copy files of a volume to local ones."),
+    "cp": ("changes", "Copy within a volume or between two."),
+    "mv": ("changes", "Move or rename."),
+    "rm": ("changes", "Remove files and directories."),
+    "mkdir": ("changes", "Make directories."),
+    "touch": ("changes", "Make empty files, or renew times."),
+    "fsck": ("check", "Compare table, log and bytes; changes nothing."),
+}
+"""Name to module of `s3k_async.cli.commands` and a summary, so that the overview imports none of them."""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        if cmd_name not in _COMMANDS:
+            return None
+        module = import_module(f"s3k_async.cli.commands.{_COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from difflib import get_close_matches
+
+        if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in _COMMANDS:
+            near = get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"s3k {version('s3k-async')}")
+        ctx.exit()
+
+
+s3k = _Commands(
+    name="s3k",
+    help="""A filesystem whose tree is in DynamoDB or SQLite and whose bytes are in S3 or a directory.
+
+    PATH is s3k://NAME/path in a named volume, DIRECTORY:/path in an embedded one, or /path in the default volume:
+    that of --volume, else S3K_VOLUME, else the configuration file's.""",
+    context_settings={"help_option_names": ["--help"], "max_content_width": 100},
+    params=[
+        *common_options(hidden=False),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_show_version,
+            help="Show the version and exit.",
+        ),
+    ],
+)
+"""The root of the commands."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; its exit code. Whatever goes wrong is told on standard error."""
+    if "_S3K_COMPLETE" in os.environ:
+        s3k.main(list(arguments), prog_name="s3k")
+    invocation = Invocation(json="--json" in arguments, debug="--debug" in arguments)
+    try:
+        return _invoke(arguments, invocation)
+    except BrokenPipeError:
+        _let_go()
+        return ExitCode.BROKEN_PIPE
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return ExitCode.USAGE
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge: every error ends as a line and a code
+        try:
+            return report(error, as_json=invocation.json, debug=invocation.debug)
+        except BrokenPipeError:
+            return ExitCode.BROKEN_PIPE
+
+
+def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
+    code = 0
+    try:
+        with s3k.make_context("s3k", list(arguments), obj=invocation) as context:
+            s3k.invoke(context)
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    sys.stdout.flush()
+    return code
+
+
+def _let_go() -> None:
+    """Nobody reads standard output any more: keep the interpreter from complaining about that at its end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = None

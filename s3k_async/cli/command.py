@@ -1,0 +1,113 @@
+"""What all commands share: the common options, the settings as flags, and work on several operands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from s3k_async.cli.invocation import Invocation
+
+if TYPE_CHECKING:
+    from s3k_async.settings import Option
+
+__all__ = ["VolumeCommand", "common_options", "for_each"]
+
+T = TypeVar("T")
+
+_PREFIX = "common_"
+"""Keeps the parameters of the common options apart from those that commands have under the same word."""
+
+
+def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Keep a common option in the invocation; given after the command's name it is the one that counts."""
+    invocation = ctx.ensure_object(Invocation)
+    name = (param.name or "").removeprefix(_PREFIX)
+    if value:
+        setattr(invocation, name, (*invocation.hadoop, *value) if name == "hadoop" else value)
+
+
+def common_options(*, hidden: bool) -> list[click.Parameter]:
+    """The options that may be given before and after a command's name."""
+
+    def option(*flags: str, **attributes: Any) -> click.Option:
+        name = _PREFIX + flags[-1].removeprefix("--")
+        return click.Option([*flags, name], expose_value=False, callback=_note, **attributes)
+
+    return [
+        option("--volume", metavar="VOLUME", hidden=hidden, help="Volume of the paths that name none."),
+        option("--config", metavar="FILE", hidden=hidden, help="Configuration file."),
+        option("--context", metavar="ID", hidden=hidden, help="Context of a Hadoop configuration's keys."),
+        option(
+            "--hadoop",
+            metavar="FILE",
+            multiple=True,
+            hidden=hidden,
+            help="Hadoop properties: JSON or XML. Given again, the later one counts.",
+        ),
+        option("--json", is_flag=True, help="Write results, and errors, as JSON."),
+        option("-q", "--quiet", is_flag=True, help="No progress, and no line that says what was done."),
+        option("--debug", is_flag=True, hidden=hidden, help="Show where an error comes from."),
+    ]
+
+
+class VolumeCommand(click.Command):
+    """A command that opens volumes: every setting is a flag of it too, shown in the help if `show_settings`."""
+
+    def __init__(self, *arguments: Any, show_settings: bool = False, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        from s3k_async.settings import OPTIONS
+
+        taken = {name for param in self.params for name in param.opts}
+        self.params += common_options(hidden=True)
+        for option in OPTIONS.values():
+            if option.flag is not None and option.flag not in taken:
+                self.params.append(_flag(option, hidden=not show_settings or option.part is not None))
+        if self.epilog is None:
+            self.epilog = "Settings are flags too: --region, --endpoint, --max-concurrency and all that init has."
+
+
+def _flag(option: Option, *, hidden: bool) -> click.Option:
+    def keep(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+        if value is None:
+            return
+        from s3k_async.errors import ConfigError
+        from s3k_async.settings.locations import anchored
+        from s3k_async.settings.options import parse
+
+        try:
+            setting = anchored(option, parse(option, value, str(option.flag)), None)
+        except ConfigError as error:
+            raise click.UsageError(error.message, ctx) from error
+        ctx.ensure_object(Invocation).settings[option.name] = setting
+
+    metavar = "|".join(option.choices) or option.type.upper()
+    return click.Option(
+        [str(option.flag), f"setting_{option.name}"],
+        metavar=metavar,
+        hidden=hidden,
+        help=option.doc,
+        expose_value=False,
+        callback=keep,
+    )
+
+
+async def for_each(operands: Sequence[T], work: Callable[[T], Awaitable[object]]) -> None:
+    """Do the work of each operand in turn. The only one's error is raised; of several, the others are done all the
+    same, and FailedOperandsError is raised at the end.
+    """
+    from s3k_async.cli.reporting import FailedOperandsError
+    from s3k_async.errors import S3kError
+
+    if len(operands) == 1:
+        await work(operands[0])
+        return
+    failures: list[tuple[str, Exception]] = []
+    for operand in operands:
+        try:
+            await work(operand)
+        except S3kError as error:
+            failures.append((str(operand), error))
+    if failures:
+        raise FailedOperandsError(failures, some_succeeded=len(failures) < len(operands))

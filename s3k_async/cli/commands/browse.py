@@ -1,0 +1,300 @@
+"""Looking: ls, tree, stat, find, du."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from s3k_async.cli.addresses import parse_address
+from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.invocation import Clients, Invocation
+from s3k_async.cli.output import human_size, plural, status_fields, time_text
+from s3k_async.errors import ConfigError
+from s3k_async.model import ROOT, FileStatus
+from s3k_async.paths import normalize
+from s3k_async.settings.options import Option, parse
+from s3k_async.sources import SYSTEM
+
+if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
+
+__all__ = ["du", "find", "ls", "stat", "tree"]
+
+SORTED = 10_000
+"""Listings of up to so many entries are sorted; longer ones come as they arrive, so that memory stays bounded."""
+
+AGES = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+async def _in_order(found: AsyncIterator[FileStatus]) -> AsyncGenerator[FileStatus, None]:
+    held: list[FileStatus] = []
+    async with aclosing(cast("AsyncGenerator[FileStatus, None]", found)):
+        async for status in found:
+            held.append(status)
+            if len(held) > SORTED:
+                break
+        for status in sorted(held, key=lambda status: status.path) if len(held) <= SORTED else held:
+            yield status
+        if len(held) > SORTED:
+            async for status in found:
+                yield status
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("path", default=":/")
+@click.option("-R", "--recursive", is_flag=True, help="Everything below, as whole paths.")
+@click.option("-l", "--long", is_flag=True, help="Kind, size and modification time too.")
+@click.option("-h", "--human", is_flag=True, help="Sizes in K, M, G (1,024).")
+@click.option("-a", "--all", "everything", is_flag=True, help="Files too that are being written.")
+@click.pass_obj
+def ls(invocation: Invocation, path: str, recursive: bool, long: bool, human: bool, everything: bool) -> None:
+    """List a directory: names, directories with a / at the end. Of a file, itself.
+
+    With -l the kind is d (directory), - (file) or w (being written), and times are UTC. Sorted, unless there are more
+    than 10,000. With --json one JSON object a line.
+    """
+    address = parse_address(path)
+
+    async def work(clients: Clients) -> None:
+        client = await clients.of(address)
+        top = normalize(address.path)
+        found = client.list(top, recursive=recursive, include_uncommitted=everything)
+        async with aclosing(_in_order(found)) as statuses:
+            async for status in statuses:
+                if invocation.json:
+                    invocation.output.json(status_fields(status))
+                    continue
+                name = status.path if recursive or status.path == top else status.name
+                shown = name + "/" if status.is_dir else name
+                invocation.output.line(_long_line(status, shown, human) if long else shown)
+
+    invocation.run(work)
+
+
+def _long_line(status: FileStatus, shown: str, human: bool) -> str:
+    kind = "d" if status.is_dir else "-" if status.committed else "w"
+    size = "-" if status.is_dir else human_size(status.size) if human else str(status.size)
+    return f"{kind} {size:>{6 if human else 13}} {time_text(status.mtime_ms)} {shown}"
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("path", default=":/")
+@click.option("-L", "--depth", type=click.IntRange(min=1), metavar="N", help="At most so many levels.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Files too that are being written.")
+@click.pass_obj
+def tree(invocation: Invocation, path: str, depth: int | None, everything: bool) -> None:
+    """Draw what is below a directory.
+
+    With --json one JSON object a line, each directory before what is in it, with its `depth` from 1.
+    """
+    address = parse_address(path)
+
+    async def work(clients: Clients) -> None:
+        client = await clients.of(address)
+        top = await client.stat(address.path)
+        drawing = _Drawing(invocation, client, depth, everything)
+        if not invocation.json:
+            invocation.output.line(top.path)
+        if top.is_dir:
+            await drawing.draw(top.path)
+        if not invocation.json:
+            invocation.output.line(f"\n{plural(drawing.directories, 'directory')}, {plural(drawing.files, 'file')}")
+
+    invocation.run(work)
+
+
+class _Drawing:
+    """A tree, depth first; only the children of the directories on the way are in memory."""
+
+    def __init__(self, invocation: Invocation, client: S3kClient, depth: int | None, everything: bool) -> None:
+        self._invocation = invocation
+        self._client = client
+        self._depth = depth
+        self._everything = everything
+        self._branches = invocation.output.branches()
+        self.files = 0
+        self.directories = 0
+
+    async def draw(self, top: str) -> None:
+        waiting = [(await self._children(top), "")]
+        while waiting:
+            children, prefix = waiting[-1]
+            if not children:
+                waiting.pop()
+                continue
+            status = children.pop()
+            self._show(status, prefix, len(waiting), is_last=not children)
+            if status.is_dir and (self._depth is None or len(waiting) < self._depth):
+                below = self._branches[2] if children else self._branches[3]
+                waiting.append((await self._children(status.path), prefix + below))
+
+    async def _children(self, path: str) -> list[FileStatus]:
+        """Last first."""
+        found = self._client.list(path, include_uncommitted=self._everything)
+        return sorted([status async for status in found], key=lambda status: status.path, reverse=True)
+
+    def _show(self, status: FileStatus, prefix: str, depth: int, *, is_last: bool) -> None:
+        self.directories += status.is_dir
+        self.files += status.is_file
+        if self._invocation.json:
+            self._invocation.output.json(status_fields(status) | {"depth": depth})
+            return
+        branch = self._branches[1] if is_last else self._branches[0]
+        self._invocation.output.line(f"{prefix}{branch}{status.name}{'/' if status.is_dir else ''}")
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.pass_obj
+def stat(invocation: Invocation, paths: tuple[str, ...]) -> None:
+    """Tell about files and directories. With --json one JSON object a line."""
+
+    async def one(clients: Clients, path: str) -> None:
+        address = parse_address(path)
+        status = await (await clients.of(address)).stat(address.path)
+        if invocation.json:
+            invocation.output.json(status_fields(status))
+            return
+        for name, value in status_fields(status).items():
+            if name.endswith("_ms"):
+                invocation.output.line(f"{name[:-3]:>10}: {time_text(value)}")
+            elif value not in ("", None):
+                invocation.output.line(f"{name:>10}: {str(value).lower() if isinstance(value, bool) else value}")
+
+    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("path", default=":/")
+@click.option("--name", metavar="GLOB", help="The name matches; with a / in it, the path below PATH does.")
+@click.option("--type", "kind", type=click.Choice(["f", "d"]), help="Files, or directories.")
+@click.option(
+    "--size", "sizes", multiple=True, metavar="[+-]N", help="Files of N bytes (1k, 1MiB), +N: more, -N: fewer."
+)
+@click.option("--newer", metavar="TIME", help="Changed after: 2026-11-21T04:30, in UTC unless it says, or an age: 2d.")
+@click.option("--older", metavar="TIME", help="Changed before.")
+@click.pass_obj
+def find(
+    invocation: Invocation,
+    path: str,
+    name: str | None,
+    kind: str | None,
+    sizes: tuple[str, ...],
+    newer: str | None,
+    older: str | None,
+) -> None:
+    """Look for files and directories below PATH that meet every condition.
+
+    In GLOB * and ? stand for text and a character, [abc] for one of a set, {a,b} for either, ** for any directories.
+    Ages are numbers of s, m, h, d or w. With --json one JSON object a line.
+    """
+    address = parse_address(path)
+    smallest, largest = _size_bounds(sizes)
+    conditions: dict[str, Any] = {
+        "pattern": name,
+        "type": {"f": "file", "d": "directory", None: None}[kind],
+        "min_size": smallest,
+        "max_size": largest,
+        "newer_than": _time(newer, "--newer"),
+        "older_than": _time(older, "--older"),
+    }
+
+    async def work(clients: Clients) -> None:
+        client = await clients.of(address)
+        async with aclosing(_in_order(client.find(address.path, **conditions))) as statuses:
+            async for status in statuses:
+                if invocation.json:
+                    invocation.output.json(status_fields(status))
+                else:
+                    invocation.output.line(status.path + "/" if status.is_dir else status.path)
+
+    invocation.run(work)
+
+
+def _size_bounds(sizes: tuple[str, ...]) -> tuple[int | None, int | None]:
+    """The smallest and the largest size that meet all of the conditions."""
+    smallest: list[int] = []
+    largest: list[int] = []
+    for text in sizes:
+        try:
+            size = cast("int", parse(_SIZE, text[1:] if text[:1] in ("+", "-") else text, "--size"))
+        except ConfigError as error:
+            raise click.UsageError(error.message) from error
+        if not text.startswith("-"):
+            smallest.append(size + text.startswith("+"))
+        if not text.startswith("+"):
+            largest.append(size - text.startswith("-"))
+    return max(smallest, default=None), min(largest, default=None)
+
+
+_SIZE = Option("size", "size", "client", "")
+
+
+def _time(text: str | None, flag: str) -> int | None:
+    """Epoch milliseconds of a time, or of an age before now."""
+    if text is None:
+        return None
+    age = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
+    try:
+        if age:
+            return SYSTEM.now_ms() - int(float(age[1]) * AGES[age[2]] * 1000)
+        time = datetime.fromisoformat(text)
+        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise click.UsageError(
+            f"{flag}: {text!r} is neither a time like 2026-11-21T04:30 nor an age like 2d"
+        ) from error
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("-h", "--human", is_flag=True, help="Sizes in K, M, G (1,024).")
+@click.option("-s", "--summarize", is_flag=True, help="Only the totals of each PATH.")
+@click.pass_obj
+def du(invocation: Invocation, paths: tuple[str, ...], human: bool, summarize: bool) -> None:
+    """Add up sizes: bytes, files, directories and path of each directory, itself counted, what is in it first.
+
+    With --json one JSON object a line.
+    """
+
+    def show(path: str, size: int, files: int, directories: int) -> None:
+        if invocation.json:
+            invocation.output.json({"path": path, "bytes": size, "files": files, "directories": directories})
+            return
+        text = human_size(size) if human else str(size)
+        invocation.output.line(f"{text:>{6 if human else 13}} {files:>8} {directories:>7}  {path}")
+
+    async def one(clients: Clients, path: str) -> None:
+        address = parse_address(path)
+        client = await clients.of(address)
+        top = await client.stat(address.path)
+        if summarize or top.is_file:
+            total = await client.content_summary(top.path)
+            show(top.path, total.length, total.file_count, total.directory_count)
+            return
+        for directory, (size, files, directories) in (await _totals(client, top.path)).items():
+            show(directory, size, files, directories)
+
+    operands = paths or (":/",)
+    invocation.run(lambda clients: for_each(operands, lambda path: one(clients, path)))
+
+
+async def _totals(client: S3kClient, top: str) -> dict[str, list[int]]:
+    """Bytes, files and directories of each directory, those in a directory before itself."""
+    totals = {top: [0, 0, 1]}
+    async for status in client.list(top, recursive=True):
+        above = status.path if status.is_dir else status.path.rpartition("/")[0] or ROOT
+        while True:
+            total = totals.setdefault(above, [0, 0, 0])
+            total[0] += status.size
+            total[1] += status.is_file
+            total[2] += status.is_dir
+            if above == top:
+                break
+            above = above.rpartition("/")[0] or ROOT
+    return dict(sorted(totals.items(), key=lambda item: [*filter(None, item[0].split("/")), "\U0010ffff"]))

@@ -1,0 +1,156 @@
+"""Changing the tree: cp, mv, rm, mkdir, touch."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from s3k_async.cli.addresses import Address, parse_address
+from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.invocation import Clients, Invocation
+from s3k_async.cli.output import status_fields
+from s3k_async.cli.transfers import destination, finish, last_name, need_distinct, transfer_each
+from s3k_async.errors import PathExistsError, PathNotFoundError
+from s3k_async.model import ROOT, ChangeResult, FileStatus
+from s3k_async.paths import normalize, split
+from s3k_async.transfer import ProgressCallback, TransferResult, move_to
+
+if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
+
+__all__ = ["cp", "mkdir", "mv", "rm", "touch"]
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("target")
+@click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
+@click.option("--no-overwrite", is_flag=True, help="Fail where a file, or the target directory, is already.")
+@click.pass_obj
+def cp(invocation: Invocation, sources: tuple[str, ...], target: str, recursive: bool, no_overwrite: bool) -> None:
+    """Copy within a volume or between two.
+
+    TARGET is the path of the copy. Below TARGET, under its own name, goes a source when TARGET ends with a /, when
+    there are several sources, and a file when TARGET is a directory. Existing directories are filled up.
+    """
+    addresses, goal = _addresses(sources), parse_address(target)
+
+    async def one(clients: Clients, source: Address, progress: ProgressCallback | None) -> ChangeResult:
+        client, other, place = await _both_ends(clients, source, goal, several=len(sources) > 1)
+        return await client.copy_to(
+            other, source.path, place, overwrite=not no_overwrite, recursive=recursive, progress=progress
+        )
+
+    async def work(clients: Clients) -> TransferResult:
+        with invocation.meter("copy") as meter:
+            return await transfer_each(addresses, lambda source: one(clients, source, meter.part()))
+
+    finish(invocation, "copied", invocation.run(work))
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("target")
+@click.option("-f", "--overwrite", is_flag=True, help="Replace an existing file; between volumes fill up a directory.")
+@click.pass_obj
+def mv(invocation: Invocation, sources: tuple[str, ...], target: str, overwrite: bool) -> None:
+    """Move or rename. Within a volume no bytes are copied, however large a directory is.
+
+    TARGET is the new path, and its parent has to exist. Below TARGET, under its own name, goes a source when TARGET
+    ends with a /, when there are several sources, and a file when TARGET is a directory. Between two volumes
+    everything is copied first and deleted when all of it is there.
+    """
+    addresses, goal = _addresses(sources), parse_address(target)
+
+    async def one(
+        clients: Clients, source: Address, progress: ProgressCallback | None
+    ) -> ChangeResult | TransferResult:
+        client, other, place = await _both_ends(clients, source, goal, several=len(sources) > 1)
+        if client is not other:
+            return await move_to(client, other, source.path, place, overwrite=overwrite, progress=progress)
+        try:
+            return await client.rename(source.path, place, overwrite=overwrite, progress=progress)
+        except PathExistsError as error:
+            if place != goal.path or not await client.is_dir(place):
+                raise
+            hint = f"a directory is there already; to move into it, end the target with a /: {place}/"
+            raise PathExistsError(hint, path=place) from error
+
+    async def work(clients: Clients) -> TransferResult:
+        with invocation.meter("move") as meter:
+            return await transfer_each(addresses, lambda source: one(clients, source, meter.part()))
+
+    finish(invocation, "moved", invocation.run(work))
+
+
+def _addresses(sources: tuple[str, ...]) -> list[Address]:
+    addresses = [parse_address(source) for source in sources]
+    need_distinct([last_name(address) for address in addresses])
+    return addresses
+
+
+async def _both_ends(
+    clients: Clients, source: Address, target: Address, *, several: bool
+) -> tuple[S3kClient, S3kClient, str]:
+    """The source's client, the target's, and the path there."""
+    client, other = await clients.of(source), await clients.of(target)
+    status = await client.stat(source.path)
+    return client, other, await destination(other, target, status.name, is_dir=status.is_dir, several=several)
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
+@click.option("-f", "--missing-ok", is_flag=True, help="What is not there is no error.")
+@click.pass_obj
+def rm(invocation: Invocation, paths: tuple[str, ...], recursive: bool, missing_ok: bool) -> None:
+    """Remove files and empty directories. The bytes are left to garbage collection."""
+    addresses = [parse_address(path) for path in paths]
+
+    async def one(clients: Clients, address: Address, progress: ProgressCallback | None) -> ChangeResult:
+        client = await clients.of(address)
+        return await client.delete(address.path, recursive=recursive, missing_ok=missing_ok, progress=progress)
+
+    async def work(clients: Clients) -> TransferResult:
+        with invocation.meter("remove") as meter:
+            return await transfer_each(addresses, lambda address: one(clients, address, meter.part()))
+
+    finish(invocation, "removed", invocation.run(work))
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("-p", "--parents", is_flag=True, help="Make missing parents; an existing directory is no error.")
+@click.pass_obj
+def mkdir(invocation: Invocation, paths: tuple[str, ...], parents: bool) -> None:
+    """Make directories. With --json one JSON object a line."""
+
+    async def make(client: S3kClient, path: str) -> FileStatus:
+        place = normalize(path)
+        if not parents and place != ROOT and not await client.exists(split(place)[0]):
+            raise PathNotFoundError("no such parent directory; -p makes it", path=split(place)[0])
+        return await client.makedirs(place, exist_ok=parents)
+
+    _make_each(invocation, paths, make)
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.pass_obj
+def touch(invocation: Invocation, paths: tuple[str, ...]) -> None:
+    """Make empty files, or renew the modification time of files. With --json one JSON object a line."""
+    _make_each(invocation, paths, lambda client, path: client.touch(path))
+
+
+def _make_each(
+    invocation: Invocation, paths: tuple[str, ...], make: Callable[[S3kClient, str], Awaitable[FileStatus]]
+) -> None:
+    async def one(clients: Clients, path: str) -> None:
+        address = parse_address(path)
+        status = await make(await clients.of(address), address.path)
+        if invocation.json:
+            invocation.output.json(status_fields(status))
+
+    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))

@@ -1,0 +1,152 @@
+"""Bytes out of a volume and into it: cat, put, get."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import click
+from anyio import to_thread
+
+from s3k_async.cli.addresses import parse_address
+from s3k_async.cli.command import VolumeCommand, for_each
+from s3k_async.cli.invocation import Clients, Invocation
+from s3k_async.cli.standard_input import standard_input
+from s3k_async.cli.transfers import destination, finish, last_name, local_name, need_distinct, transfer_each
+from s3k_async.errors import EndOfFileError, IsDirectoryError
+from s3k_async.transfer import CHUNK, ProgressCallback, TransferResult, download, upload, verified
+
+if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
+    from s3k_async.files import FileReader
+
+__all__ = ["cat", "get", "put"]
+
+SOURCES = 8
+"""Sources that are transferred at the same time."""
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--range", "span", metavar="A-B", help="Bytes A to B, both included; A- to the end; -N the last N.")
+@click.pass_obj
+def cat(invocation: Invocation, paths: tuple[str, ...], span: str | None) -> None:
+    """Write files to standard output. Whole files are checked against their checksums."""
+    _write_out(invocation, paths, None if span is None else _range(span))
+
+
+def _write_out(invocation: Invocation, paths: tuple[str, ...], span: tuple[int | None, int | None] | None) -> None:
+    async def one(clients: Clients, path: str) -> None:
+        address = parse_address(path)
+        client = await clients.of(address)
+        async with client.open(address.path, "rb") as reader:
+            pieces = verified(reader) if span is None else _part(reader, *span)
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    invocation.output.bytes(piece)
+
+    invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
+
+
+def _range(text: str) -> tuple[int | None, int | None]:
+    """First and last byte; (None, N) for the last N bytes, (A, None) for those from A."""
+    found = re.fullmatch(r"(\d*)-(\d*)", text, re.ASCII)
+    first, last = (int(each) if each else None for each in found.groups()) if found else (None, None)
+    if (first is None and not last) or (first is not None and last is not None and last < first):
+        raise click.UsageError(f"--range: {text!r} is no range of bytes like 0-99, 100- or -100")
+    return first, last
+
+
+async def _part(reader: FileReader, first: int | None, last: int | None) -> AsyncGenerator[bytes, None]:
+    start = max(0, reader.size - (last or 0)) if first is None else first
+    end = reader.size if first is None or last is None else min(reader.size, last + 1)
+    if first and start >= reader.size:
+        raise EndOfFileError(f"the file has {reader.size} bytes and none from {start} on", path=reader.name)
+    while start < end:
+        piece = await reader.read_at(start, min(CHUNK, end - start))
+        yield piece
+        start += len(piece)
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
+@click.argument("target")
+@click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
+@click.option("--no-overwrite", is_flag=True, help="Fail where a file is already.")
+@click.pass_obj
+def put(invocation: Invocation, sources: tuple[str, ...], target: str, recursive: bool, no_overwrite: bool) -> None:
+    """Copy local files into a volume; LOCAL - is standard input.
+
+    TARGET is the path of the copy. Below TARGET, under its own name, goes a source when TARGET ends with a /, when
+    there are several sources, and a file when TARGET is a directory. Existing directories are filled up. Links to
+    files are followed; links to directories are not, and count as failures.
+    """
+    address = parse_address(target)
+    several = len(sources) > 1
+    if "-" in sources and (several or address.is_into):
+        raise click.UsageError("standard input is one file: put - PATH, without a / at the end")
+    need_distinct([local_name(local) for local in sources])
+
+    async def one(client: S3kClient, local: str, progress: ProgressCallback | None) -> TransferResult:
+        if local == "-":
+            return await _put_stream(client, address.path, overwrite=not no_overwrite)
+        is_dir = await to_thread.run_sync(os.path.isdir, local)
+        if is_dir and not recursive:
+            raise IsDirectoryError("a local directory is put with -r", path=local)
+        place = await destination(client, address, local_name(local), is_dir=is_dir, several=several)
+        return await upload(client, local, place, overwrite=not no_overwrite, progress=progress)
+
+    async def work(clients: Clients) -> TransferResult:
+        client = await clients.of(address)
+        with invocation.meter("put") as meter:
+            return await transfer_each(sources, lambda local: one(client, local, meter.part()), limit=SOURCES)
+
+    finish(invocation, "put", invocation.run(work))
+
+
+async def _put_stream(client: S3kClient, path: str, *, overwrite: bool) -> TransferResult:
+    async with client.open(path, "wb" if overwrite else "xb") as writer, aclosing(standard_input()) as pieces:
+        async for piece in pieces:
+            await writer.write(piece)
+        size = await writer.tell()
+    return TransferResult(files=1, bytes=size)
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("local")
+@click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
+@click.option("--no-overwrite", is_flag=True, help="Fail where a local file is already.")
+@click.pass_obj
+def get(invocation: Invocation, sources: tuple[str, ...], local: str, recursive: bool, no_overwrite: bool) -> None:
+    """Copy files of a volume to local ones; LOCAL - is standard output.
+
+    Below LOCAL, under its own name, goes a source when LOCAL ends with a /, when there are several sources, and a file
+    when LOCAL is a directory. Local files appear whole, checked against their checksums, or not at all.
+    """
+    several = len(sources) > 1
+    if local == "-":
+        if several or recursive:
+            raise click.UsageError("one file goes to standard output; s3k cat writes several")
+        _write_out(invocation, sources, None)
+        return
+    need_distinct([last_name(parse_address(source)) for source in sources])
+
+    async def one(clients: Clients, source: str, progress: ProgressCallback | None) -> TransferResult:
+        address = parse_address(source)
+        client = await clients.of(address)
+        status = await client.stat(address.path)
+        if status.is_dir and not recursive:
+            raise IsDirectoryError("a directory is got with -r", path=status.path)
+        into = several or local.endswith("/") or (status.is_file and await to_thread.run_sync(os.path.isdir, local))
+        place = os.path.join(local, status.name) if into else local
+        return await download(client, status.path, place, overwrite=not no_overwrite, progress=progress)
+
+    async def work(clients: Clients) -> TransferResult:
+        with invocation.meter("get") as meter:
+            return await transfer_each(sources, lambda source: one(clients, source, meter.part()), limit=SOURCES)
+
+    finish(invocation, "got", invocation.run(work))

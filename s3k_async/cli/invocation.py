@@ -1,0 +1,121 @@
+"""One run of the command line: what was asked of it as a whole, and the volumes it opens."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from s3k_async.cli.output import Output
+
+if TYPE_CHECKING:
+    from s3k_async.cli.addresses import Address
+    from s3k_async.cli.progress import Meter
+    from s3k_async.client import S3kClient
+    from s3k_async.config import TableLocation, VolumeConfig
+
+__all__ = ["Clients", "Invocation"]
+
+T = TypeVar("T")
+
+
+@dataclass
+class Invocation:
+    """What the options that every command has say."""
+
+    volume: str | None = None
+    """Volume of the paths that name none."""
+    config: str | None = None
+    context: str | None = None
+    hadoop: tuple[str, ...] = ()
+    quiet: bool = False
+    json: bool = False
+    debug: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Options of the table of settings that were given as flags."""
+
+    @cached_property
+    def output(self) -> Output:
+        """Where results go."""
+        return Output(sys.stdout)
+
+    def run(self, work: Callable[[Clients], Awaitable[T]]) -> T:
+        """Run a command's work in an event loop, with the volumes it asks for."""
+        import anyio
+
+        async def main() -> T:
+            async with Clients(self) as clients:
+                return await work(clients)
+
+        return anyio.run(main)
+
+    def resolve(self, volume: str | None) -> VolumeConfig:
+        """What is meant by a volume's address, or by none. Raises ConfigError."""
+        from s3k_async.settings import resolve
+
+        if volume is None:
+            volume = self.volume
+        return resolve(volume, config=self.config, context=self.context, hadoop=self._properties(), **self.settings)
+
+    def say(self, text: str, **fields: Any) -> None:
+        """Tell what was done: a line unless quiet, or a JSON document."""
+        if self.json:
+            self.output.json(fields)
+        elif not self.quiet:
+            self.output.line(text)
+
+    def meter(self, title: str) -> Meter:
+        """Progress of long work, shown while somebody watches."""
+        from s3k_async.cli.progress import Meter
+
+        return Meter(title, shown=sys.stderr.isatty() and not self.quiet and not self.json)
+
+    def _properties(self) -> dict[str, str] | None:
+        from s3k_async.cli.hadoop_file import read_hadoop_file
+
+        merged: dict[str, str] = {}
+        for path in self.hadoop:
+            merged |= read_hadoop_file(path)
+        return merged if self.hadoop else None
+
+
+class Clients:
+    """The volumes one command works on, each opened once."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+        self._open: dict[TableLocation, S3kClient] = {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def of(self, address: Address) -> S3kClient:
+        """The client of an address's volume. Raises ConfigError, VolumeNotFoundError, and what opening raises."""
+        from s3k_async.client import S3kClient
+
+        config = self._resolve(address)
+        if config.table not in self._open:
+            self._open[config.table] = await self._stack.enter_async_context(S3kClient(config=config))
+        return self._open[config.table]
+
+    def _resolve(self, address: Address) -> VolumeConfig:
+        from s3k_async.errors import ConfigError
+
+        try:
+            return self._invocation.resolve(address.volume)
+        except ConfigError as error:
+            if address.volume is None and os.path.isdir(address.path):
+                hint = f"the directory of an embedded volume is written {address.path.rstrip('/')}:/"
+                raise ConfigError(f"{error.message}; {hint}", path=error.path) from error
+            raise

@@ -1,0 +1,102 @@
+"""What goes to standard output: lines, JSON and bytes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from s3k_async.model import FileStatus
+
+__all__ = ["Output", "human_size", "one_line", "plural", "safe_text", "status_fields", "time_text"]
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What would move a terminal's cursor, end a line or turn the direction of text, and halves of surrogate pairs."""
+
+
+def one_line(text: str) -> str:
+    """The text with everything that is not plainly printed as an escape."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def safe_text(text: str, encoding: str | None) -> str:
+    """The text with characters that the encoding lacks as escapes."""
+    name = encoding or "utf-8"
+    return text.encode(name, "backslashreplace").decode(name)
+
+
+class Output:
+    """A stream that results are written to. On a terminal names are shown with control characters escaped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.is_terminal = stream.isatty()
+
+    def line(self, text: str) -> None:
+        """One line of text."""
+        shown = one_line(text) if self.is_terminal else text
+        self._stream.write(safe_text(shown, self._stream.encoding) + "\n")
+
+    def json(self, value: Mapping[str, Any]) -> None:
+        """One JSON document, on a line of its own, in ASCII."""
+        self._stream.write(json.dumps(value) + "\n")
+
+    def bytes(self, data: bytes) -> None:
+        """Bytes as they are."""
+        self._stream.flush()
+        self._stream.buffer.write(data)
+
+    def flush(self) -> None:
+        """Hand everything over."""
+        self._stream.flush()
+
+    def branches(self) -> tuple[str, str, str, str]:
+        """The lines of a tree: to a child, to the last one, past a child, past the last one."""
+        try:
+            "│├└─".encode(self._stream.encoding or "utf-8")
+        except UnicodeEncodeError:
+            return "|-- ", "`-- ", "|   ", "    "
+        return "├── ", "└── ", "│   ", "    "
+
+
+def status_fields(status: FileStatus) -> dict[str, Any]:
+    """A file or directory as JSON has it. Times are epoch milliseconds, sizes bytes."""
+    return {
+        "path": status.path,
+        "type": "directory" if status.is_dir else "file",
+        "size": status.size,
+        "mtime_ms": status.mtime_ms,
+        "ctime_ms": status.ctime_ms,
+        "id": status.id,
+        "version": status.version,
+        "committed": status.committed,
+        "etag": status.etag,
+        "checksum": status.checksum,
+        "physical": status.physical,
+    }
+
+
+def human_size(size: int) -> str:
+    """A size in units of 1,024: `999B`, `1.5K`, `12M`."""
+    if size < 1024:
+        return f"{size}B"
+    value = float(size)
+    for unit in "KMGTPE":
+        value /= 1024
+        if value < 1023.5 or unit == "E":
+            return f"{value:.1f}{unit}" if value < 9.95 else f"{value:.0f}{unit}"
+    raise AssertionError
+
+
+def time_text(milliseconds: int) -> str:
+    """A time as `2026-11-21T04:30:12Z`."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 file`, `2,450 files`, `3 directories`."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"

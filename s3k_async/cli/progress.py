@@ -1,0 +1,104 @@
+"""Progress of long work, shown on standard error while a person is watching."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from s3k_async.model import Progress
+from s3k_async.sources import SYSTEM
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Display
+    from rich.progress import TaskID
+
+__all__ = ["Meter"]
+
+PATIENCE = 0.5
+"""Seconds before anything is shown: most commands are done by then."""
+
+
+class Meter:
+    """Shows counts, bytes, rate and the time left of the work it is called back by; nothing unless `shown`.
+
+    One meter can follow several pieces of work: `part()` gives the callback of each, and their numbers are added up.
+    """
+
+    def __init__(self, title: str, *, shown: bool, total: int | None = None) -> None:
+        self.shown = shown
+        self._title = title
+        self._total = total
+        self._parts: list[Progress] = []
+        self._start = SYSTEM.monotonic()
+        self._stack = ExitStack()
+        self._display: Display | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def part(self) -> Part | None:
+        """A callback for one piece of the work; None when nobody watches."""
+        if not self.shown:
+            return None
+        self._parts.append(Progress(self._title, 0))
+        return Part(self, len(self._parts) - 1)
+
+    def report(self, index: int, progress: Progress) -> None:
+        """Take note of how far one part has come."""
+        self._parts[index] = progress
+        if self._display is None:
+            if SYSTEM.monotonic() - self._start < PATIENCE:
+                return
+            self._display = self._open()
+            self._task = self._display.add_task(self._title, total=None, moved="", speed="")
+        assert self._task is not None
+        totals = [part.total for part in self._parts]
+        known = sum(total or 0 for total in totals) if all(total is not None for total in totals) else None
+        moved = sum(part.bytes for part in self._parts)
+        seconds = max(SYSTEM.monotonic() - self._start, 0.001)
+        self._display.update(
+            self._task,
+            completed=sum(part.done for part in self._parts),
+            total=self._total if self._total is not None else known,
+            moved=f"{moved / 1e6:,.1f} MB" if moved else "",
+            speed=f"{moved / 1e6 / seconds:,.1f} MB/s" if moved else "",
+        )
+
+    def _open(self) -> Display:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Display
+
+        display = Display(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[moved]}"),
+            TextColumn("{task.fields[speed]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        display.start()
+        self._stack.callback(display.stop)
+        return display
+
+
+class Part:
+    """The progress callback of one piece of work."""
+
+    def __init__(self, meter: Meter, index: int) -> None:
+        self._meter = meter
+        self._index = index
+
+    def __call__(self, progress: Progress) -> None:
+        """As the client calls it."""
+        self._meter.report(self._index, progress)

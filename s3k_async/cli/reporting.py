@@ -1,0 +1,112 @@
+"""Errors on standard error: one line each, or one JSON document, and the exit code that goes with them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from s3k_async.cli.exit_codes import ExitCode, exit_code, exit_code_of_all
+from s3k_async.cli.output import one_line, safe_text
+from s3k_async.errors import PartialFailureError, S3kError
+
+__all__ = ["FailedOperandsError", "report"]
+
+SHOWN = 50
+"""Failures that are written out one by one; JSON has them all."""
+
+Failures = Sequence[tuple[str, Exception]]
+
+
+class FailedOperandsError(Exception):
+    """Some of what a command was to do failed; `failures` lists (path, error)."""
+
+    def __init__(self, failures: Failures, *, some_succeeded: bool) -> None:
+        super().__init__(f"{len(failures)} failed")
+        self.failures = failures
+        self.exit_code = ExitCode.PARTIAL if some_succeeded else exit_code_of_all([error for _, error in failures])
+
+
+def report(error: BaseException, *, as_json: bool, debug: bool) -> ExitCode:
+    """Write an error and return its exit code."""
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    code = _code(error)
+    if as_json:
+        print(json.dumps({"error": _document(error, code)}), file=sys.stderr)
+        return code
+    for line in _lines(error):
+        print(safe_text(f"s3k: {one_line(line)}", sys.stderr.encoding), file=sys.stderr)
+    return code
+
+
+def _code(error: BaseException) -> ExitCode:
+    if isinstance(error, FailedOperandsError):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
+    if isinstance(error, click.UsageError):
+        return ExitCode.USAGE
+    return exit_code(error)
+
+
+def _failures(error: BaseException) -> Failures:
+    return error.failures if isinstance(error, FailedOperandsError | PartialFailureError) else ()
+
+
+def _lines(error: BaseException) -> list[str]:
+    failures = _failures(error)
+    lines = [_with_path(path, each) for path, each in failures[:SHOWN]]
+    if len(failures) > SHOWN:
+        lines.append(f"and {len(failures) - SHOWN:,} more failures")
+    return lines if isinstance(error, FailedOperandsError) else [*lines, _message(error)]
+
+
+def _with_path(path: str, error: Exception) -> str:
+    text = _message(error)
+    return text if path in text else f"{text}: {path}"
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, click.UsageError):
+        command = error.ctx.command_path if error.ctx is not None else "s3k"
+        return f"{error.format_message().rstrip('.')} (see {command} --help)"
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, S3kError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    return f"internal error, {type(error).__name__}: {error} (--debug shows where)"
+
+
+def _document(error: BaseException, code: ExitCode) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "code": _name(error),
+        "message": _message(error),
+        "path": error.path if isinstance(error, S3kError) else None,
+        "exit_code": int(code),
+    }
+    if failures := _failures(error):
+        document["failures"] = [
+            {"path": path, "code": _name(each), "message": _message(each)} for path, each in failures
+        ]
+        if isinstance(error, FailedOperandsError):
+            document["message"] = f"{len(failures)} failed"
+    return document
+
+
+def _name(error: BaseException) -> str:
+    if isinstance(error, FailedOperandsError):
+        return PartialFailureError.code
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, click.UsageError):
+        return "usage"
+    return error.code if isinstance(error, S3kError) else S3kError.code

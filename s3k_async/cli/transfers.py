@@ -1,0 +1,101 @@
+"""What put, get, cp, mv and rm share: where things go, work on several sources, what is said at the end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from s3k_async.cli.addresses import Address
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.output import plural
+from s3k_async.cli.reporting import FailedOperandsError
+from s3k_async.concurrency import run_all
+from s3k_async.errors import PartialFailureError, S3kError
+from s3k_async.model import ChangeResult
+from s3k_async.paths import normalize
+from s3k_async.transfer import HOPELESS, TransferResult
+
+if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
+
+__all__ = ["destination", "finish", "last_name", "local_name", "need_distinct", "transfer_each"]
+
+T = TypeVar("T")
+
+
+def last_name(address: Address) -> str:
+    """The name of what an address leads to; empty for a root."""
+    return normalize(address.path).rpartition("/")[2]
+
+
+def local_name(path: str) -> str:
+    """The name of a local file or directory; empty where the path says none (`.`, `dir/..`, `/`)."""
+    name = os.path.basename(path.rstrip("/"))
+    return "" if name in (".", "..") else name
+
+
+def need_distinct(names: Sequence[str]) -> None:
+    """Raise a usage error if two sources would go to one place."""
+    for name in names:
+        if name and names.count(name) > 1:
+            raise click.UsageError(f"several sources have the name {name!r}, and would replace each other")
+
+
+async def destination(client: S3kClient, target: Address, name: str, *, is_dir: bool, several: bool) -> str:
+    """The path at which a source ends up: the target itself, or below it under the source's own name if the target is
+    written with a `/`, if there are several sources, or if a file meets a directory.
+    """
+    if several or target.is_into or (not is_dir and await client.is_dir(target.path)):
+        return target.below(name)
+    return target.path
+
+
+async def transfer_each(
+    sources: Sequence[T], work: Callable[[T], Awaitable[TransferResult | ChangeResult]], *, limit: int = 1
+) -> TransferResult:
+    """Do the work of each source, at most `limit` at a time, and add up the results.
+
+    The only source's error is raised; of several it is listed, and the others are done, unless it would stop them too.
+    """
+    total = TransferResult()
+
+    async def one(source: T) -> None:
+        try:
+            result = await work(source)
+        except HOPELESS:
+            raise
+        except S3kError as error:
+            if len(sources) == 1:
+                raise
+            inner = error.failures if isinstance(error, PartialFailureError) else ()
+            total.failures.extend(inner or [(str(source), error)])
+            return
+        total.files += result.files
+        total.directories += result.directories
+        total.bytes += result.bytes
+        if isinstance(result, TransferResult):
+            total.failures += result.failures
+
+    await run_all(one, sources, limit=limit)
+    return total
+
+
+def finish(invocation: Invocation, done: str, result: TransferResult) -> None:
+    """Say what was done, and raise FailedOperandsError for what was not."""
+    counts = [plural(result.files, "file"), f"{result.bytes:,} bytes"]
+    if result.directories:
+        counts.insert(1, plural(result.directories, "directory"))
+    changed = bool(result.files or result.directories)
+    if changed or invocation.json or not result.failures:
+        invocation.say(
+            f"{done} {', '.join(counts)}",
+            files=result.files,
+            directories=result.directories,
+            bytes=result.bytes,
+            failed=len(result.failures),
+        )
+    if result.failures:
+        raise FailedOperandsError(result.failures, some_succeeded=changed)
