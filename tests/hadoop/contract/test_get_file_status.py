@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from s3k_async.concurrency import run_all
 from s3k_async.hadoop_status import HadoopFileStatus
 from tests.hadoop.ground import Ground, collect, dataset, names
 
@@ -33,9 +34,9 @@ async def make_tree(ground: Ground, top: str, depth: int = DEPTH) -> tuple[set[s
         directory = f"{top}/dir-{depth}-{width}"
         await ground.fs.mkdirs(directory)
         directories.add(directory)
-        for number in range(FILES):
-            await ground.write(f"{directory}/file-{number}", dataset(FILE_SIZE))
-            files.add(f"{directory}/file-{number}")
+        below_it = {f"{directory}/file-{number}" for number in range(FILES)}
+        await run_all(lambda path: ground.write(path, dataset(FILE_SIZE)), below_it, limit=FILES)
+        files |= below_it
         below = await make_tree(ground, directory, depth - 1)
         directories |= below[0]
         files |= below[1]
