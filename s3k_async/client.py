@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overlo
 
 from s3k_async import _native
 from s3k_async._native import Xxh3_128
-from s3k_async.concurrency import uninterrupted
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ClosedClientError,
@@ -33,6 +32,7 @@ from s3k_async.listing import EntryType, Filter, Walked, find_pages, list_pages,
 from s3k_async.metadata.tree import TreeResult
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
 from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
+from s3k_async.races import Race
 from s3k_async.reading import existing, need_readable, read_spans
 from s3k_async.storage.physical import checksum_of
 from s3k_async.storage.upload import CHECKSUM_PREFIX
@@ -345,7 +345,7 @@ class S3kClient:
         Raises PathExistsError (a file is there; or a directory, unless `exist_ok`), NotDirectoryError.
         """
         store = self._volume().store
-        return FileStatus.of(await uninterrupted(store.make_directory(self._path(path), exist_ok=exist_ok)))
+        return FileStatus.of(await store.make_directory(self._path(path), exist_ok=exist_ok))
 
     async def rename(
         self, source: Path, target: Path, *, overwrite: bool = False, progress: ProgressCallback | None = None
@@ -366,7 +366,7 @@ class S3kClient:
             return _result(await volume.tree.rename(entry, new, progress=progress), "moved", old)
         if new == old:
             return ChangeResult()
-        moved = await uninterrupted(volume.store.rename_file(entry, new, overwrite=overwrite))
+        moved = await volume.store.rename_file(entry, new, overwrite=overwrite)
         tally = Tally("rename", progress)
         tally.add(moved)
         return tally.result
@@ -388,7 +388,7 @@ class S3kClient:
         volume, place = self._volume(), self._path(path)
         if place == ROOT:
             raise PermissionDeniedError("the root cannot be deleted", path=place)
-        delays = volume.store.tuning.retry.delays(volume.store.sources)
+        race = Race(volume.store)
         while True:
             try:
                 return await self._delete(volume, place, recursive, progress)
@@ -396,11 +396,8 @@ class S3kClient:
                 if missing_ok:
                     return ChangeResult()
                 raise
-            except ConflictError:
-                delay = next(delays, None)
-                if delay is None:
-                    raise
-                await volume.store.sources.sleep(delay)
+            except ConflictError as error:
+                await race.lost(error)
 
     async def copy(
         self,
@@ -471,7 +468,7 @@ class S3kClient:
         if entry.is_dir and recursive:
             return _result(await volume.tree.delete(entry, progress=progress), "deleted", path)
         store = volume.store
-        await uninterrupted(store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
+        await (store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
         tally = Tally("delete", progress)
         tally.add(entry)
         return tally.result

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from typing import TypeVar
 
 import anyio
 
-__all__ = ["first_error", "gather", "merge", "run_all", "uninterrupted"]
+__all__ = ["first_error", "gather", "merge", "run_all"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -111,21 +111,6 @@ _END = _End()
 
 async def _step(stream: AsyncIterator[T]) -> T | _End:
     return await anext(stream, _END)
-
-
-async def uninterrupted(change: Coroutine[Any, Any, T]) -> T:
-    """Await a short change that cancellation must not cut in half: it is finished first, whatever cancels us (a scope,
-    a timeout or a plain `Task.cancel`), so that what was done is known.
-    """
-    task = asyncio.ensure_future(change)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()
-        raise
 
 
 async def to_the_end(work: Callable[[], Awaitable[T]]) -> T:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import logging
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import anyio
 
-from s3k_async.concurrency import uninterrupted
+from s3k_async.concurrency import to_the_end
 from s3k_async.errors import (
     ConflictError,
     InvalidArgumentError,
@@ -25,6 +25,7 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.store import MetadataStore, Target
 from s3k_async.model import Entry, FileStatus
+from s3k_async.races import Race
 from s3k_async.reading import OpenVolume, need_readable, read_span
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
@@ -97,7 +98,8 @@ def check_mode(mode: str, path: str) -> None:
     """Raise UnsupportedError unless the mode is `rb`, `wb` or `xb`; InvalidArgumentError if it is none at all."""
     if mode in {"rb", "wb", "xb"}:
         return
-    if not re.fullmatch(r"(?!.*(.).*\1)(?=.*[rwax])[rwax+bt]{1,4}", mode):
+    letters = set(mode)
+    if len(letters) < len(mode) or letters - set("rwaxbt+") or len(letters & set("rwax")) != 1 or {"b", "t"} <= letters:
         raise InvalidArgumentError(f"{mode!r} is no mode of a file", path=path)
     if "a" in mode or "+" in mode:
         raise UnsupportedError(f"mode {mode!r}: files are written whole and not changed", path=path)
@@ -118,7 +120,7 @@ async def open_writer(volume: Callable[[], OpenVolume], path: str, *, exclusive:
     Raises PathExistsError (`exclusive`), IsDirectoryError, NotDirectoryError, BusyError, ReadOnlyVolumeError.
     """
     store, storage = volume().store, volume().storage
-    delays = store.tuning.retry.delays(store.sources)
+    race = Race(store)
     reserved: list[Entry] = []
 
     async def reserve(target: Target) -> None:
@@ -127,12 +129,11 @@ async def open_writer(volume: Callable[[], OpenVolume], path: str, *, exclusive:
     while True:
         target = await store.prepare(path)
         try:
-            await uninterrupted(reserve(target))
-        except PathExistsError:
-            delay = None if exclusive else next(delays, None)
-            if delay is None:
+            await to_the_end(partial(reserve, target))
+        except PathExistsError as error:
+            if exclusive:
                 raise
-            await store.sources.sleep(delay)
+            await race.lost(error)
             continue
         except BaseException:
             if reserved and target.current is None:
@@ -387,7 +388,7 @@ class FileWriter:
         try:
             content = await self._upload.finish()
             try:
-                entry = await uninterrupted(volume.store.commit(self._entry, content))
+                entry = await volume.store.commit(self._entry, content)
             except S3kError as error:
                 await drop_unpublished(volume.storage, content.physical, error)
                 raise

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 from s3k_async import _native
-from s3k_async.concurrency import run_all, uninterrupted
+from s3k_async.concurrency import run_all
 from s3k_async.errors import (
     ConflictError,
     DataMissingError,
@@ -22,6 +22,7 @@ from s3k_async.files import drop_unpublished
 from s3k_async.metadata.store import MetadataStore, Target
 from s3k_async.metadata.tree import Tree
 from s3k_async.model import ROOT, ChangeResult, Content, Entry, Progress
+from s3k_async.races import Race
 from s3k_async.reading import LOOKS, existing, need_readable
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.blobs import Buffer
@@ -59,16 +60,16 @@ async def write(volume: Published, path: str, data: Buffer, *, overwrite: bool) 
 async def publish_new(volume: Published, path: str, upload: Upload, *, overwrite: bool) -> Entry:
     """Upload and publish a file at the path; the last writer wins.
 
-    A lost race is tried again under the retry policy; bytes that were uploaded for the same object id are used again.
-    Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, BusyError, LeaseExpiredError, and
-    ConflictError when every attempt lost.
+    A lost race is tried again for `Tuning.busy_timeout`; bytes that were uploaded for the same object id are used
+    again. Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, BusyError, LeaseExpiredError,
+    and ConflictError when every attempt was lost.
     """
     store = volume.store
-    delays = store.tuning.retry.delays(store.sources)
+    race = Race(store)
     content: Content | None = None
     uploaded_for = ""
-    while True:
-        try:
+    try:
+        while True:
             target = await store.prepare(path)
             if target.current is not None and not overwrite:
                 raise PathExistsError("the file exists", path=path)
@@ -78,28 +79,20 @@ async def publish_new(volume: Published, path: str, upload: Upload, *, overwrite
             if content is None:
                 content = await upload(target)
                 uploaded_for = target.object_id
-            return await uninterrupted(store.publish(target, content, overwrite=overwrite))
-        except ConflictError as error:
-            delay = next(delays, None)
-            if delay is not None:
-                await store.sources.sleep(delay)
-                continue
-            await _forget(volume, content, error)
-            raise
-        except S3kError as error:
-            await _forget(volume, content, error)
-            raise
-
-
-async def _forget(volume: Published, content: Content | None, error: S3kError) -> None:
-    if content is not None:
-        await drop_unpublished(volume.storage, content.physical, error)
+            try:
+                return await store.publish(target, content, overwrite=overwrite)
+            except ConflictError as error:
+                await race.lost(error)
+    except S3kError as error:
+        if content is not None:
+            await drop_unpublished(volume.storage, content.physical, error)
+        raise
 
 
 async def touch(volume: Published, path: str) -> Entry:
     """Create an empty file, or give the file a new version with the same bytes and the time of now."""
     store = volume.store
-    delays = store.tuning.retry.delays(store.sources)
+    race = Race(store)
     while True:
         target = await store.prepare(path)
         current = target.current
@@ -107,19 +100,16 @@ async def touch(volume: Published, path: str) -> Entry:
             if current is None:
                 content = await volume.storage.put(target.object_id, b"")
                 try:
-                    return await uninterrupted(store.publish(target, content, overwrite=False))
+                    return await store.publish(target, content, overwrite=False)
                 except S3kError as error:
                     await drop_unpublished(volume.storage, content.physical, error)
                     raise
             if current.is_reservation or current.physical is None:
                 raise UncommittedFileError("the file is being written", path=path)
             content = Content(current.physical, current.size, current.etag, current.checksum)
-            return await uninterrupted(store.publish(target, content))
-        except (ConflictError, PathExistsError):
-            delay = next(delays, None)
-            if delay is None:
-                raise
-            await store.sources.sleep(delay)
+            return await store.publish(target, content)
+        except (ConflictError, PathExistsError) as error:
+            await race.lost(error)
 
 
 class Tally:
@@ -204,14 +194,14 @@ async def _copy_tree(
     origin: Published, top: Entry, destination: Published, target: str, *, overwrite: bool, tally: Tally
 ) -> None:
     failures: list[tuple[str, Exception]] = []
-    tally.add(await uninterrupted(destination.store.make_directory(target, exist_ok=overwrite)))
+    tally.add(await destination.store.make_directory(target, exist_ok=overwrite))
     skip = len(top.path.rstrip("/")) + 1
 
     async def one(entry: Entry) -> None:
         try:
             place = _native.normalize(f"{target}/{entry.path[skip:]}")
             if entry.is_dir:
-                done = await uninterrupted(destination.store.make_directory(place))
+                done = await destination.store.make_directory(place)
             else:
                 done = await _copy_file(origin, entry, destination, place, overwrite=overwrite)
         except S3kError as error:

@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "globbing",
         "publishing",
         "reading",
+        "races",
         "transfer",
         "files",
         "volumes",

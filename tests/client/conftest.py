@@ -1,0 +1,37 @@
+"""Volumes and clients for the tests of the clients. `volume_backends("memory", "embedded")` picks the stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from s3k_async.client import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.sync import S3kSyncClient
+from s3k_async.volumes import init_volume
+from tests.client.rig import TUNING
+from tests.engines.volumes import VolumeMaker
+
+
+@pytest.fixture
+def config(new_volume: VolumeMaker) -> VolumeConfig:
+    """A volume that exists, with small pieces."""
+    config = new_volume(tuning=TUNING)
+    asyncio.run(init_volume(config))
+    return config
+
+
+@pytest.fixture
+async def fs(config: VolumeConfig) -> AsyncIterator[S3kClient]:
+    """An open client."""
+    async with S3kClient(config=config) as client:
+        yield client
+
+
+@pytest.fixture
+def sync_fs(config: VolumeConfig) -> Iterator[S3kSyncClient]:
+    """A blocking client."""
+    with S3kSyncClient(config=config) as client:
+        yield client

@@ -1,0 +1,257 @@
+"""Files open for reading."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from s3k_async.client import S3kClient
+from s3k_async.config import Tuning
+from s3k_async.errors import (
+    CorruptDataError,
+    DataMissingError,
+    InvalidArgumentError,
+    IsDirectoryError,
+    PathNotFoundError,
+    StreamClosedError,
+    UnsupportedError,
+)
+from s3k_async.stores.faults import FaultPlan
+from s3k_async.volumes import init_volume
+from tests.client.rig import faulty_client, memory_config
+from tests.engines.volumes import volume_backends
+
+backends = volume_backends("memory", "embedded")
+
+DATA = bytes(index % 251 for index in range(1000))
+
+
+@backends
+async def test_reading_from_start_to_end(fs: S3kClient) -> None:
+    await fs.write("/f", DATA)
+    async with fs.open("/f") as reader:
+        assert await reader.read(3) == DATA[:3]
+        assert await reader.tell() == 3
+        assert await reader.read(500) == DATA[3:503]
+        assert await reader.read() == DATA[503:]
+        assert await reader.read() == b""
+        assert await reader.read(5) == b""
+        assert (reader.size, reader.name, reader.mode) == (1000, "/f", "rb")
+        assert (reader.readable(), reader.writable(), reader.seekable()) == (True, False, True)
+        assert reader.status == await fs.stat("/f")
+
+
+@backends
+async def test_seeking(fs: S3kClient) -> None:
+    await fs.write("/f", DATA)
+    async with fs.open("/f") as reader:
+        assert await reader.seek(-10, io.SEEK_END) == 990
+        assert await reader.read() == DATA[990:]
+        assert await reader.seek(5) == 5
+        assert await reader.seek(5, io.SEEK_CUR) == 10
+        assert await reader.read(2) == DATA[10:12]
+        assert await reader.seek(2000) == 2000
+        assert await reader.read() == b""
+        with pytest.raises(InvalidArgumentError):
+            await reader.seek(-1)
+        with pytest.raises(ValueError, match="start"):
+            await reader.seek(-3000, io.SEEK_CUR)
+        with pytest.raises(InvalidArgumentError):
+            await reader.seek(0, 7)
+        assert await reader.tell() == 2000
+
+
+@backends
+async def test_other_ways_to_read(fs: S3kClient) -> None:
+    await fs.write("/f", DATA)
+    async with fs.open("/f") as reader:
+        buffer = bytearray(300)
+        assert await reader.readinto(buffer) == 300
+        assert buffer == DATA[:300]
+        assert await reader.read_at(900, 500) == DATA[900:]
+        assert await reader.read_at(1000, 1) == b""
+        assert await reader.read_at(7, 0) == b""
+        assert await reader.tell() == 300
+        with pytest.raises(InvalidArgumentError):
+            await reader.read_at(-1, 5)
+        chunks = [chunk async for chunk in reader]
+        assert b"".join(chunks) == DATA[300:]
+        assert {len(chunk) for chunk in chunks[:-1]} == {64}
+
+
+@backends
+async def test_a_file_without_bytes(fs: S3kClient) -> None:
+    await fs.write("/empty", b"")
+    assert await fs.read("/empty") == b""
+    async with fs.open("/empty") as reader:
+        assert await reader.read() == b""
+        assert await reader.read_at(0, 10) == b""
+        assert [chunk async for chunk in reader] == []
+        assert await reader.seek(0, io.SEEK_END) == 0
+
+
+@backends
+async def test_a_reader_keeps_its_version_while_others_overwrite_and_delete(fs: S3kClient) -> None:
+    await fs.write("/f", DATA)
+    reader = await fs.open("/f")
+    assert await reader.read(10) == DATA[:10]
+    await fs.write("/f", b"new")
+    assert await reader.read(400) == DATA[10:410]
+    await fs.delete("/f")
+    assert await reader.read() == DATA[410:]
+    assert await reader.seek(0) == 0
+    assert await reader.read() == DATA
+    await reader.close()
+    with pytest.raises(PathNotFoundError):
+        await fs.open("/f")
+
+
+@backends
+async def test_a_closed_reader(fs: S3kClient) -> None:
+    await fs.write("/f", DATA)
+    reader = await fs.open("/f")
+    await reader.close()
+    await reader.close()
+    assert reader.closed
+    for call in (reader.read(), reader.seek(0), reader.tell(), reader.read_at(0, 1), reader.readinto(bytearray(1))):
+        with pytest.raises(StreamClosedError):
+            await call
+    with pytest.raises(ValueError, match="closed"):
+        await reader.read(0)
+
+
+@backends
+async def test_what_cannot_be_opened(fs: S3kClient) -> None:
+    await fs.makedirs("/d")
+    with pytest.raises(IsDirectoryError):
+        await fs.open("/d")
+    with pytest.raises(PathNotFoundError):
+        await fs.open("/none")
+    for mode in ("ab", "r+b", "rb+", "r", "rt", "w", "x", "a"):
+        with pytest.raises(UnsupportedError):
+            fs.open("/f", mode)
+    for mode in ("", "q", "rw", "bb", "rbb", "b", "rb "):
+        with pytest.raises(InvalidArgumentError):
+            fs.open("/f", mode)
+
+
+@backends
+async def test_whole_files_and_ranges(fs: S3kClient) -> None:
+    await fs.write("/f", DATA)
+    assert await fs.read("/f") == DATA
+    ranges = [(0, 10), (990, 2000), (5, 5), (100, 700), (1000, 1001), (3000, 4000)]
+    assert await fs.read_ranges("/f", ranges) == [DATA[start:end] for start, end in ranges]
+    assert await fs.read_ranges("/f", []) == []
+    for bad in ((-1, 3), (5, 4)):
+        with pytest.raises(InvalidArgumentError):
+            await fs.read_ranges("/f", [(0, 1), bad])
+    await fs.makedirs("/d")
+    with pytest.raises(IsDirectoryError):
+        await fs.read("/d")
+
+
+@backends
+async def test_missing_bytes(fs: S3kClient) -> None:
+    await fs.write("/f", DATA)
+    reader = await fs.open("/f")
+    storage = fs._volume().storage
+    await storage.delete((await fs.stat("/f")).physical or "")
+    for call in (fs.read("/f"), fs.read_ranges("/f", [(0, 1)]), reader.read(10), reader.read_at(900, 5)):
+        with pytest.raises(DataMissingError) as raised:
+            await call
+        assert raised.value.path == "/f"
+        assert "gone" in str(raised.value)
+
+
+@backends
+@pytest.mark.parametrize("damage", [DATA[:-1], DATA[:-1] + b"?", b""])
+async def test_damaged_bytes(fs: S3kClient, damage: bytes) -> None:
+    await fs.write("/f", DATA)
+    await fs._volume().blobs.put((await fs.stat("/f")).physical or "", damage)
+    with pytest.raises(CorruptDataError) as raised:
+        await fs.read("/f")
+    assert raised.value.path == "/f"
+    if len(damage) != len(DATA):
+        reader = await fs.open("/f")
+        with pytest.raises(CorruptDataError):
+            await reader.read()
+
+
+async def test_a_version_that_is_collected_while_it_is_read_is_looked_up_again() -> None:
+    faults = FaultPlan()
+    async with faulty_client(faults) as fs:
+        await fs.write("/f", DATA)
+        old = (await fs.stat("/f")).physical or ""
+
+        async def replace_under_the_reader(call: object) -> None:
+            if getattr(call, "method", "") == "get" and getattr(call, "key", "") == old:
+                faults.gate = None
+                await fs.write("/f", DATA[::-1])
+                await fs._volume().storage.delete(old)
+
+        faults.gate = replace_under_the_reader
+        assert await fs.read("/f") == DATA[::-1]
+
+
+async def test_small_reads_do_not_each_make_a_request() -> None:
+    config = memory_config(Tuning(read_ahead=400, part_size=1000, multipart_threshold=10_000))
+    await init_volume(config)
+    faults = FaultPlan()
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", DATA)
+        faults.calls.clear()
+        async with fs.open("/f") as reader:
+            pieces = []
+            while piece := await reader.read(7):
+                pieces.append(piece)
+        assert b"".join(pieces) == DATA
+        gets = [call for call in faults.calls if call.store == "blobs"]
+        assert len(gets) == 3
+
+
+async def test_reads_all_over_the_place_fetch_only_what_they_need() -> None:
+    config = memory_config(Tuning(read_ahead=500))
+    await init_volume(config)
+    faults = FaultPlan()
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", DATA * 10)
+        async with fs.open("/f") as reader:
+            await reader.seek(5000)
+            assert await reader.read(10) == (DATA * 10)[5000:5010]
+            assert len(reader._window) == 10
+            assert await reader.read(10) == (DATA * 10)[5010:5020]
+            assert len(reader._window) == 500
+
+
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("read"), st.integers(-1, 400), st.just(0)),
+            st.tuples(st.just("seek"), st.integers(-300, 1200), st.integers(0, 2)),
+        ),
+        max_size=25,
+    ),
+    read_ahead=st.integers(0, 300),
+)
+@settings(max_examples=80, deadline=None)
+async def test_reading_is_as_from_bytes_in_memory(steps: list[tuple[str, int, int]], read_ahead: int) -> None:
+    config = memory_config(Tuning(read_ahead=read_ahead, part_size=70))
+    await init_volume(config)
+    async with S3kClient(config=config) as fs:
+        await fs.write("/f", DATA)
+        oracle = io.BytesIO(DATA)
+        async with fs.open("/f") as reader:
+            for verb, number, whence in steps:
+                if verb == "read":
+                    assert await reader.read(number) == oracle.read(number)
+                    continue
+                base = (0, oracle.tell(), len(DATA))[whence]
+                if base + number < 0:
+                    with pytest.raises(InvalidArgumentError):
+                        await reader.seek(number, whence)
+                else:
+                    assert await reader.seek(number, whence) == oracle.seek(number, whence)
+                assert await reader.tell() == oracle.tell()
