@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Sequence
 
 from s3k_async.errors import ConditionFailedError, ServiceError
 from s3k_async.stores.items import (
@@ -23,9 +24,12 @@ from s3k_async.stores.items import (
 __all__ = [
     "MAX_TOKEN",
     "TOKEN_LIFE_MS",
-    "condition_failed",
+    "cursor_of",
     "fingerprint",
+    "key_of",
     "outcome",
+    "refusal",
+    "segment_of",
     "token_mismatch",
     "validate",
     "validate_page",
@@ -41,13 +45,11 @@ TOKEN_LIFE_MS = 10 * 60 * 1000
 
 def validate(action: Action) -> None:
     """Raise ValueError for an action that has no meaning whatever is stored."""
-    if isinstance(action, Put):
-        if not action.item.get(PARTITION) or not action.item.get(SORT):
-            raise ValueError("an item needs a partition key and a sort key")
-        return
-    if not action.key.partition or not action.key.sort:
+    if isinstance(action, Put) and not (PARTITION in action.item and SORT in action.item):
+        raise ValueError("an item needs a partition key and a sort key")
+    if not action.key.partition.encode() or not action.key.sort.encode():
         raise ValueError("partition key and sort key must not be empty")
-    if isinstance(action, Check):
+    if isinstance(action, Put | Check):
         return
     if not action.when.exists:
         raise ValueError("an update or delete must require that the item exists")
@@ -65,7 +67,7 @@ def validate_transaction(actions: Sequence[Action], token: str) -> None:
     """Raise ValueError for a transaction that no engine would take."""
     if not 1 <= len(actions) <= MAX_TRANSACTION:
         raise ValueError(f"a transaction has 1 to {MAX_TRANSACTION} actions, not {len(actions)}")
-    if not 1 <= len(token) <= MAX_TOKEN:
+    if not 1 <= len(token.encode()) <= MAX_TOKEN:
         raise ValueError(f"an idempotency token has 1 to {MAX_TOKEN} characters")
     if len({action.key for action in actions}) < len(actions):
         raise ValueError("a transaction names an item twice")
@@ -102,26 +104,50 @@ def outcome(action: Action, current: Item | None) -> dict[str, Value] | None:
             return after
 
 
-def condition_failed(actions: Sequence[Action], current: Mapping[int, Item | None]) -> ConditionFailedError:
-    """The error for the actions at the positions of `current`, which maps them to what is stored."""
-    first: Key = actions[min(current)].key
+def refusal(actions: Sequence[Action], current: Sequence[Item | None]) -> ConditionFailedError | None:
+    """The error that names every action whose condition does not hold of its current item, or None."""
+    failed = {
+        position: None if item is None else dict(item)
+        for position, (action, item) in enumerate(zip(actions, current, strict=True))
+        if not action.when.holds(item)
+    }
+    if not failed:
+        return None
+    key = actions[min(failed)].key
     return ConditionFailedError(
-        "a condition on the stored item did not hold", path=f"{first.partition}/{first.sort}", current=current
+        "a condition on the stored item did not hold", path=f"{key.partition}/{key.sort}", current=failed
     )
 
 
-def token_mismatch(path: str) -> ServiceError:
+def token_mismatch(actions: Sequence[Action]) -> ServiceError:
     """The error for a token that was used with other actions."""
+    key = actions[0].key
     return ServiceError(
         "the idempotency token was used with other actions",
-        path=path,
+        path=f"{key.partition}/{key.sort}",
         service_code="IdempotentParameterMismatchException",
     )
 
 
+def segment_of(partition: str) -> int:
+    """A number that, modulo the number of segments, is the segment of a scan that holds the partition."""
+    return zlib.crc32(partition.encode())
+
+
+def cursor_of(key: Key) -> str:
+    """A scan's cursor that means: after this key."""
+    return f"{len(key.partition)}:{key.partition}{key.sort}"
+
+
+def key_of(cursor: str) -> Key:
+    """The key that a scan's cursor means."""
+    length, _, rest = cursor.partition(":")
+    return Key(rest[: int(length)], rest[int(length) :])
+
+
 def fingerprint(actions: Sequence[Action]) -> str:
     """Text that is equal for equal lists of actions, whatever the order of attributes."""
-    return json.dumps([_plain(action) for action in actions], sort_keys=True, ensure_ascii=False)
+    return json.dumps([_plain(action) for action in actions], sort_keys=True)
 
 
 def _plain(action: Action) -> dict[str, object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import zlib
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,9 +13,12 @@ from s3k_async.errors import VolumeNotFoundError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.actions import (
     TOKEN_LIFE_MS,
-    condition_failed,
+    cursor_of,
     fingerprint,
+    key_of,
     outcome,
+    refusal,
+    segment_of,
     token_mismatch,
     validate,
     validate_page,
@@ -53,13 +55,9 @@ class _Table:
     def apply(self, actions: Sequence[Action]) -> None:
         """All or nothing. Raises ConditionFailedError."""
         current = [self.items.get(action.key) for action in actions]
-        failed = {
-            position: None if item is None else dict(item)
-            for position, (action, item) in enumerate(zip(actions, current, strict=True))
-            if not action.when.holds(item)
-        }
-        if failed:
-            raise condition_failed(actions, failed)
+        refused = refusal(actions, current)
+        if refused is not None:
+            raise refused
         for action, before in zip(actions, current, strict=True):
             after = outcome(action, before)
             if after is not None:
@@ -76,7 +74,7 @@ class _Table:
         wanted = fingerprint(actions)
         if token in self.tokens:
             if self.tokens[token][1] != wanted:
-                raise token_mismatch(f"{actions[0].key.partition}/{actions[0].key.sort}")
+                raise token_mismatch(actions)
             return
         self.apply(actions)
         self.tokens[token] = (now_ms + TOKEN_LIFE_MS, wanted)
@@ -152,11 +150,13 @@ class MemoryItems:
             table = self._table()
             size = limit or _PAGE
             with table.lock:
-                begin = 0 if cursor is None else bisect_right(table.order, _parsed(cursor))
-                rest = (key for key in islice(table.order, begin, None) if _segment(key, segments) == segment)
+                begin = 0 if cursor is None else bisect_right(table.order, key_of(cursor))
+                rest = (
+                    key for key in islice(table.order, begin, None) if segment_of(key.partition) % segments == segment
+                )
                 page = list(islice(rest, size))
                 more = next(rest, None) is not None
-                return ItemPage([dict(table.items[key]) for key in page], _cursor(page[-1]) if more else None)
+                return ItemPage([dict(table.items[key]) for key in page], cursor_of(page[-1]) if more else None)
 
     async def close(self) -> None:
         """Nothing is held: the table lives as long as the process."""
@@ -184,16 +184,3 @@ class MemoryItems:
 
 def _text(key: Key) -> str:
     return f"{key.partition}/{key.sort}"
-
-
-def _segment(key: Key, segments: int) -> int:
-    return zlib.crc32(key.partition.encode()) % segments
-
-
-def _cursor(key: Key) -> str:
-    return f"{len(key.partition)}:{key.partition}{key.sort}"
-
-
-def _parsed(cursor: str) -> Key:
-    length, _, rest = cursor.partition(":")
-    return Key(rest[: int(length)], rest[int(length) :])

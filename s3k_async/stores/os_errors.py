@@ -1,0 +1,46 @@
+"""Errors of the operating system, turned into ours."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from s3k_async.errors import InvalidPathError, NoSpaceError, PermissionDeniedError, S3kError, ServiceError
+
+__all__ = ["os_errors", "sync_directory"]
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+@contextmanager
+def os_errors(path: str) -> Iterator[None]:
+    """Raise the errors of system calls about `path` as ours. What is ours already passes through."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, S3kError):
+            raise
+        raise _mapped(error, path) from error
+
+
+def _mapped(error: OSError, path: str) -> S3kError:
+    if error.errno in _FULL:
+        return NoSpaceError("the disk, the quota or the file size allowed is used up", path=path)
+    if error.errno in _DENIED:
+        return PermissionDeniedError(f"the file system refused ({error.strerror})", path=path)
+    if error.errno == errno.ENAMETOOLONG:
+        return InvalidPathError("the file system does not take a name this long", path=path)
+    name = errno.errorcode.get(error.errno or 0, "")
+    return ServiceError(f"the file system failed ({error.strerror or error})", path=path, service_code=name)
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

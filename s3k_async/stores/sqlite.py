@@ -1,0 +1,317 @@
+"""The item port on SQLite: one file on a local disk, many processes, every acknowledged write on the disk.
+
+Format 1: `items` has one row for each item, its attributes besides the key as a JSON object; keys compare by their
+UTF-8 bytes. `segment` is the CRC-32 of the partition key, from which scans choose their part. `tags` are the table's
+tags, `tokens` the idempotency tokens of the last ten minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from typing import TypeAlias, TypeVar
+
+from s3k_async.errors import S3kError, VolumeNotFoundError
+from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.actions import (
+    TOKEN_LIFE_MS,
+    cursor_of,
+    fingerprint,
+    key_of,
+    outcome,
+    refusal,
+    segment_of,
+    token_mismatch,
+    validate,
+    validate_page,
+    validate_segment,
+    validate_transaction,
+)
+from s3k_async.stores.items import (
+    PARTITION,
+    SORT,
+    Action,
+    Check,
+    Delete,
+    Item,
+    ItemPage,
+    Key,
+    Put,
+    Update,
+    Value,
+)
+from s3k_async.stores.os_errors import os_errors, sync_directory
+from s3k_async.stores.sqlite_connections import APPLICATION_ID, FORMAT, Connections, connect, sqlite_errors
+from s3k_async.stores.threads import Threads
+from s3k_async.stores.write_queue import WriteQueue
+
+__all__ = ["SqliteItems"]
+
+T = TypeVar("T")
+_Write: TypeAlias = Callable[[sqlite3.Connection], S3kError | None]
+
+_PAGE = 1000
+_READERS = 4
+_PRUNED_A_WRITE = 100
+_BESIDES = ("-wal", "-shm")
+
+_SCHEMA = f"""
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE items (
+    partition TEXT NOT NULL, sort TEXT NOT NULL, segment INTEGER NOT NULL, attributes TEXT NOT NULL,
+    PRIMARY KEY (partition, sort)
+) WITHOUT ROWID;
+CREATE TABLE tags (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE tokens (token TEXT PRIMARY KEY, expiry INTEGER NOT NULL, actions BLOB NOT NULL) WITHOUT ROWID;
+CREATE INDEX tokens_by_expiry ON tokens (expiry);
+"""
+
+
+class SqliteItems:
+    """An ItemStore and ItemTable in the SQLite database at `path`, which must be on a local disk.
+
+    Opening never creates the file: `create` does. Reads run in worker threads; writes that wait together share a
+    transaction. A store that was used before a fork opens anew in the child.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], sources: Sources = SYSTEM) -> None:
+        self._path = os.path.abspath(path)
+        self._sources = sources
+        self._threads = Threads(_READERS)
+        self._state: _State | None = None
+
+    def __repr__(self) -> str:
+        return f"SqliteItems({self._path!r})"
+
+    async def get(self, key: Key) -> Item | None:
+        return await self._read(lambda connection: _select(connection, key))
+
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
+        def found(connection: sqlite3.Connection) -> dict[Key, Item]:
+            pairs = ((key, _select(connection, key)) for key in keys)
+            return {key: item for key, item in pairs if item is not None}
+
+        return await self._read(found)
+
+    async def write(self, action: Put | Update | Delete) -> None:
+        validate(action)
+        await self._apply(lambda connection: _change(connection, [action]))
+
+    async def transact(self, actions: Sequence[Action], token: str) -> None:
+        validate_transaction(actions, token)
+        actions = list(actions)
+        await self._apply(lambda connection: _transact(connection, actions, token, self._sources.now_ms()))
+
+    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
+        validate_page(limit)
+        size = limit or _PAGE
+
+        def page(connection: sqlite3.Connection) -> ItemPage:
+            rows = connection.execute(
+                "SELECT partition, sort, attributes FROM items WHERE partition = ? AND sort > ? ORDER BY sort LIMIT ?",
+                (partition, cursor or "", size + 1),
+            ).fetchall()
+            return ItemPage(_items(rows[:size]), rows[size - 1][1] if len(rows) > size else None)
+
+        return await self._read(page)
+
+    async def scan(
+        self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
+    ) -> ItemPage:
+        validate_segment(segment, segments)
+        validate_page(limit)
+        size = limit or _PAGE
+        after = Key("", "") if cursor is None else key_of(cursor)
+
+        def page(connection: sqlite3.Connection) -> ItemPage:
+            rows = connection.execute(
+                "SELECT partition, sort, attributes FROM items WHERE (partition, sort) > (?, ?) AND segment % ? = ? "
+                "ORDER BY partition, sort LIMIT ?",
+                (after.partition, after.sort, segments, segment, size + 1),
+            ).fetchall()
+            last = cursor_of(Key(*rows[size - 1][:2])) if len(rows) > size else None
+            return ItemPage(_items(rows[:size]), last)
+
+        return await self._read(page)
+
+    async def close(self) -> None:
+        state, self._state = self._state, None
+        if state is not None and state.process == os.getpid():
+            await self._threads.run(state.close)
+
+    async def create(self) -> bool:
+        return await self._threads.run(self._create)
+
+    async def exists(self) -> bool:
+        try:
+            await self._read(lambda _: None)
+        except VolumeNotFoundError:
+            return False
+        return True
+
+    async def drop(self) -> None:
+        await self._threads.run(self._drop)
+
+    async def read_tag(self, name: str) -> str | None:
+        def tag(connection: sqlite3.Connection) -> str | None:
+            row = connection.execute("SELECT value FROM tags WHERE name = ?", (name,)).fetchone()
+            return None if row is None else str(row[0])
+
+        return await self._read(tag)
+
+    async def write_tag(self, name: str, value: str) -> None:
+        def tag(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR REPLACE INTO tags VALUES (?, ?)", (name, value))
+
+        await self._apply(tag)
+
+    def _opened(self) -> _State:
+        state = self._state
+        if state is None or state.process != os.getpid():
+            if state is not None:
+                state.connections.abandon()
+            self._state = state = _State(self._path)
+        return state
+
+    async def _read(self, select: Callable[[sqlite3.Connection], T]) -> T:
+        connections = self._opened().connections
+
+        def read() -> T:
+            with connections.borrowed() as connection:
+                return select(connection)
+
+        return await self._threads.run(read)
+
+    async def _apply(self, write: _Write) -> None:
+        await asyncio.wrap_future(self._opened().writes.submit(write))
+
+    def _create(self) -> bool:
+        """Build the database aside and link it into place, so that nobody ever sees half of one."""
+        directory = os.path.dirname(self._path)
+        building = f"{self._path}.{self._sources.uuid()}.new"
+        with os_errors(self._path), self._opened().connections.guarded():
+            if os.path.lexists(self._path) and self._recognised():
+                return False
+            os.makedirs(directory, exist_ok=True)
+            try:
+                database = connect(building, create=True)
+                with closing(database):
+                    database.executescript(f"PRAGMA journal_mode=WAL; BEGIN; {_SCHEMA} COMMIT;")
+                os.link(building, self._path)
+            except FileExistsError:
+                return not self._recognised() and self._create()
+            finally:
+                for suffix in ("", *_BESIDES):
+                    _unlink(building + suffix)
+            sync_directory(directory)
+        return True
+
+    def _recognised(self) -> bool:
+        """Whether the file at the path is a table; what an interrupted drop has left is cleared away."""
+        try:
+            connect(self._path).close()
+        except VolumeNotFoundError:
+            self._unlink_files()
+            return False
+        return True
+
+    def _drop(self) -> None:
+        state = self._opened()
+        with os_errors(self._path):
+            try:
+                with state.connections.borrowed() as connection:
+                    connection.executescript(
+                        "BEGIN EXCLUSIVE; DROP TABLE items; DROP TABLE tags; DROP TABLE tokens; COMMIT;"
+                        "PRAGMA wal_checkpoint(TRUNCATE);"
+                    )
+            except VolumeNotFoundError:
+                if not os.path.lexists(self._path):
+                    return
+            state.connections.close()
+            self._state = None
+            self._unlink_files()
+
+    def _unlink_files(self) -> None:
+        # The database goes last: a new one must not find the write-ahead log of this one beside it.
+        for suffix in (*_BESIDES, ""):
+            _unlink(self._path + suffix)
+        sync_directory(os.path.dirname(self._path))
+
+
+class _State:
+    """What belongs to one process: connections, and the thread that writes."""
+
+    def __init__(self, path: str) -> None:
+        self.process = os.getpid()
+        self.connections = Connections(path)
+        self.writes: WriteQueue[_Write] = WriteQueue(self._commit)
+        self._path = path
+
+    def close(self) -> None:
+        self.writes.close()
+        self.connections.close()
+
+    def _commit(self, batch: Sequence[_Write]) -> list[S3kError | None]:
+        with self.connections.borrowed() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            refusals = [write(connection) for write in batch]
+            with sqlite_errors(self._path, committing=True):
+                connection.execute("COMMIT")
+            return refusals
+
+
+def _unlink(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _items(rows: Sequence[tuple[str, str, str]]) -> list[dict[str, Value]]:
+    attributes: list[dict[str, Value]] = json.loads(f"[{','.join(row[2] for row in rows)}]")
+    return [{PARTITION: row[0], SORT: row[1], **each} for row, each in zip(rows, attributes, strict=True)]
+
+
+def _select(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None:
+    row = connection.execute(
+        "SELECT partition, sort, attributes FROM items WHERE partition = ? AND sort = ?", key
+    ).fetchone()
+    return None if row is None else _items([row])[0]
+
+
+def _change(connection: sqlite3.Connection, actions: Sequence[Action]) -> S3kError | None:
+    """Apply all actions, or none and say which conditions did not hold."""
+    current = [_select(connection, action.key) for action in actions]
+    refused = refusal(actions, current)
+    if refused is not None:
+        return refused
+    for action, before in zip(actions, current, strict=True):
+        after = outcome(action, before)
+        if isinstance(action, Delete):
+            connection.execute("DELETE FROM items WHERE partition = ? AND sort = ?", action.key)
+        elif after is not None and not isinstance(action, Check):
+            attributes = json.dumps({name: value for name, value in after.items() if name not in (PARTITION, SORT)})
+            connection.execute(
+                "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)",
+                (*action.key, segment_of(action.key.partition), attributes),
+            )
+    return None
+
+
+def _transact(connection: sqlite3.Connection, actions: Sequence[Action], token: str, now_ms: int) -> S3kError | None:
+    wanted = hashlib.blake2b(fingerprint(actions).encode(), digest_size=16).digest()
+    known = connection.execute("SELECT actions, expiry FROM tokens WHERE token = ?", (token,)).fetchone()
+    if known is not None and known[1] > now_ms:
+        return None if known[0] == wanted else token_mismatch(actions)
+    refused = _change(connection, actions)
+    if refused is None:
+        connection.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", (token, now_ms + TOKEN_LIFE_MS, wanted))
+        connection.execute(
+            "DELETE FROM tokens WHERE token IN (SELECT token FROM tokens WHERE expiry <= ? LIMIT ?)",
+            (now_ms, _PRUNED_A_WRITE),
+        )
+    return refused

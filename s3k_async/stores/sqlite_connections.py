@@ -1,0 +1,252 @@
+"""Connections to one SQLite database: opened with care, never shared by two threads, never touched after a fork."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from urllib.parse import quote
+
+from s3k_async.errors import (
+    NoSpaceError,
+    NotAVolumeError,
+    PermissionDeniedError,
+    ResponseLostError,
+    S3kError,
+    ServiceError,
+    ThrottledError,
+    VolumeFormatError,
+    VolumeNotFoundError,
+)
+
+__all__ = ["APPLICATION_ID", "FORMAT", "Connections", "connect", "sqlite_errors"]
+
+APPLICATION_ID = 0x53334B54
+"""`S3KT` in the database header: the file is a table of ours."""
+FORMAT = 1
+"""`user_version` of the database header: the layout of its tables."""
+BUSY_TIMEOUT = 5.0
+"""Seconds a call waits for another process's write before ThrottledError."""
+
+
+class _ForkGate:
+    """Lets a fork happen only between calls into SQLite, whose global mutexes would stay locked in the child."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._inside = 0
+        self._forking = False
+        self._pools: weakref.WeakSet[Connections] = weakref.WeakSet()
+        os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._begin_in_child)
+
+    def watch(self, pool: Connections) -> None:
+        self._pools.add(pool)
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        with self._condition:
+            while self._forking:
+                self._condition.wait()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._inside -= 1
+                self._condition.notify_all()
+
+    def _close(self) -> None:
+        with self._condition:
+            self._forking = True
+            while self._inside:
+                self._condition.wait()
+
+    def _open(self) -> None:
+        with self._condition:
+            self._forking = False
+            self._condition.notify_all()
+
+    def _begin_in_child(self) -> None:
+        self._condition = threading.Condition()
+        self._forking = False
+        for pool in self._pools:
+            pool.abandon()
+
+
+_gates: dict[str, _ForkGate] = {}
+
+
+def _gate() -> _ForkGate:
+    return _gates.get("all") or _gates.setdefault("all", _ForkGate())
+
+
+class Connections:
+    """A pool of one process's connections to the database at `path`.
+
+    `borrowed` gives a thread one that nobody else has, opened when none is free. A connection that a fork copied
+    is neither used nor closed in the child: closing it could damage the database under its real owner.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._free: list[tuple[tuple[int, int], sqlite3.Connection]] = []
+        self._all: list[sqlite3.Connection] = []
+        self._closed = False
+        self._lock = threading.Lock()
+        self._gate = _gate()
+        self._gate.watch(self)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[sqlite3.Connection]:
+        """A connection for the calling thread alone. Errors of SQLite leave as ours, and end the connection."""
+        with self.guarded():
+            identity = self._identity()
+            connection = self._take(identity)
+            try:
+                yield connection
+            except BaseException:
+                self._discard(connection)
+                raise
+            with self._lock:
+                self._free.append((identity, connection))
+            if self._closed:
+                self._close_free()
+
+    def close(self) -> None:
+        """Close the connections that are free; one that is in use follows when it is given back."""
+        self._closed = True
+        with self.guarded():
+            self._close_free()
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """No fork happens inside, and errors of SQLite leave as ours."""
+        with sqlite_errors(self._path), self._gate.passed():
+            yield
+
+    def _close_free(self) -> None:
+        with self._lock:
+            free, self._free = self._free, []
+        for _, connection in free:
+            self._discard(connection)
+
+    def abandon(self) -> None:
+        """In a forked child: forget the parent's connections without ever letting them be closed."""
+        for connection in self._all:
+            # Not even the end of the interpreter may run their destructor.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        self._lock = threading.Lock()
+        self._free = []
+        self._all = []
+
+    def _identity(self) -> tuple[int, int]:
+        """Which file is at the path now: one that was dropped or replaced must not be served from a connection."""
+        try:
+            facts = os.stat(self._path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise VolumeNotFoundError("no such table", path=self._path) from error
+        except PermissionError as error:
+            raise PermissionDeniedError("the table's directory may not be read", path=self._path) from error
+        return facts.st_dev, facts.st_ino
+
+    def _take(self, identity: tuple[int, int]) -> sqlite3.Connection:
+        while True:
+            with self._lock:
+                opened, connection = self._free.pop() if self._free else (identity, None)
+            if connection is None:
+                connection = connect(self._path)
+                with self._lock:
+                    self._all.append(connection)
+                return connection
+            if opened == identity:
+                return connection
+            self._discard(connection)
+
+    def _discard(self, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            self._all.remove(connection)
+        with suppress(sqlite3.Error):  # what went wrong before is being raised
+            connection.close()
+
+
+def connect(path: str, *, create: bool = False) -> sqlite3.Connection:
+    """Open the database and see that it is a table of ours; with `create`, make an empty one instead.
+
+    Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError.
+    """
+    if os.path.isdir(path):
+        raise NotAVolumeError("a directory is no SQLite table", path=path)
+    connection = sqlite3.connect(
+        f"file:{quote(os.fsencode(path))}?mode={'rwc' if create else 'rw'}",
+        uri=True,
+        isolation_level=None,
+        timeout=BUSY_TIMEOUT,
+        check_same_thread=False,
+    )
+    try:
+        for pragma in ("synchronous=FULL", "fullfsync=ON", "checkpoint_fullfsync=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+        if not create:
+            _recognise(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _recognise(connection: sqlite3.Connection, path: str) -> None:
+    application, version, tables = (
+        connection.execute(query).fetchone()[0]
+        for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema")
+    )
+    if application != APPLICATION_ID:
+        raise NotAVolumeError("the SQLite database holds something else than a volume's table", path=path)
+    if tables == 0:
+        raise VolumeNotFoundError("the table is being dropped", path=path)
+    if version != FORMAT:
+        raise VolumeFormatError(f"the table has format {version}; this version knows {FORMAT}", path=path)
+
+
+@contextmanager
+def sqlite_errors(path: str, *, committing: bool = False) -> Iterator[None]:
+    """Turn errors of SQLite into ours. While `committing`, an I/O error leaves the outcome unknown."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _mapped(error, path, committing) from error
+
+
+def _mapped(error: sqlite3.Error, path: str, committing: bool) -> S3kError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    name = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
+    match code & 0xFF:
+        case sqlite3.SQLITE_FULL:
+            return NoSpaceError("the disk is full", path=path)
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return ThrottledError("the table stayed locked by other writers", path=path)
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return NotAVolumeError("the file is not an intact SQLite database", path=path)
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH | sqlite3.SQLITE_CANTOPEN:
+            if not os.path.exists(path):
+                return VolumeNotFoundError("no such table", path=path)
+            return PermissionDeniedError(f"the table's file or directory may not be used ({error})", path=path)
+        case sqlite3.SQLITE_IOERR if code == sqlite3.SQLITE_IOERR_WRITE and _at_size_limit(path):
+            return NoSpaceError("a file would grow over the size allowed", path=path)
+        case sqlite3.SQLITE_IOERR if committing and code != sqlite3.SQLITE_IOERR_WRITE:
+            return ResponseLostError(f"the commit failed midway ({name})", path=path)
+        case sqlite3.SQLITE_ERROR if str(error).startswith("no such table"):
+            return VolumeNotFoundError("the table was dropped", path=path)
+        case _:
+            return ServiceError(f"SQLite failed: {error}", path=path, service_code=name)
+
+
+def _at_size_limit(path: str) -> bool:
+    """Whether the process's limit on file sizes is what stopped a write: SQLite does not pass the reason on."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    sizes = [os.stat(name).st_size for name in (path, path + "-wal", path + "-shm") if os.path.exists(name)]
+    return limit != resource.RLIM_INFINITY and max(sizes, default=0) + 65536 >= limit

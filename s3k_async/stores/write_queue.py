@@ -1,0 +1,99 @@
+"""Group commit: writes that wait at the same moment are applied by one thread in one transaction."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
+
+from s3k_async.errors import S3kError
+
+__all__ = ["WriteQueue"]
+
+W = TypeVar("W")
+
+_MAX_BATCH = 256
+_IDLE_SECONDS = 5.0
+
+
+class WriteQueue(Generic[W]):
+    """Hands waiting writes to `commit`, all that wait at once, from a thread that ends when nothing comes.
+
+    `commit` makes a batch durable and returns for each write None or the error that refused it. If it raises,
+    nothing of the batch was applied (or the error says that this is unknown), and every write of it gets the error.
+    """
+
+    def __init__(self, commit: Callable[[Sequence[W]], Sequence[S3kError | None]]) -> None:
+        self._commit = commit
+        self._waiting: SimpleQueue[tuple[W, Future[None]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def submit(self, write: W) -> Future[None]:
+        """Queue a write: the future is done when it is durable or refused. Cancelled before its turn, it is dropped."""
+        future: Future[None] = Future()
+        with self._lock:
+            self._waiting.put((write, future))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="s3k-sqlite-writer", daemon=True)
+                self._thread.start()
+        return future
+
+    def close(self) -> None:
+        """Commit what waits and end the thread. Nothing may be submitted afterwards."""
+        with self._lock:
+            thread = self._thread
+            if thread is not None:
+                self._waiting.put(None)
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        closing = False
+        while not closing:
+            batch: list[tuple[W, Future[None]]] = []
+            try:
+                while not closing and len(batch) < _MAX_BATCH:
+                    entry = self._waiting.get(block=not batch, timeout=_IDLE_SECONDS)
+                    if entry is None:
+                        closing = True
+                    else:
+                        batch.append(entry)
+            except Empty:
+                if not batch and self._leave():
+                    return
+            self._settle([(write, future) for write, future in batch if future.set_running_or_notify_cancel()])
+
+    def _leave(self) -> bool:
+        with self._lock:
+            idle = self._waiting.empty()
+            if idle:
+                self._thread = None
+            return idle
+
+    def _settle(self, batch: Sequence[tuple[W, Future[None]]]) -> None:
+        if not batch:
+            return
+        try:
+            refusals = self._commit([write for write, _ in batch])
+        except BaseException as error:  # noqa: BLE001 - it belongs to those who wait, whatever it is
+            for _, future in batch:
+                future.set_exception(_own(error))
+            return
+        for (_, future), refusal in zip(batch, refusals, strict=True):
+            if refusal is None:
+                future.set_result(None)
+            else:
+                future.set_exception(refusal)
+
+
+def _own(error: BaseException) -> BaseException:
+    """A copy for each of those who wait, because raising adds to an exception's traceback."""
+    if not isinstance(error, S3kError):
+        return error
+    mine = copy.copy(error)
+    mine.__cause__ = error.__cause__
+    return mine
