@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from s3k_async.config import DynamoTable, S3Bucket
-from tests.contracts.subjects import Blobs, Items
+from s3k_async.errors import VolumeNotFoundError
+from tests.contracts.subjects import BLOB_STORES, DYNAMO, ITEM_STORES, S3, Blobs, Items, OpenBlobs, OpenItems, params
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
 
-DYNAMO = ("dynamodb_local", "dynoxide")
-ITEM_STORES = ("memory", "sqlite", *DYNAMO)
-S3 = ("seaweedfs", "moto_s3")
-BLOB_STORES = ("memory", "local", *S3)
 
-
-def params(*names: str) -> list[Any]:
-    return [pytest.param(name, marks=[pytest.mark.engine] if name in (*DYNAMO, *S3) else []) for name in names]
-
-
-@pytest.fixture(params=params(*ITEM_STORES))
+@pytest.fixture(params=params(ITEM_STORES))
 def item_store(request: pytest.FixtureRequest) -> str:
     """The name of the item store under test."""
     name: str = request.param
     return name
 
 
-@pytest.fixture(params=params(*BLOB_STORES))
+@pytest.fixture(params=params(BLOB_STORES))
 def blob_store(request: pytest.FixtureRequest) -> str:
     """The name of the blob store under test."""
     name: str = request.param
@@ -47,9 +38,7 @@ def session() -> object:
 
 
 @pytest.fixture
-async def open_items(
-    item_store: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> AsyncIterator[Callable[[], Awaitable[Items]]]:
+async def open_items(item_store: str, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenItems]:
     """Opens the test's table, which does not exist yet; a second call gives another handle of the same one."""
     name = fresh_name("contract")
     engine: Engine | None = request.getfixturevalue(item_store) if item_store in DYNAMO else None
@@ -82,7 +71,7 @@ async def open_items(
 
 
 @pytest.fixture
-async def items(open_items: Callable[[], Awaitable[Items]]) -> Items:
+async def items(open_items: OpenItems) -> Items:
     """An empty table."""
     store = await open_items()
     assert await store.create()
@@ -90,9 +79,7 @@ async def items(open_items: Callable[[], Awaitable[Items]]) -> Items:
 
 
 @pytest.fixture
-async def open_blobs(
-    blob_store: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> AsyncIterator[Callable[..., Awaitable[Blobs]]]:
+async def open_blobs(blob_store: str, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenBlobs]:
     """Opens a place for blobs by its name; the same name gives another handle of the same place."""
     run = fresh_name("contract")
     engine: Engine | None = request.getfixturevalue(blob_store) if blob_store in S3 else None
@@ -118,14 +105,19 @@ async def open_blobs(
             stack.push_async_callback(store.close)
             if (place, prefix) not in cleaned:
                 cleaned.add((place, prefix))
-                stack.push_async_callback(store.drop)
+                stack.push_async_callback(_drop, store)
             return store
 
         yield open_one
 
 
+async def _drop(store: Blobs) -> None:
+    with suppress(VolumeNotFoundError):
+        await store.drop()
+
+
 @pytest.fixture
-async def blobs(open_blobs: Callable[..., Awaitable[Blobs]]) -> Blobs:
+async def blobs(open_blobs: OpenBlobs) -> Blobs:
     """An empty place for blobs."""
     store = await open_blobs()
     assert await store.create()

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import pytest
 
 from s3k_async.errors import ConditionFailedError, TransactionConflictError
 from s3k_async.stores.blobs import BlobInfo, BlobStore
 from s3k_async.stores.items import Item, ItemPage, ItemStore, ItemTable, Key, Value
 
 __all__ = [
+    "BLOB_STORES",
+    "DYNAMO",
+    "ITEM_STORES",
+    "RACING_BLOB_STORES",
+    "S3",
     "Blobs",
     "Items",
     "OpenBlobs",
@@ -19,6 +26,8 @@ __all__ = [
     "all_items",
     "key",
     "names",
+    "on_blobs",
+    "params",
     "row",
     "settled",
     "token",
@@ -26,6 +35,30 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+DYNAMO = ("dynamodb_local", "dynoxide")
+ITEM_STORES = ("memory", "sqlite", *DYNAMO)
+S3 = ("seaweedfs", "moto_s3")
+BLOB_STORES = ("memory", "local", *S3)
+RACING_BLOB_STORES = ("memory", "local", "seaweedfs")
+"""Without moto, which is slow, and neither atomic nor stable under concurrent writes."""
+
+
+def params(stores: Sequence[str], deviations: Mapping[str, str] | None = None) -> list[Any]:
+    """Parameters for the stores, marked where they need an engine. `deviations` tells which engine, for what reason,
+    does not keep a rule; a test that passes nevertheless fails."""
+    marked = []
+    for name in stores:
+        marks = [pytest.mark.engine] if name in (*DYNAMO, *S3) else []
+        if deviations and name in deviations:
+            marks.append(pytest.mark.xfail(reason=deviations[name], strict=True))
+        marked.append(pytest.param(name, marks=marks))
+    return marked
+
+
+def on_blobs(stores: Sequence[str] = BLOB_STORES, **deviations: str) -> pytest.MarkDecorator:
+    """Run a test over these blob stores, some of which are known to deviate."""
+    return pytest.mark.parametrize("blob_store", params(stores, deviations), indirect=True)
 
 
 class Items(ItemStore, ItemTable, Protocol):

@@ -235,3 +235,11 @@ async def test_items_that_stay_are_scanned_once_whatever_happens_beside_them(ite
 async def test_segments_that_do_not_exist_are_refused(items: Items, segment: int, segments: int) -> None:
     with pytest.raises(ValueError, match=r"."):
         await items.scan(segment, segments)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+async def test_pages_of_nothing_are_refused(items: Items, limit: int) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        await items.query(PARTITION, limit=limit)
+    with pytest.raises(ValueError, match=r"."):
+        await items.scan(0, 1, limit=limit)

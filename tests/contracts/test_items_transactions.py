@@ -128,6 +128,15 @@ async def test_more_than_a_hundred_actions_are_refused(items: Items) -> None:
     assert await stored(items) == {}
 
 
+async def test_no_actions_and_no_token_are_refused(items: Items) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        await items.transact([], token())
+    for wrong in ("", "x" * 37):
+        with pytest.raises(ValueError, match=r"."):
+            await items.transact([Put(row("file", ver=1), ABSENT)], wrong)
+    assert await stored(items) == {}
+
+
 async def test_two_actions_on_one_key_are_refused(items: Items) -> None:
     await items.write(Put(row("file", ver=1), ABSENT))
     second: list[Action] = [
