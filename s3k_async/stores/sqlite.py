@@ -200,6 +200,7 @@ class SqliteItems:
                 return False
             os.makedirs(directory, exist_ok=True)
             try:
+                os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
                 database = connect(building, create=True)
                 with closing(database):
                     database.executescript(f"PRAGMA journal_mode=WAL; BEGIN; {_SCHEMA} COMMIT;")
