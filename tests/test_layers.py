@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "reading",
         "races",
         "transfer",
+        "local_files",
         "files",
         "volumes",
         "settings",

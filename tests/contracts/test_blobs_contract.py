@@ -429,11 +429,7 @@ async def test_copy_between_places_of_one_service(blobs: Blobs, open_blobs: Open
 
 
 async def test_copy_from_another_service_is_refused(blobs: Blobs, blob_store: str, tmp_path: Path) -> None:
-    from s3k_async.stores.local import LocalBlobs
-
-    from s3k_async.stores.memory_blobs import MemoryBlobs
-
-    other: Blobs = MemoryBlobs("another service") if blob_store != "memory" else LocalBlobs(str(tmp_path / "other"))
+    other = _another_service(blob_store, tmp_path)
     await other.create()
     await other.put("key", b"content")
     assert not blobs.can_copy_from(other)
