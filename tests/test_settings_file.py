@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -158,17 +159,19 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert caught.value.path == str(tmp_path / "file" / "config.toml")
 
 
-def save_several(file: str, first: int) -> None:
-    for number in range(first, first + 5):
+def save_several(file: str, first: int, ready: Any) -> None:
+    ready.wait(60)
+    for number in range(first, first + 10):
         save_volume(f"v{number}", {"suffix_count": number + 1}, file)
 
 
 def test_processes_that_save_at_once_lose_nothing(file: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    children = [context.Process(target=save_several, args=(str(file), first)) for first in (0, 5, 10)]
+    ready = context.Barrier(3)
+    children = [context.Process(target=save_several, args=(str(file), first, ready)) for first in (0, 10, 20)]
     for child in children:
         child.start()
     for child in children:
         child.join(60)
     assert [child.exitcode for child in children] == [0, 0, 0]
-    assert read_config(str(file)).volumes == {f"v{number}": {"suffix_count": number + 1} for number in range(15)}
+    assert read_config(str(file)).volumes == {f"v{number}": {"suffix_count": number + 1} for number in range(30)}

@@ -480,6 +480,16 @@ async def test_a_place_without_the_volumes_mark_is_not_emptied(mark: bytes | Non
         assert await read(volume, "/a") == b"x"
 
 
+async def test_the_mark_of_another_volume_is_not_removed() -> None:
+    config = in_memory()
+    await init_volume(config)
+    async with opened(config) as volume:
+        await volume.blobs.put(CLAIM, b'{"volume_id": "another"}')
+        with pytest.raises(NotAVolumeError, match="another volume"):
+            await destroy_volume(config)
+        assert await volume.blobs.get(CLAIM) == b'{"volume_id": "another"}'
+
+
 async def test_objects_that_cannot_be_deleted_are_named_and_the_volume_can_be_destroyed_again() -> None:
     config = in_memory()
     await init_volume(config)
