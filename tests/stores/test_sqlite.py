@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import select
@@ -11,6 +12,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import weakref
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -445,6 +448,34 @@ async def test_a_forked_child_opens_anew_and_leaves_the_parents_connections_alon
     assert await store.get(Key("p", "child")) == item("child")
     await store.write(Put(item("parent"), ABSENT))
     await store.close()
+
+
+class Tracked(sqlite3.Connection):
+    """A connection whose end can be seen through a weak reference."""
+
+
+def test_a_child_never_destroys_an_inherited_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Tracked))
+
+    async def use() -> SqliteItems:
+        store = await created(tmp_path)
+        await store.write(Put(item("a"), ABSENT))
+        return store
+
+    store = asyncio.run(use())
+    assert store._state is not None
+    references = [weakref.ref(connection) for connection in store._state.connections._all]
+    assert references
+
+    def child() -> None:
+        asyncio.run(store.close())
+        gc.collect()
+        assert all(reference() is not None for reference in references)
+
+    assert fork_and_run(child) == 0
+    asyncio.run(store.close())
+    gc.collect()
+    assert all(reference() is None for reference in references)
 
 
 async def test_a_child_that_only_closes_or_exits_does_the_parents_database_no_harm(tmp_path: Path) -> None:
