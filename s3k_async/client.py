@@ -124,7 +124,7 @@ class S3kClient:
         await self.close()
 
     async def open_volume(self) -> None:
-        """What entering does, for callers that cannot use `async with`; `close` ends it.
+        """What entering the client does, for callers that cannot; `close` ends it.
 
         Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError, VolumeMismatchError, UnsupportedError (it is
         open already).

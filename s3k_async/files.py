@@ -181,7 +181,7 @@ class FileReader:
 
     @property
     def name(self) -> str:
-        """Logical path at which the file was opened."""
+        """Logical path that was opened."""
         return self._entry.path
 
     @property
@@ -208,9 +208,9 @@ class FileReader:
         return len(data)
 
     async def read_at(self, offset: int, n: int) -> bytes:
-        """`n` bytes from `offset`, cut at the end of the file; the position stays. Several tasks may call it at once.
+        """`n` bytes from `offset`, cut at the end of the file; the position stays.
 
-        Raises InvalidArgumentError for a negative offset or length.
+        Several tasks may call it at once. Raises InvalidArgumentError for a negative offset or length.
         """
         self.need_open()
         if offset < 0 or n < 0:
@@ -343,7 +343,7 @@ class FileWriter:
 
     @property
     def name(self) -> str:
-        """Logical path that is being written."""
+        """Logical path that was opened."""
         return self._entry.path
 
     @property
@@ -405,7 +405,7 @@ class FileWriter:
 
     async def discard(self) -> None:
         """Publish nothing: abort the upload and remove the reservation. No effect on a file that was published."""
-        if not self.closed and self._failure is None:
+        if not self.over:
             self._discarded = True
             await self._drop()
 
@@ -434,6 +434,11 @@ class FileWriter:
             await self.discard()
 
     # What needs no waiting, for the blocking file too
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to do: it was published or discarded, or it failed."""
+        return self.closed or self._failure is not None
 
     @property
     def part_size(self) -> int:

@@ -115,7 +115,10 @@ class S3kSyncClient:
         self.close()
 
     def open_volume(self) -> None:
-        """What entering does, for callers that cannot use `with`; `close` ends it. Harmless when it is open."""
+        """What entering the client does, for callers that cannot; `close` ends it.
+
+        Harmless when it is open.
+        """
         self._closed = False
         session = self._session()
         session.bridge.run(session.opened)

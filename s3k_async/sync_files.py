@@ -7,10 +7,10 @@ import os
 import warnings
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from s3k_async.bridge import Bridge
-from s3k_async.errors import ForkedClientError, StreamClosedError
+from s3k_async.errors import ForkedClientError, StreamClosedError, UnsupportedError
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.model import FileStatus
 
@@ -34,7 +34,7 @@ class _SyncFile(io.RawIOBase):
 
     @property
     def name(self) -> str:
-        """Logical path at which the file was opened."""
+        """Logical path that was opened."""
         return self._path
 
     def _run(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -92,9 +92,9 @@ class SyncFileReader(_SyncFile):
         return len(data)
 
     def read_at(self, offset: int, n: int) -> bytes:
-        """`n` bytes from `offset`, cut at the end of the file; the position stays. Several threads may call it at once.
+        """`n` bytes from `offset`, cut at the end of the file; the position stays.
 
-        Raises InvalidArgumentError for a negative offset or length.
+        Several threads may call it at once. Raises InvalidArgumentError for a negative offset or length.
         """
         self._need_open()
         return self._run(lambda: self._reader.read_at(offset, n))
@@ -109,6 +109,10 @@ class SyncFileReader(_SyncFile):
     def tell(self) -> int:
         """The position, bytes from the start."""
         return self.seek(0, io.SEEK_CUR)
+
+    def write(self, _data: ReadableBuffer, /) -> NoReturn:
+        """Raises UnsupportedError."""
+        raise UnsupportedError("the file is open for reading", path=self._path)
 
     def close(self) -> None:
         """Let go of what is buffered. Harmless when called again."""
@@ -149,6 +153,7 @@ class SyncFileWriter(_SyncFile):
         Raises StreamClosedError, NoSpaceError, the errors of the service, and those of the client's state.
         """
         self._need_open()
+        self._writer.need_open()
         view = memoryview(data).cast("B")
         step = self._writer.part_size
         for start in range(0, len(view), step):
@@ -160,6 +165,18 @@ class SyncFileWriter(_SyncFile):
         """Bytes taken in so far."""
         self._need_open()
         return self._writer.size
+
+    def read(self, _n: int | None = -1, /) -> NoReturn:
+        """Raises UnsupportedError."""
+        raise UnsupportedError("the file is open for writing", path=self._path)
+
+    def readall(self) -> NoReturn:
+        """Raises UnsupportedError."""
+        self.read()
+
+    def readinto(self, _buffer: WriteableBuffer, /) -> NoReturn:
+        """Raises UnsupportedError."""
+        self.read()
 
     def commit(self) -> FileStatus:
         """Publish the file, durably, and return its status; called again, the same status.
@@ -197,7 +214,7 @@ class SyncFileWriter(_SyncFile):
     def __del__(self, _warn: Any = warnings.warn) -> None:
         # Not the base's, which closes: a writer that an exception left behind must not publish half a file.
         writer: FileWriter | None = getattr(self, "_writer", None)
-        if writer is None or writer.closed or self._bridge.pid != os.getpid():
+        if writer is None or writer.over or self._bridge.pid != os.getpid():
             return
         _warn(f"discarding a file that was not closed: {self._path}", ResourceWarning, source=self)
         self._bridge.post(writer.discard)

@@ -1,0 +1,255 @@
+"""When and where a client may be used, and what is left of it in a pickle."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+from s3k_async.client import S3kClient
+from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
+from s3k_async.errors import (
+    ClosedClientError,
+    ConfigError,
+    ForkedClientError,
+    ReadOnlyVolumeError,
+    UnsupportedError,
+    VolumeNotFoundError,
+    WrongLoopError,
+)
+from s3k_async.files import FileReader, FileWriter
+from s3k_async.volumes import init_volume
+from tests.client.rig import memory_config
+from tests.engines.volumes import fresh_name, volume_backends
+from tests.support import fork_and_run
+
+backends = volume_backends("memory", "embedded")
+
+
+async def drained(stream: AsyncIterator[object]) -> None:
+    async for _ in stream:
+        pass
+
+
+async def opened(fs: S3kClient, mode: str) -> None:
+    await fs.open("/f", mode)
+
+
+VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
+    "stat": lambda fs: fs.stat("/f"),
+    "exists": lambda fs: fs.exists("/f"),
+    "is_file": lambda fs: fs.is_file("/f"),
+    "is_dir": lambda fs: fs.is_dir("/f"),
+    "list": lambda fs: drained(fs.list("/")),
+    "list in batches": lambda fs: drained(fs.list("/", batches=True)),
+    "walk": lambda fs: drained(fs.walk("/")),
+    "find": lambda fs: drained(fs.find("/")),
+    "glob": lambda fs: drained(fs.glob("/*")),
+    "read": lambda fs: fs.read("/f"),
+    "read_ranges": lambda fs: fs.read_ranges("/f", [(0, 1)]),
+    "write": lambda fs: fs.write("/f", b""),
+    "open to read": lambda fs: opened(fs, "rb"),
+    "open to write": lambda fs: opened(fs, "wb"),
+    "makedirs": lambda fs: fs.makedirs("/d"),
+    "touch": lambda fs: fs.touch("/f"),
+    "rename": lambda fs: fs.rename("/f", "/g"),
+    "delete": lambda fs: fs.delete("/f"),
+    "copy": lambda fs: fs.copy("/f", "/g"),
+    "copy_to": lambda fs: fs.copy_to(fs, "/f", "/g"),
+    "content_summary": lambda fs: fs.content_summary("/f"),
+    "checksum": lambda fs: fs.checksum("/f"),
+    "physical_path": lambda fs: fs.physical_path("/f"),
+}
+
+
+def test_every_public_verb_is_among_them() -> None:
+    lifecycle = {"close", "open_volume", "closed", "config", "name"}
+    named = {name for name in vars(S3kClient) if not name.startswith("_")} - lifecycle
+    assert {verb.split()[0] for verb in VERBS} == named
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_client_that_was_not_entered(verb: str) -> None:
+    client = S3kClient(config=memory_config())
+    with pytest.raises(ClosedClientError):
+        await VERBS[verb](client)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_closed_client(verb: str) -> None:
+    config = memory_config()
+    await init_volume(config)
+    client = S3kClient(config=config)
+    async with client:
+        await client.write("/f", b"1")
+        assert not client.closed
+    assert client.closed
+    await client.close()
+    with pytest.raises(ClosedClientError):
+        await VERBS[verb](client)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_another_event_loop(verb: str) -> None:
+    config = memory_config()
+    client = S3kClient(config=config)
+
+    async def enter() -> None:
+        await init_volume(config)
+        await client.open_volume()
+        await client.write("/f", b"1")
+
+    async def use() -> None:
+        with pytest.raises(WrongLoopError):
+            await VERBS[verb](client)
+
+    with asyncio.Runner() as first:
+        first.run(enter())
+        asyncio.run(use())
+        with pytest.raises(WrongLoopError):
+            asyncio.run(client.close())
+        first.run(client.close())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_forked_child(verb: str) -> None:
+    config = memory_config()
+    await init_volume(config)
+
+    async def use(client: S3kClient) -> None:
+        with pytest.raises(ForkedClientError):
+            await VERBS[verb](client)
+        await client.close()
+
+    async with S3kClient(config=config) as client:
+        await client.write("/f", b"1")
+        assert fork_and_run(lambda: in_a_loop_of_its_own(lambda: use(client))) == 0
+        assert await client.read("/f") == b"1"
+
+
+def in_a_loop_of_its_own(work: Callable[[], Awaitable[object]]) -> None:
+    """As `asyncio.run`, in a child that was forked inside a running loop."""
+    asyncio._set_running_loop(None)
+
+    async def main() -> None:
+        await work()
+
+    asyncio.run(main())
+
+
+async def test_open_files_of_a_closed_client() -> None:
+    config = memory_config()
+    await init_volume(config)
+    async with S3kClient(config=config) as client:
+        await client.write("/f", b"1")
+        reader: FileReader = await client.open("/f")
+        writer: FileWriter = await client.open("/g", "wb")
+    for call in (reader.read(), reader.read_at(0, 1), writer.write(b"1"), writer.close()):
+        with pytest.raises(ClosedClientError):
+            await call
+    await reader.close()
+    await writer.discard()
+
+
+async def test_entering_twice() -> None:
+    config = memory_config()
+    await init_volume(config)
+    async with S3kClient(config=config) as client:
+        with pytest.raises(UnsupportedError):
+            await client.open_volume()
+        await client.write("/f", b"1")
+    async with client:
+        assert await client.read("/f") == b"1"
+
+
+@backends
+async def test_a_client_closes_when_its_body_fails(config: VolumeConfig) -> None:
+    client = S3kClient(config=config)
+    with pytest.raises(KeyError):
+        await fail_inside(client)
+    assert client.closed
+
+
+async def fail_inside(client: S3kClient) -> None:
+    async with client:
+        raise KeyError
+
+
+async def test_a_volume_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(VolumeNotFoundError):
+        async with S3kClient(f"memory://{fresh_name('none')}"):
+            pass
+    with pytest.raises(VolumeNotFoundError):
+        async with S3kClient(tmp_path / "none"):
+            pass
+
+
+def test_settings_that_contradict_each_other() -> None:
+    with pytest.raises(ConfigError):
+        S3kClient("memory://x", config=memory_config())
+    with pytest.raises(ConfigError):
+        S3kClient("memory://x", no_such_setting=1)
+
+
+@backends
+async def test_the_name_is_that_of_the_volume(config: VolumeConfig) -> None:
+    async with S3kClient(config=config) as client:
+        assert client.name == config.name
+        assert client.config.suffix_count is not None
+        assert client.name in repr(client)
+
+
+SECRET = "wJalrXUtnFEMI-s3cr3t"
+
+
+def aws_client() -> S3kClient:
+    aws = AwsConfig(
+        region="eu-west-1",
+        access_key_id=Secret("AKIA-s3cr3t"),
+        secret_access_key=Secret(SECRET),
+        session_token=Secret("token-s3cr3t"),
+    )
+    config = VolumeConfig("v", DynamoTable("table", aws), S3Bucket("bucket", "prefix/", aws))
+    return S3kClient(config=config, session=object())
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_a_pickle_holds_the_configuration_and_no_secret(dumps: Callable[[object], bytes]) -> None:
+    client = aws_client()
+    pickled = dumps(client)
+    assert b"s3cr3t" not in pickled
+    assert "s3cr3t" not in repr(client) + repr(client.config)
+    copied = pickle.loads(pickled)
+    assert copied.closed
+    assert copied.config.table.name == "table"
+    assert copied.config.data.aws.region == "eu-west-1"
+    assert not copied.config.table.aws.secret_access_key
+
+
+@backends
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+async def test_a_pickled_open_client_is_entered_anew(config: VolumeConfig, dumps: Callable[[object], bytes]) -> None:
+    async with S3kClient(config=config) as client:
+        await client.write("/f", b"1")
+        copied = pickle.loads(dumps(client))
+        assert copied.closed
+        async with copied:
+            assert await copied.read("/f") == b"1"
+
+
+async def test_a_volume_that_is_open_for_reading_only() -> None:
+    config = memory_config()
+    await init_volume(config)
+    async with S3kClient(config=config) as client:
+        await client.write("/f", b"1")
+        client._volume().store.read_only = True
+        for verb in ("write", "open to write", "makedirs", "touch", "rename", "delete", "copy"):
+            with pytest.raises(ReadOnlyVolumeError):
+                await VERBS[verb](client)
+        with pytest.raises(ReadOnlyVolumeError):
+            await client.delete("/f", recursive=True)
+        assert await client.read("/f") == b"1"
