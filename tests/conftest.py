@@ -113,8 +113,20 @@ def new_volume(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Volum
 
     `tests.engines.volumes.volume_backends` picks some combinations; `new_volume.backend` tells which one it is.
     """
+    yield from _volume_maker(request, tmp_path)
+
+
+@pytest.fixture(scope="module", params=backend_params())
+def new_module_volume(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VolumeMaker]:
+    """As `new_volume`, for volumes that the tests of a module share."""
+    yield from _volume_maker(request, tmp_path_factory.mktemp("volumes"))
+
+
+def _volume_maker(request: pytest.FixtureRequest, directory: Path) -> Iterator[VolumeMaker]:
     engines = tuple(request.getfixturevalue(name) for name in BACKENDS[request.param])
     with ExitStack() as stack:
-        rooms = Rooms(request.param, engines, tmp_path)
+        rooms = Rooms(request.param, engines, directory)
         stack.callback(rooms.close)
         yield VolumeMaker(request.param, rooms)

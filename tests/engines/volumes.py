@@ -36,6 +36,7 @@ __all__ = [
     "fresh_bucket",
     "fresh_name",
     "fresh_table",
+    "module_volume_backends",
     "volume_backends",
 ]
 
@@ -69,6 +70,11 @@ def backend_params(*names: str) -> list[Any]:
 def volume_backends(*names: str) -> pytest.MarkDecorator:
     """Run a test that takes `new_volume` on the named combinations only."""
     return pytest.mark.parametrize("new_volume", backend_params(*names), indirect=True)
+
+
+def module_volume_backends(*names: str) -> pytest.MarkDecorator:
+    """As `volume_backends`, for tests that take `new_module_volume`."""
+    return pytest.mark.parametrize("new_module_volume", backend_params(*names), indirect=True, scope="module")
 
 
 @contextmanager
