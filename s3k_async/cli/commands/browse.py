@@ -15,6 +15,7 @@ from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import human_size, plural, status_fields, time_text
 from s3k_async.errors import ConfigError
+from s3k_async.globbing import compile_pattern
 from s3k_async.model import ROOT, FileStatus
 from s3k_async.paths import normalize
 from s3k_async.settings.options import Option, parse
@@ -194,6 +195,8 @@ def find(
     Ages are numbers of s, m, h, d or w. With --json one JSON object a line.
     """
     address = parse_address(path)
+    if name is not None:
+        compile_pattern(name)
     smallest, largest = _size_bounds(sizes)
     conditions: dict[str, Any] = {
         "pattern": name,

@@ -1,0 +1,170 @@
+"""cp, mv, rm, mkdir, touch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+Tree = dict[str, bytes]
+
+
+def below(cli: Cli, path: str = "/") -> list[str]:
+    return cli.ok("ls", "-R", path).lines
+
+
+# cp
+
+
+def test_cp_a_file(cli: Cli, small_tree: Tree) -> None:
+    assert cli.ok("cp", "/top.txt", "/copy").out == "copied 1 file, 3 bytes\n"
+    cli.ok("cp", "/top.txt", "/empty")
+    cli.ok("cp", "/top.txt", "/new/")
+    assert cli.ok("cat", "/copy", "/empty/top.txt", "/new/top.txt", "/top.txt").out == "top" * 4
+
+
+def test_cp_a_tree(cli: Cli, small_tree: Tree) -> None:
+    assert cli.ok("cp", "-r", "/a", "/c").out == "copied 3 files, 2 directories, 2,010 bytes\n"
+    assert below(cli, "/c") == ["/c/b/", "/c/b/three.txt", "/c/b/two.csv", "/c/one.txt"]
+    assert cli.ok("cp", "--recursive", "/a", "/empty/", "--json").json()["files"] == 3
+    assert "/empty/a/one.txt" in below(cli)
+
+
+def test_cp_several(cli: Cli, small_tree: Tree) -> None:
+    cli.ok("cp", "-r", "/a", "/top.txt", "/empty")
+    assert cli.ok("ls", "/empty").lines == ["a/", "top.txt"]
+    assert "'top.txt'" in cli.fails(2, "cp", "/top.txt", ":/top.txt", "/empty").errors
+
+
+def test_cp_overwrites_unless_told(cli: Cli, small_tree: Tree) -> None:
+    cli.ok("cp", "/top.txt", "/a/one.txt")
+    assert cli.ok("cat", "/a/one.txt").out == "top"
+    assert "/a/one.txt" in cli.fails(4, "cp", "--no-overwrite", "/top.txt", "/a/one.txt").errors
+    cli.fails(4, "cp", "-r", "--no-overwrite", "/a", "/empty")
+    cli.ok("cp", "-r", "/a", "/empty")
+
+
+def test_cp_refusals(cli: Cli, small_tree: Tree) -> None:
+    assert "/a" in cli.fails(1, "cp", "/a", "/c").errors
+    assert "/a/b/c" in cli.fails(2, "cp", "-r", "/a", "/a/b/c").errors
+    cli.fails(3, "cp", "/gone", "/c")
+    done = cli("cp", "/gone", "/top.txt", "/empty")
+    assert (done.code, done.errors) == (10, "s3k: no such file or directory: /gone\n")
+    assert cli.ok("ls", "/empty").lines == ["top.txt"]
+
+
+def test_cp_between_volumes(cli: Cli, small_tree: Tree, other_volume: str) -> None:
+    cli.ok("cp", "-r", "/a", f"{other_volume}/in/a")
+    cli.ok("cp", f"{other_volume}/in/a/one.txt", "/back")
+    assert below(cli, f"{other_volume}/in/a") == ["/in/a/b/", "/in/a/b/three.txt", "/in/a/b/two.csv", "/in/a/one.txt"]
+    assert cli.ok("cat", "/back").output == small_tree["/a/one.txt"]
+
+
+# mv
+
+
+def test_mv_renames(cli: Cli, small_tree: Tree) -> None:
+    assert cli.ok("mv", "/a", "/moved").out == "moved 3 files, 2 directories, 2,010 bytes\n"
+    assert below(cli, "/moved") == ["/moved/b/", "/moved/b/three.txt", "/moved/b/two.csv", "/moved/one.txt"]
+    cli.fails(3, "ls", "/a")
+    assert cli.ok("mv", "/top.txt", "/moved/one", "--json").json() == {
+        "files": 1,
+        "directories": 0,
+        "bytes": 3,
+        "failed": 0,
+    }
+
+
+def test_mv_into_a_directory(cli: Cli, small_tree: Tree) -> None:
+    cli.ok("mv", "/top.txt", "/empty")
+    cli.ok("mv", "/a", "/empty/")
+    assert cli.ok("ls", "/empty").lines == ["a/", "top.txt"]
+    cli.ok("mkdir", "/x", "/y")
+    cli.ok("mv", "/x", "/y", "/empty")
+    assert cli.ok("ls", "/empty").lines == ["a/", "top.txt", "x/", "y/"]
+
+
+def test_mv_replaces_a_file_only_when_told(cli: Cli, small_tree: Tree) -> None:
+    assert "/a/one.txt" in cli.fails(4, "mv", "/top.txt", "/a/one.txt").errors
+    cli.ok("mv", "-f", "/top.txt", "/a/one.txt")
+    assert cli.ok("cat", "/a/one.txt").out == "top"
+    cli.ok("touch", "/top.txt")
+    cli.ok("mv", "--overwrite", "/top.txt", "/a/one.txt")
+
+
+def test_mv_refusals(cli: Cli, small_tree: Tree) -> None:
+    assert cli.fails(4, "mv", "/a", "/empty").errors.endswith("end the target with a /: /empty/\n")
+    assert "/a/b/c" in cli.fails(2, "mv", "/a", "/a/b/c").errors
+    assert "/gone" in cli.fails(3, "mv", "/gone", "/x").errors
+    assert "/no" in cli.fails(3, "mv", "/top.txt", "/no/such/parent").errors
+    assert "/top.txt" in cli.fails(1, "mv", "/a", "/top.txt/x").errors
+    assert sorted(below(cli)) == sorted([*small_tree, "/a/", "/a/b/", "/empty/"])
+
+
+def test_mv_between_volumes(cli: Cli, small_tree: Tree, other_volume: str) -> None:
+    assert cli.ok("mv", "/a", f"{other_volume}/a").out == "moved 3 files, 2 directories, 2,010 bytes\n"
+    assert below(cli, f"{other_volume}/") == ["/a/", "/a/b/", "/a/b/three.txt", "/a/b/two.csv", "/a/one.txt"]
+    assert cli.ok("cat", f"{other_volume}/a/b/two.csv").output == small_tree["/a/b/two.csv"]
+    assert below(cli) == ["/empty/", "/top.txt"]
+    cli.ok("mv", "/top.txt", other_volume)
+    assert cli.ok("ls", other_volume).lines == ["a/", "top.txt"]
+
+
+def test_mv_between_volumes_refuses_what_is_there(cli: Cli, small_tree: Tree, other_volume: str) -> None:
+    cli.ok("put", "-", f"{other_volume}/top.txt", stdin=b"other")
+    cli.ok("mkdir", f"{other_volume}/a")
+    cli.fails(4, "mv", "/top.txt", f"{other_volume}/top.txt")
+    cli.fails(4, "mv", "/a", f"{other_volume}/a")
+    assert sorted(below(cli)) == sorted([*small_tree, "/a/", "/a/b/", "/empty/"])
+    cli.ok("mv", "-f", "/top.txt", "/a", f"{other_volume}/")
+    assert cli.ok("cat", f"{other_volume}/top.txt").out == "top"
+    assert below(cli) == ["/empty/"]
+    cli.fails(1, "mv", "/", f"{other_volume}/root")
+
+
+# rm
+
+
+def test_rm(cli: Cli, small_tree: Tree) -> None:
+    assert cli.ok("rm", "/top.txt", "/empty").out == "removed 1 file, 1 directory, 3 bytes\n"
+    assert cli.ok("rm", "-r", "--json", "/a").json() == {"files": 3, "directories": 2, "bytes": 2010, "failed": 0}
+    assert cli.ok("ls").lines == []
+
+
+def test_rm_refusals(cli: Cli, small_tree: Tree) -> None:
+    assert "/a" in cli.fails(4, "rm", "/a").errors
+    assert "/gone" in cli.fails(3, "rm", "/gone").errors
+    assert "/" in cli.fails(5, "rm", "-r", "/").errors
+    assert cli.ok("rm", "-f", "/gone").out == "removed 0 files, 0 bytes\n"
+    cli.ok("rm", "--missing-ok", "--recursive", "/gone", "/a")
+    done = cli("rm", "/gone", "/top.txt")
+    assert (done.code, done.errors) == (10, "s3k: no such file or directory: /gone\n")
+    assert cli.ok("ls").lines == ["empty/"]
+
+
+# mkdir, touch
+
+
+def test_mkdir(cli: Cli, volume: str) -> None:
+    cli.ok("mkdir", "/x", "/x/y")
+    assert "/x" in cli.fails(4, "mkdir", "/x").errors
+    assert "/no" in cli.fails(3, "mkdir", "/no/parent").errors
+    cli.ok("mkdir", "-p", "/no/parent/at/all", "/x")
+    cli.ok("mkdir", "--parents", "/x")
+    (made,) = cli.ok("mkdir", "--json", "/z").json_lines()
+    assert (made["path"], made["type"]) == ("/z", "directory")
+    assert below(cli) == ["/no/", "/no/parent/", "/no/parent/at/", "/no/parent/at/all/", "/x/", "/x/y/", "/z/"]
+
+
+@pytest.mark.parametrize("option", [[], ["-p"]])
+def test_mkdir_where_a_file_is(cli: Cli, small_tree: Tree, option: list[str]) -> None:
+    cli.fails(4, "mkdir", *option, "/top.txt")
+    cli.fails(1, "mkdir", *option, "/top.txt/x")
+
+
+def test_touch(cli: Cli, small_tree: Tree) -> None:
+    cli.ok("touch", "/new", "/top.txt")
+    assert cli.ok("cat", "/new", "/top.txt").out == "top"
+    (touched,) = cli.ok("touch", "--json", "/top.txt").json_lines()
+    assert touched["version"] == 4
+    cli.fails(1, "touch", "/a")

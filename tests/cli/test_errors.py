@@ -1,0 +1,213 @@
+"""Errors on the command line: codes, one line, JSON, and the traceback only when it is asked for."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from s3k_async import errors
+from s3k_async.client import S3kClient
+from tests.cli.conftest import Cli
+
+Tree = dict[str, bytes]
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """Raises what is appended to it, when something is deleted."""
+    queue: list[Exception] = []
+
+    async def delete(*_: object, **__: object) -> None:
+        raise queue[-1]
+
+    monkeypatch.setattr(S3kClient, "delete", delete)
+    return queue
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.OutcomeUnknownError("the answer was lost", path="/a", operation="op"), 7),
+        (errors.ThrottledError("slow down", path="/a"), 8),
+        (errors.RequestTimeoutError("no answer", path="/a"), 8),
+        (errors.BusyError("another client holds it", path="/a"), 6),
+        (errors.ConflictError("it changed", path="/a"), 6),
+        (errors.CredentialsError("expired", path="/a"), 5),
+        (errors.ReadOnlyVolumeError("read only", path="/a"), 5),
+        (errors.NoSpaceError("full", path="/a"), 12),
+        (errors.ServiceError("strange", path="/a"), 1),
+        (errors.EndOfFileError("over", path="/a"), 1),
+        (OSError(5, "Input/output error", "/a"), 1),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_an_error_of_the_volume_is_a_line_and_a_code(
+    cli: Cli, volume: str, failing: list[Exception], error: Exception, code: int
+) -> None:
+    failing.append(error)
+    assert "/a" in cli.fails(code, "rm", "/a").errors
+    document = cli("rm", "--json", "/a").error()
+    assert document["exit_code"] == code
+    assert "/a" in document["message"]
+
+
+def test_the_json_of_an_error(cli: Cli, small_tree: Tree) -> None:
+    done = cli("cat", "--json", "/gone")
+    assert done.code == 3
+    assert done.error() == {
+        "code": "not_found",
+        "message": "no such file: /gone",
+        "path": "/gone",
+        "exit_code": 3,
+    }
+    assert done.errors.count("\n") == 1
+
+
+def test_a_partial_failure_lists_what_failed(cli: Cli, volume: str, failing: list[Exception]) -> None:
+    failures = [("/a/x", errors.BusyError("held", path="/a/x")), ("/a/y", errors.ConflictError("it changed"))]
+    failing.append(errors.PartialFailureError("2 of the entries below failed", path="/a", failures=failures))
+    done = cli("rm", "-r", "/a")
+    assert done.code == 10
+    assert done.errors.splitlines() == [
+        "s3k: held: /a/x",
+        "s3k: it changed: /a/y",
+        "s3k: 2 of the entries below failed: /a",
+    ]
+    document = cli("rm", "-r", "/a", "--json").error()
+    assert [(each["path"], each["code"]) for each in document["failures"]] == [("/a/x", "busy"), ("/a/y", "conflict")]
+
+
+def test_of_many_failures_some_are_shown_and_all_are_in_the_json(
+    cli: Cli, volume: str, failing: list[Exception]
+) -> None:
+    failures = [(f"/a/{number}", errors.BusyError("held")) for number in range(1200)]
+    failing.append(errors.PartialFailureError("1200 failed", path="/a", failures=failures))
+    lines = cli("rm", "-r", "/a").errors.splitlines()
+    assert len(lines) == 52
+    assert lines[-2] == "s3k: and 1,150 more failures"
+    assert len(cli("rm", "-r", "/a", "--json").error()["failures"]) == 1200
+
+
+def test_what_would_stop_every_source_stops_the_command(cli: Cli, volume: str, failing: list[Exception]) -> None:
+    failing.append(errors.UnreachableError("nobody answers", path="table"))
+    cli.fails(8, "rm", "/a", "/b", "/c")
+
+
+def test_a_mistake_of_ours_is_told_without_a_traceback(cli: Cli, volume: str, failing: list[Exception]) -> None:
+    failing.append(KeyError("oops"))
+    done = cli.fails(1, "rm", "/a")
+    assert "internal error, KeyError" in done.errors
+    assert "--debug" in done.errors
+
+
+def test_debug_shows_where(volume: str, failing: list[Exception], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    from s3k_async.cli import main
+
+    failing.append(errors.BusyError("held", path="/a"))
+    for arguments in (["--debug", "rm", "/a"], ["rm", "--debug", "/a"]):
+        capsysbinary.readouterr()
+        assert main(arguments) == 6
+        text = capsysbinary.readouterr().err.decode()
+        assert "Traceback (most recent call last)" in text
+        assert text.endswith("s3k: held: /a\n")
+
+
+def test_no_such_volume(cli: Cli) -> None:
+    assert "nobody" in cli.fails(3, "ls", "memory://nobody").errors
+    assert "/gone" in cli.fails(3, "ls", "./gone").errors
+
+
+def test_no_default_volume(cli: Cli, tmp_path: Path) -> None:
+    assert "S3K_VOLUME" in cli.fails(11, "ls").errors
+    assert f"{tmp_path}:/" in cli.fails(11, "ls", str(tmp_path)).errors
+
+
+def test_bad_configuration(cli: Cli) -> None:
+    Path("bad.toml").write_text("volumes = [")
+    assert "bad.toml" in cli.fails(11, "--config", "bad.toml", "ls", "./x").errors
+    assert "gone.toml" in cli.fails(11, "--config", "gone.toml", "ls", "./x").errors
+
+
+def test_a_suffix_count_that_differs(cli: Cli, volume: str) -> None:
+    assert "suffix" in cli.fails(11, "ls", "--suffix-count", "4").errors
+
+
+def test_nobody_answers(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("S3K_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("S3K_SECRET_ACCESS_KEY", "very secret")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        done = cli.fails(
+            8,
+            *["ls", "s3k://x", "--table", "some-table", "--bucket", "some-bucket", "--endpoint", endpoint],
+            *["--region", "us-east-1", "--retry-attempts", "2", "--retry-base", "0", "--connect-timeout", "2"],
+        )
+    assert "some-table" in done.errors
+    assert "secret" not in done.errors
+
+
+def test_no_credentials(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    place = ["--table", "some-table", "--bucket", "some-bucket", "--region", "us-east-1"]
+    assert "credentials" in cli.fails(5, "ls", "s3k://x", *place, "--endpoint", "http://127.0.0.1:9").errors
+
+
+def test_hadoop_properties_from_a_file(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bucket's name is the volume's; which table it is, says the context."""
+    text = {"fs.s3k.metastore.dynamo.table.data.nightly": "meta", "fs.s3k.volume.kind.data": "native"}
+    Path("core.json").write_text(
+        json.dumps({"fs.s3k.metastore.dynamo.table.data": "x", "fs.s3k.volume.kind.data": "?"})
+    )
+    assert "fs.s3k.volume.kind.data" in cli.fails(11, "ls", "s3k://data", "--hadoop", "core.json").errors
+    properties = "".join(
+        f"<property><name>{name}</name><value>{value}</value></property>" for name, value in text.items()
+    )
+    Path("core.xml").write_text(f'<?xml version="1.0"?>\n<configuration>{properties}</configuration>')
+    assert "fs.s3k.metastore.dynamo.table.data" in cli.fails(11, "--hadoop", "core.xml", "ls", "s3k://data").errors
+
+
+def test_a_later_hadoop_file_counts(cli: Cli) -> None:
+    Path("one.json").write_text(
+        json.dumps({"fs.s3k.metastore.dynamo.table.data": "memory://hadoop", "fs.s3k.volume.kind.data": "x"})
+    )
+    Path("two.json").write_text(json.dumps({"fs.s3k.volume.kind.data": "native"}))
+    flags = ["--hadoop", "one.json", "--hadoop", "two.json", "--data-location", "memory://hadoop"]
+    cli.ok("init", "s3k://data", *flags, "--no-save")
+    assert cli.ok("ls", "s3k://data", *flags).out == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1]", '{"a": {}}', "<configuration>", "<other/>", "<configuration><property/></configuration>"]
+)
+def test_what_is_no_hadoop_file(cli: Cli, text: str) -> None:
+    Path("core").write_text(text)
+    assert "core" in cli.fails(11, "--hadoop", "core", "ls", "s3k://data").errors
+
+
+def test_a_hadoop_file_that_is_not_there(cli: Cli) -> None:
+    assert "gone.xml" in cli.fails(3, "--hadoop", "gone.xml", "ls", "s3k://data").errors
+
+
+def test_the_context_picks_the_settings(cli: Cli) -> None:
+    key = "fs.s3k.metastore.dynamo.max.retries.data"
+    Path("core.json").write_text(
+        json.dumps(
+            {"fs.s3k.metastore.dynamo.table.data": "t", "fs.s3k.volume.kind.data": "native", f"{key}.night": "?"}
+        )
+    )
+    arguments = [
+        "ls",
+        "s3k://data",
+        "--hadoop",
+        "core.json",
+        "--data-location",
+        "memory://d",
+        "--table",
+        "memory://none",
+    ]
+    cli.fails(3, *arguments)
+    assert f"{key}.night" in cli.fails(11, *arguments, "--context", "night").errors

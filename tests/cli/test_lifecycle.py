@@ -1,0 +1,155 @@
+"""init and destroy."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from s3k_async.settings import OPTIONS
+from tests.cli.conftest import Cli
+
+_numbers = itertools.count(1)
+
+CONFIG = Path("home", ".config", "s3k", "config.toml")
+
+
+@pytest.fixture
+def places() -> list[str]:
+    """Flags that say where a new volume is, in memory."""
+    stem = f"lifecycle-{os.getpid()}-{next(_numbers)}"
+    return ["--table", f"memory://{stem}", "--data-location", f"memory://{stem}"]
+
+
+def test_init_of_a_name_saves_its_settings(cli: Cli, places: list[str], tmp_path: Path) -> None:
+    done = cli.ok("init", "s3k://analytics", *places, "--suffix-count", "7", "--hash", "java31")
+    config = tmp_path / CONFIG
+    assert str(config) in done.out
+    assert "suffix count 7" in done.out
+    assert tomllib.loads(config.read_text()) == {
+        "volumes": {"analytics": {"table": places[1], "data_location": places[3], "suffix_count": 7, "hash": "java31"}}
+    }
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    cli.ok("put", "-", "s3k://analytics/a", stdin=b"data")
+    assert cli.ok("cat", "s3k://analytics/a").out == "data"
+    assert cli.ok("--volume", "s3k://analytics", "cat", "/a").out == "data"
+    assert cli.ok("cat", "/a", "--volume", "s3k://analytics").out == "data"
+
+
+def test_init_no_save(cli: Cli, places: list[str], tmp_path: Path) -> None:
+    assert "saved" not in cli.ok("init", "s3k://analytics", *places, "--no-save").out
+    assert not (tmp_path / CONFIG).exists()
+    assert "analytics" in cli.fails(11, "ls", "s3k://analytics").errors
+    assert cli.ok("ls", "s3k://analytics", *places).out == ""
+
+
+def test_init_saves_where_config_says(cli: Cli, places: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("given.toml").write_text('default_volume = "s3k://analytics"\n')
+    cli.ok("--config", "given.toml", "init", "s3k://analytics", *places)
+    assert cli.ok("ls", "--config", "given.toml").out == ""
+    monkeypatch.setenv("S3K_CONFIG", "given.toml")
+    assert cli.ok("ls").out == ""
+
+
+def test_init_json(cli: Cli, places: list[str]) -> None:
+    made = cli.ok("init", "s3k://analytics", *places, "--json").json()
+    assert made["name"] == "analytics"
+    assert made["table"] == places[1]
+    assert made["suffix_count"] == 10
+    assert made["hash"] == "xxh3"
+    assert made["log_mode"] == "native"
+    assert made["saved"].endswith("config.toml")
+    assert len(made["id"]) == 36
+
+
+def test_init_of_what_is_there(cli: Cli, places: list[str]) -> None:
+    cli.ok("init", "s3k://analytics", *places)
+    cli.fails(4, "init", "s3k://analytics")
+    cli.ok("init", "s3k://analytics", "--exist-ok")
+    cli.ok("init", "s3k://analytics", *places, "--exist-ok")
+    assert "suffix" in cli.fails(11, "init", "s3k://analytics", "--exist-ok", "--no-save", "--suffix-count", "3").errors
+
+
+def test_init_makes_nothing_that_it_could_not_save(cli: Cli, places: list[str], tmp_path: Path) -> None:
+    config = tmp_path / CONFIG
+    config.parent.mkdir(parents=True)
+    before = '[volumes.analytics]\ntable = "elsewhere"\nbucket = "elsewhere"\n'
+    config.write_text(before)
+    assert "--no-save" in cli.fails(11, "init", "s3k://analytics", *places).errors
+    assert config.read_text() == before
+    cli.fails(3, "ls", "s3k://analytics", *places)
+
+
+def test_a_volume_that_cannot_be_saved_after_all_is_named(
+    cli: Cli, places: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from s3k_async import settings
+    from s3k_async.errors import ConfigError
+
+    def refuse(*_: object) -> bool:
+        raise ConfigError("the configuration file cannot be written", path="config.toml")
+
+    monkeypatch.setattr(settings, "save_volume", refuse)
+    assert "the volume was made, but" in cli.fails(11, "init", "s3k://analytics", *places).errors
+    assert cli.ok("ls", "s3k://analytics", *places).out == ""
+
+
+def test_init_without_an_address(cli: Cli, places: list[str], tmp_path: Path) -> None:
+    cli.ok("init", "--name", "plain", *places)
+    assert not (tmp_path / CONFIG).exists()
+    assert "which volume?" in cli.fails(11, "init").errors
+
+
+def test_init_of_what_is_no_volume(cli: Cli) -> None:
+    assert "/path" in cli.fails(2, "init", "s3k://analytics/path").errors
+    cli.fails(2, "init", "analytics")
+    assert "analytics" in cli.fails(11, "init", "s3k://analytics").errors
+    assert "bucket" in cli.fails(11, "init", "s3k://analytics", "--table", "some-table").errors
+    cli.fails(11, "init", "memory://x", "--log-mode", "binary")
+    cli.fails(1, "init", "memory://x", "--kind", "s3k-1.0", "--suffix-count", "4")
+
+
+def test_settings_are_flags_of_every_command(cli: Cli, volume: str) -> None:
+    cli.ok("ls", "--max-concurrency", "3", "--retry-attempts", "1", "--read-ahead", "1MiB", "--verify-tls", "false")
+    assert "--max-concurrency" in cli.fails(2, "ls", "--max-concurrency", "0").errors
+    assert "--data-read-timeout" in cli.fails(2, "ls", "--data-read-timeout", "soon").errors
+
+
+def test_every_setting_but_secrets_is_a_flag(cli: Cli) -> None:
+    shown = cli.ok("init", "--help").out
+    for option in OPTIONS.values():
+        if option.type == "secret":
+            assert f"--{option.name.replace('_', '-')}" not in shown
+        elif option.part is None:
+            assert f"{option.flag} " in shown
+
+
+# destroy
+
+
+def test_destroy_asks_and_needs_force(cli: Cli, volume: str) -> None:
+    cli.ok("put", "-", "/a", stdin=b"data")
+    assert "--yes" in cli.fails(2, "destroy", volume).errors
+    assert "--yes" in cli.fails(2, "destroy", volume, stdin=b"y\n").errors
+    assert volume in cli.fails(4, "destroy", volume, "--yes").errors
+    assert cli.ok("cat", "/a").out == "data"
+    assert cli.ok("destroy", volume, "--yes", "--force").out == f"destroyed {volume}\n"
+    cli.fails(3, "ls")
+    cli.fails(3, "destroy", volume, "--yes")
+
+
+def test_destroy_of_an_empty_volume(cli: Cli, volume: str) -> None:
+    assert cli.ok("destroy", volume, "--yes", "--json").json() == {"volume": volume, "table": volume, "left": 0}
+    cli.fails(3, "ls")
+
+
+def test_destroy_needs_a_volume(cli: Cli, volume: str) -> None:
+    cli.fails(2, "destroy", "--yes")
+    cli.fails(2, "destroy", "/", "/", "--yes")
+    cli.fails(2, "destroy", f"{volume}/a", "--yes")
+    cli.fails(2, "destroy", ":/", "--yes")
+    assert cli.ok("ls").out == ""
