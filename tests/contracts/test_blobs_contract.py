@@ -116,6 +116,16 @@ async def test_ranges(blobs: Blobs) -> None:
         assert await blobs.get("key", start, end) == content[start:end], (start, end)
 
 
+async def test_requests_without_meaning_are_refused(blobs: Blobs) -> None:
+    stored = await blobs.put("key", b"content")
+    for start, end in ((-1, None), (0, -1), (-3, -1)):
+        with pytest.raises(ValueError, match=r"."):
+            await blobs.get("key", start, end)
+    with pytest.raises(ValueError, match=r"."):
+        await blobs.put("key", b"other", if_absent=True, if_match=stored.etag)
+    assert await blobs.get("key") == b"content"
+
+
 async def test_an_empty_blob(blobs: Blobs) -> None:
     written = await blobs.put("empty", b"")
     assert written.size == 0

@@ -83,6 +83,26 @@ async def test_the_upload_keeps_its_own_copy(blobs: Blobs) -> None:
     assert await blobs.get("key") == b"before"
 
 
+async def test_parts_that_cannot_be_put_together(blobs: Blobs) -> None:
+    upload = await blobs.start_upload("key")
+    with pytest.raises(ValueError, match=r"."):
+        await upload.put_part(0, b"x")
+    with pytest.raises(ValueError, match=r"."):
+        await upload.complete()
+    await upload.put_part(1, part(blobs, 1))
+    await upload.put_part(3, b"x")
+    with pytest.raises(ValueError, match=r"."):
+        await upload.complete()
+    if blobs.min_part > 1:
+        await upload.put_part(2, part(blobs, 2, blobs.min_part - 1))
+        with pytest.raises(ValueError, match=r"."):
+            await upload.complete()
+    assert await blobs.head("key") is None
+    await upload.put_part(2, part(blobs, 2))
+    await upload.complete()
+    assert await blobs.get("key") == part(blobs, 1) + part(blobs, 2) + b"x"
+
+
 async def test_abort_leaves_nothing(blobs: Blobs) -> None:
     upload = await blobs.start_upload("key")
     await upload.put_part(1, part(blobs, 1))
