@@ -13,6 +13,7 @@ from s3k_async import _native
 from s3k_async._native import Xxh3_128
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
+    ArgumentTypeError,
     ClosedClientError,
     ConflictError,
     CorruptDataError,
@@ -491,7 +492,9 @@ class S3kClient:
 
     def _inside(self, path: Path) -> str:
         """The path without the volume's URL."""
-        text = os.fspath(path)
+        text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
+        if not isinstance(text, str):
+            raise ArgumentTypeError(f"a path is text, not {type(text).__name__}", path=repr(text))
         if text[: len(SCHEME)].lower() != SCHEME:
             return text
         name, _, rest = text[len(SCHEME) :].partition("/")

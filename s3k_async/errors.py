@@ -14,7 +14,7 @@ survives pickling (worker processes send errors home).
     ├── service           PermissionDeniedError, CredentialsError, UnreachableError, RequestTimeoutError,
     │                     ThrottledError, ServiceError
     ├── client            ConfigError, UnsupportedError, ClosedClientError, WrongLoopError, ForkedClientError,
-    │                     StreamClosedError, InvalidArgumentError
+    │                     StreamClosedError, InvalidArgumentError, ArgumentTypeError
     └── store             ConditionFailedError, TransactionConflictError, ResponseLostError,
                           BlobNotFoundError, BlobExistsError, BlobChangedError
 """
@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 __all__ = [
+    "ArgumentTypeError",
     "BlobChangedError",
     "BlobExistsError",
     "BlobNotFoundError",
@@ -406,6 +407,12 @@ class InvalidArgumentError(S3kError, ValueError):
     """An argument that can never be right: an offset before the file, an unknown mode, a malformed pattern."""
 
     code = "invalid_argument"
+
+
+class ArgumentTypeError(InvalidArgumentError, TypeError):
+    """An argument of a type that can never be right: text where bytes are wanted, a path that is no text."""
+
+    code = "argument_type"
 
 
 class StreamClosedError(S3kError, OSError, ValueError):

@@ -13,6 +13,7 @@ import anyio
 
 from s3k_async.concurrency import to_the_end
 from s3k_async.errors import (
+    ArgumentTypeError,
     ConflictError,
     InvalidArgumentError,
     LeaseExpiredError,
@@ -35,6 +36,7 @@ __all__ = [
     "FileReader",
     "FileWriter",
     "Opening",
+    "bytes_of",
     "check_mode",
     "drop_unpublished",
     "open_reader",
@@ -104,6 +106,14 @@ def check_mode(mode: str, path: str) -> None:
     if "a" in mode or "+" in mode:
         raise UnsupportedError(f"mode {mode!r}: files are written whole and not changed", path=path)
     raise UnsupportedError(f"mode {mode!r}: files are opened as bytes; use rb, wb or xb", path=path)
+
+
+def bytes_of(data: object, path: str) -> memoryview:
+    """What a caller gave to be written, as bytes. Raises ArgumentTypeError unless it is a buffer."""
+    try:
+        return memoryview(data).cast("B")  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ArgumentTypeError(f"files hold bytes, not {type(data).__name__}", path=path) from error
 
 
 async def open_reader(volume: Callable[[], OpenVolume], path: str) -> FileReader:
@@ -363,7 +373,7 @@ class FileWriter:
         """
         self.need_open()
         self._volume()
-        view = memoryview(data).cast("B")
+        view = bytes_of(data, self._entry.path)
         step = self.part_size
         for start in range(0, len(view), step):
             if self.add(view[start : start + step]):

@@ -18,7 +18,7 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.files import drop_unpublished
+from s3k_async.files import bytes_of, drop_unpublished
 from s3k_async.metadata.store import MetadataStore, Target
 from s3k_async.metadata.tree import Tree
 from s3k_async.model import ROOT, ChangeResult, Content, Entry, Progress
@@ -52,8 +52,9 @@ class Published(Protocol):
 
 async def write(volume: Published, path: str, data: Buffer, *, overwrite: bool) -> Entry:
     """Make `data` the file at the path."""
+    view = bytes_of(data, path)
     return await publish_new(
-        volume, path, lambda target: volume.storage.put(target.object_id, data), overwrite=overwrite
+        volume, path, lambda target: volume.storage.put(target.object_id, view), overwrite=overwrite
     )
 
 

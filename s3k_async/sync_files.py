@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from s3k_async.bridge import Bridge
 from s3k_async.errors import ForkedClientError, StreamClosedError, UnsupportedError
-from s3k_async.files import FileReader, FileWriter
+from s3k_async.files import FileReader, FileWriter, bytes_of
 from s3k_async.model import FileStatus
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class SyncFileWriter(_SyncFile):
         """
         self._need_open()
         self._writer.need_open()
-        view = memoryview(data).cast("B")
+        view = bytes_of(data, self._path)
         step = self._writer.part_size
         for start in range(0, len(view), step):
             if self._writer.add(view[start : start + step]):
