@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import gc
 import io
-import os
 import pickle
 import subprocess
 import sys
@@ -344,12 +343,11 @@ def test_an_open_file_keeps_its_client(config: VolumeConfig) -> None:
 
 def run_script(script: str, *args: str, timeout: float = 20) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-X", "dev", "-c", textwrap.dedent(script), *args],
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *args],
         check=False,
         capture_output=True,
         text=True,
         timeout=timeout,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
     )
 
 
