@@ -1,0 +1,314 @@
+"""The blob port on a local directory: one file for each key, written aside, synced, renamed into place."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from s3k_async.errors import CorruptDataError, InvalidPathError, ServiceError, UnsupportedError, VolumeNotFoundError
+from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.blob_keys import check_key, check_page, check_put, check_range, part_numbers
+from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure
+from s3k_async.stores.local_files import LocalFiles, write_fully
+from s3k_async.stores.local_walk import PRIVATE, blob_info, walk
+from s3k_async.stores.os_errors import os_errors
+from s3k_async.stores.threads import Threads
+
+__all__ = ["LocalBlobs"]
+
+T = TypeVar("T")
+
+_PAGE = 10_000
+_STREAMED = 1000
+_THREADS = 16
+_CHUNK = 1 << 30
+_STEP = 1 << 20
+_NO_SHORTCUT = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class LocalBlobs:
+    """A BlobStore in the directory at `directory`, which must be on a local disk.
+
+    What is acknowledged is synced, file and directory. A directory cannot hold every pair of keys that a bucket
+    can: no key may continue another one after a `/`, a component has at most 255 bytes (a limit of most file
+    systems), and no key begins with `.tmp/`; InvalidPathError says so. Files that others put below the directory
+    are blobs, too; symbolic links are not, and are never followed. An etag changes with each put.
+    """
+
+    min_part = 1
+
+    def __init__(self, directory: str | os.PathLike[str], sources: Sources = SYSTEM) -> None:
+        self._root = os.path.abspath(directory)
+        self._sources = sources
+        self._files = LocalFiles(self._root, sources)
+        self._threads = Threads(_THREADS)
+
+    def __repr__(self) -> str:
+        return f"LocalBlobs({self._root!r})"
+
+    def uri(self, key: str) -> str:
+        return Path(self._root, _checked(key)).as_uri()
+
+    async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None) -> BlobInfo:
+        _checked(key)
+        check_put(if_absent, if_match)
+        return await self._run(
+            key,
+            lambda: self._files.write(
+                key, lambda file: write_fully(file, data), if_absent=if_absent, if_match=if_match
+            ),
+        )
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        _checked(key)
+        check_range(start, end)
+
+        def read() -> bytes:
+            with self._files.opened(key) as (file, facts):
+                return _read_range(file, start, facts.st_size if end is None else min(end, facts.st_size))
+
+        return await self._run(key, read)
+
+    async def head(self, key: str) -> BlobInfo | None:
+        _checked(key)
+        facts = await self._run(key, lambda: self._files.facts(key))
+        return None if facts is None else blob_info(key, facts)
+
+    def can_copy_from(self, source: BlobStore) -> bool:
+        return isinstance(source, LocalBlobs)
+
+    async def copy(self, source: BlobStore, source_key: str, key: str) -> BlobInfo:
+        _checked(source_key)
+        _checked(key)
+        if not isinstance(source, LocalBlobs):
+            raise UnsupportedError("a directory cannot copy from another kind of store", path=key)
+        files = source._files
+
+        def copy() -> BlobInfo:
+            with files.opened(source_key) as (file, facts):
+                return self._files.write(key, lambda target: _copy_range(file, 0, target, 0, facts.st_size))
+
+        return await self._run(key, copy)
+
+    async def delete(self, key: str) -> None:
+        for failure in await self.delete_many([key]):
+            raise failure.error
+
+    async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
+        for key in keys:
+            _checked(key)
+        failures = await self._run(self._root, lambda: self._files.delete(dict.fromkeys(keys)))
+        return [DeleteFailure(key, error) for key, error in failures.items()]
+
+    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
+        check_page(limit)
+        size = limit or _PAGE
+
+        def page() -> BlobPage:
+            with self._files.opened_root() as root:
+                blobs = list(islice(walk(root, prefix, cursor or "", size + 1), size + 1))
+            return BlobPage(blobs[:size], blobs[size - 1].key if len(blobs) > size else None)
+
+        return await self._run(self._root, page)
+
+    async def list_all(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
+        """One walk, which holds the sorted names of the directories it is in."""
+        walker = self._walk(prefix)
+        try:
+            while blobs := await self._run(self._root, lambda: list(islice(walker, _STREAMED))):
+                for info in blobs:
+                    yield info
+        finally:
+            with suppress(ValueError):  # a cancelled step is still running in its thread
+                walker.close()
+
+    async def start_upload(self, key: str) -> LocalUpload:
+        _checked(key)
+        upload = LocalUpload(self, key, self._sources.uuid())
+        await self._run(key, upload.begin)
+        return upload
+
+    async def create(self) -> bool:
+        def create() -> bool:
+            made = self._files.make_root()
+            with self._files.opened_private():
+                return made
+
+        return await self._run(self._root, create)
+
+    async def exists(self) -> bool:
+        return await self._run(self._root, lambda: os.path.isdir(self._root))
+
+    async def drop(self) -> None:
+        await self._run(self._root, self._drop)
+
+    async def close(self) -> None:
+        """Nothing is held between calls."""
+
+    async def _run(self, path: str, call: Callable[[], T]) -> T:
+        def run() -> T:
+            with os_errors(path):
+                return call()
+
+        return await self._threads.run(run)
+
+    def _walk(self, prefix: str) -> Generator[BlobInfo, None, None]:
+        with self._files.opened_root() as root:
+            yield from walk(root, prefix)
+
+    def _drop(self) -> None:
+        if os.path.islink(self._root):
+            shutil.rmtree(os.path.realpath(self._root))
+            os.unlink(self._root)
+        elif os.path.lexists(self._root):
+            shutil.rmtree(self._root)
+
+
+class _Piece(NamedTuple):
+    """Where the bytes of a part are, in the directory of what is not published."""
+
+    file: str
+    offset: int
+    size: int
+
+
+class LocalUpload:
+    """A multipart upload: parts go to their place in one file, which becomes the blob.
+
+    The place is known if all parts but the last have one size, that of the first to arrive. Larger parts get files
+    of their own, and if the places do not join up, the blob is put together by copying.
+    """
+
+    def __init__(self, store: LocalBlobs, key: str, name: str) -> None:
+        self._store = store
+        self._files = store._files
+        self._key = key
+        self._name = name
+        self._names = {name}
+        self._slot: int | None = None
+        self._pieces: dict[int, _Piece] = {}
+        self._published: BlobInfo | None = None
+        self._ended = False
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Make the file. Blocking."""
+        with self._files.opened_private() as private:
+            os.close(os.open(self._name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=private))
+
+    async def put_part(self, number: int, data: Buffer) -> None:
+        if number < 1:
+            raise ValueError("parts are numbered from 1")
+        self._require_open()
+        size = memoryview(data).nbytes
+        if self._slot is None:
+            self._slot = size
+        if size <= self._slot:
+            piece = _Piece(self._name, (number - 1) * self._slot, size)
+        else:
+            piece = _Piece(f"{self._name}.{number}.{size}", 0, size)
+            self._names.add(piece.file)
+
+        def write() -> None:
+            with self._files.opened_private() as private:
+                flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | (0 if piece.file == self._name else os.O_CREAT)
+                with _opened(private, piece.file, flags) as file:
+                    write_fully(file, data, piece.offset)
+
+        await self._store._run(self._key, write)
+        self._pieces[number] = piece
+
+    async def complete(self) -> BlobInfo:
+        return await self._store._run(self._key, self._complete)
+
+    async def abort(self) -> None:
+        self._ended = True
+        await self._store._run(self._key, self._remove)
+
+    def _require_open(self) -> None:
+        if self._ended:
+            raise ServiceError("no such upload", path=self._key, service_code="NoSuchUpload")
+
+    def _complete(self) -> BlobInfo:
+        with self._lock:
+            if self._published is not None:
+                return self._published
+            self._require_open()
+            numbers = part_numbers({number: piece.size for number, piece in self._pieces.items()}, 1)
+            pieces = [self._pieces[number] for number in numbers]
+            size = sum(piece.size for piece in pieces)
+            starts = accumulate((piece.size for piece in pieces), initial=0)
+            if all(piece == (self._name, start, piece.size) for piece, start in zip(pieces, starts, strict=False)):
+                self._published = self._files.publish(self._name, self._key, size)
+            else:
+                self._published = self._files.write(self._key, lambda target: self._join(pieces, target))
+            self._ended = True
+            self._remove()
+            return self._published
+
+    def _join(self, pieces: Sequence[_Piece], target: int) -> None:
+        position = 0
+        with self._files.opened_private() as private:
+            for piece in pieces:
+                with _opened(private, piece.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC) as file:
+                    _copy_range(file, piece.offset, target, position, piece.size)
+                position += piece.size
+
+    def _remove(self) -> None:
+        with suppress(VolumeNotFoundError), self._files.opened_private() as private:
+            for name in self._names:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=private)
+
+
+@contextmanager
+def _opened(directory: int, name: str, flags: int) -> Iterator[int]:
+    try:
+        descriptor = os.open(name, flags, 0o666, dir_fd=directory)
+    except FileNotFoundError as error:
+        raise ServiceError("no such upload", path=name, service_code="NoSuchUpload") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _checked(key: str) -> str:
+    check_key(key)
+    if key == PRIVATE or key.startswith(PRIVATE + "/"):
+        raise InvalidPathError(f"a local directory keeps `{PRIVATE}` for itself", path=key)
+    return key
+
+
+def _read_range(file: int, start: int, end: int) -> bytes:
+    pieces = []
+    while start < end:
+        piece = os.pread(file, min(end - start, _CHUNK), start)
+        if not piece:
+            break
+        pieces.append(piece)
+        start += len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _copy_range(source: int, start: int, target: int, position: int, size: int) -> None:
+    """Copy inside the kernel (by reference where the file system shares blocks), or through this process."""
+    while size:
+        try:
+            copied = os.copy_file_range(source, target, min(size, _CHUNK), start, position)
+        except OSError as error:
+            if error.errno not in _NO_SHORTCUT:
+                raise
+            piece = os.pread(source, min(size, _STEP), start)
+            write_fully(target, piece, position)
+            copied = len(piece)
+        if not copied:
+            raise CorruptDataError("a file became shorter while it was copied")
+        start, position, size = start + copied, position + copied, size - copied
