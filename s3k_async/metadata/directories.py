@@ -165,6 +165,9 @@ class DirectoryStore(EntryReader):
     async def remove_directory(self, entry: Entry) -> None:
         """Remove an empty directory. Raises DirectoryNotEmptyError, PathNotFoundError, NotDirectoryError, BusyError."""
         self.require_writable(entry.path)
+        if await self.has_children(entry.path):
+            # Seen before anything is marked: a refusal changes nothing.
+            raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
         async with self.jobs.hold("delete", entry.path) as job:
             marked = await self.mark_current(entry, job)
             if await self.has_children(entry.path):

@@ -162,6 +162,8 @@ class Tree:
         self._store.require_writable(target)
         if target == source.path or target.startswith(source.path + "/"):
             raise RenameIntoSelfError("a directory cannot be moved into itself", path=target)
+        # Looked at before anything is marked, too: a refusal changes nothing.
+        await self._look_ahead(source, target)
         deadline = self._store.deadline()
         while True:
             async with self._store.jobs.hold("rename", source.path, target) as job:
