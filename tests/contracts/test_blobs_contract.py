@@ -43,7 +43,7 @@ ODD_KEYS = [
     "x..",
     "...",
     "x.tmp",
-    ".tmp/x",
+    ".temporary/x",
     "tab\there",
     " leading and trailing ",
     "<&>",
@@ -53,6 +53,7 @@ ODD_KEYS = [
     "a;b,c@d!e$f*(g)[h]{i}|j^k`l",
     "dir/dir/dir/file",
 ]
+NO_FILE_AND_DIRECTORY = "no file is a directory, too"
 BAD_KEYS = [
     "",
     "/",
@@ -240,6 +241,39 @@ async def test_a_backslash_is_no_slash(blobs: Blobs) -> None:
     assert [each.key for each in await all_blobs(blobs.list_all())] == ["back/slash", "back\\slash"]
 
 
+@on_blobs(local="the directory's own files are there")
+async def test_no_key_is_the_store_s_own(blobs: Blobs) -> None:
+    for key in (".tmp/x", ".tmp"):
+        await blobs.put(key, b"1")
+        assert [each.key for each in await all_blobs(blobs.list_all())] == [key]
+        await blobs.delete(key)
+
+
+@on_blobs(["local"])
+async def test_keys_that_a_directory_cannot_hold_are_refused(blobs: Blobs, tmp_path: Path) -> None:
+    await blobs.put("a/b", b"content")
+    before = _tree(tmp_path)
+    for key in ("a", "a/b/c", "a/b/c/d", ".tmp", ".tmp/x", "x" * 256, "dir/" + "é" * 128):
+        for if_absent in (True, False):
+            with pytest.raises(InvalidPathError):
+                await blobs.put(key, b"x", if_absent=if_absent)
+        with pytest.raises(InvalidPathError):
+            await blobs.copy(blobs, "a/b", key)
+        with pytest.raises(InvalidPathError):
+            await _upload(blobs, key)
+    assert _tree(tmp_path) == before
+    assert [each.key for each in await all_blobs(blobs.list_all())] == ["a/b"]
+
+
+async def _upload(blobs: Blobs, key: str) -> None:
+    upload = await blobs.start_upload(key)
+    try:
+        await upload.put_part(1, b"x")
+        await upload.complete()
+    finally:
+        await upload.abort()
+
+
 @on_blobs(moto_s3="moto finds no key that has a line break")
 async def test_a_line_break_is_a_character(blobs: Blobs) -> None:
     await blobs.put("line\nbreak", b"1")
@@ -252,7 +286,7 @@ async def test_a_key_of_the_greatest_length(blobs: Blobs) -> None:
     await _long_key(blobs, "/".join(["a"] * 511) + "/bc")
 
 
-@on_blobs(seaweedfs="SeaweedFS refuses components of more than 255 bytes")
+@on_blobs(local="a file's name has at most 255 bytes", seaweedfs="SeaweedFS refuses components of more than 255 bytes")
 @pytest.mark.parametrize("key", ["x" * 1024, "é" * 512, "x" * 256 + "/" + "y" * 767], ids=["ascii", "é", "two"])
 async def test_a_component_of_the_greatest_length(blobs: Blobs, key: str) -> None:
     await _long_key(blobs, key)
@@ -272,6 +306,7 @@ async def _long_key(blobs: Blobs, key: str) -> None:
     assert await blobs.head(key) is None
 
 
+@on_blobs(local=NO_FILE_AND_DIRECTORY)
 async def test_a_key_and_keys_below_it(blobs: Blobs) -> None:
     for key in ("a/b/c", "a", "a/b"):
         await blobs.put(key, key.encode())
