@@ -69,10 +69,10 @@ def validate_transaction(actions: Sequence[Action], token: str) -> None:
         raise ValueError(f"a transaction has 1 to {MAX_TRANSACTION} actions, not {len(actions)}")
     if not 1 <= len(token.encode()) <= MAX_TOKEN:
         raise ValueError(f"an idempotency token has 1 to {MAX_TOKEN} characters")
-    if len({action.key for action in actions}) < len(actions):
-        raise ValueError("a transaction names an item twice")
     for action in actions:
         validate(action)
+    if len({action.key for action in actions}) < len(actions):
+        raise ValueError("a transaction names an item twice")
 
 
 def validate_page(limit: int | None) -> None:
