@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
 from s3k_async.errors import (
+    CorruptDataError,
     NoSpaceError,
     NotAVolumeError,
     PermissionDeniedError,
@@ -229,8 +230,10 @@ def _mapped(error: sqlite3.Error, path: str, committing: bool) -> S3kError:
             return NoSpaceError("the disk is full", path=path)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return ThrottledError("the table stayed locked by other writers", path=path)
-        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-            return NotAVolumeError("the file is not an intact SQLite database", path=path)
+        case sqlite3.SQLITE_NOTADB:
+            return NotAVolumeError("the file is no SQLite database", path=path)
+        case sqlite3.SQLITE_CORRUPT:
+            return CorruptDataError("the SQLite database is damaged", path=path)
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH | sqlite3.SQLITE_CANTOPEN:
             if not os.path.exists(path):
                 return VolumeNotFoundError("no such table", path=path)

@@ -21,6 +21,7 @@ import pytest
 
 from s3k_async.errors import (
     ConditionFailedError,
+    CorruptDataError,
     NoSpaceError,
     NotAVolumeError,
     PermissionDeniedError,
@@ -173,6 +174,22 @@ async def test_writes_that_wait_together_see_each_other(tmp_path: Path) -> None:
     assert sum(await asyncio.gather(*(create(number) for number in range(600)))) == 1
 
 
+async def test_cancelled_calls_leave_the_store_usable(tmp_path: Path) -> None:
+    store = await created(tmp_path)
+    for number in range(50):
+        calls = [asyncio.ensure_future(store.write(Put(item(f"{number}-{each}"), ABSENT))) for each in range(8)] + [
+            asyncio.ensure_future(store.transact([Put(item(f"t{number}"), ABSENT)], f"token-{number}"))
+        ]
+        await asyncio.sleep(0)
+        for call in calls[::2]:
+            call.cancel()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(outcome is None for outcome in outcomes[1::2])
+        assert all(outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+    kept = {str(found["children"]) for found in (await store.query("p")).items}
+    assert {f"{number}-{each}" for number in range(50) for each in (1, 3, 5, 7)} <= kept
+
+
 async def test_scan_segments_are_disjoint_and_complete_across_pages(tmp_path: Path) -> None:
     store = await created(tmp_path)
     keys = {Key(f"p{number % 11}", str(number)) for number in range(80)}
@@ -227,13 +244,13 @@ async def test_an_empty_file_and_a_directory_are_no_tables(tmp_path: Path) -> No
                 await call()
 
 
-async def test_a_corrupt_table_is_no_volume(tmp_path: Path) -> None:
+async def test_a_corrupt_table_is_damage(tmp_path: Path) -> None:
     store = await created(tmp_path)
     await asyncio.gather(*(store.write(Put(item(f"{number:0200}"), ABSENT)) for number in range(200)))
     await store.close()
     header = (tmp_path / "t.db").read_bytes()[:4096]
     (tmp_path / "t.db").write_bytes(header + b"\xa5" * 100_000)
-    with pytest.raises(NotAVolumeError):
+    with pytest.raises(CorruptDataError):
         await store.query("p")
 
 
@@ -298,7 +315,8 @@ def test_a_file_size_limit_is_no_space_and_loses_nothing(tmp_path: Path) -> None
     [
         (sqlite3.SQLITE_FULL, NoSpaceError),
         (sqlite3.SQLITE_READONLY, PermissionDeniedError),
-        (sqlite3.SQLITE_CORRUPT, NotAVolumeError),
+        (sqlite3.SQLITE_CORRUPT, CorruptDataError),
+        (sqlite3.SQLITE_NOTADB, NotAVolumeError),
         (sqlite3.SQLITE_BUSY, ThrottledError),
         (sqlite3.SQLITE_IOERR_FSYNC, ServiceError),
         (sqlite3.SQLITE_MISUSE, ServiceError),
