@@ -85,11 +85,11 @@ async def open_volume(
             log=None if record.log_mode == "disabled" else log_place,
         )
         blobs = connections.blobs(config.data, "data")
-        await _require_place(blobs, record.data)
+        await _require_place(blobs)
         log_blobs: ReliableBlobs | None = None
         if config.log is not None:
             log_blobs = connections.blobs(config.log, "log")
-            await _require_place(log_blobs, record.log)
+            await _require_place(log_blobs)
         log: OperationLog = DisabledLog()
         if native and log_blobs is not None:
             log = NativeLog(log_blobs, sources)
@@ -142,13 +142,14 @@ async def require_table(connections: Connections, table: ItemTable, where: str) 
         raise VolumeNotFoundError("no volume is here: the table does not exist", path=where)
 
 
-async def _require_place(blobs: ReliableBlobs, text: str) -> None:
+async def _require_place(blobs: ReliableBlobs) -> None:
     try:
         exists = await blobs.exists()
     except PermissionDeniedError:
         return
     if not exists:
-        raise VolumeNotFoundError("the volume's bucket or directory does not exist", path=text)
+        place = blobs.uri("-").removesuffix("-")
+        raise VolumeNotFoundError("the volume's bucket or directory does not exist", path=place)
 
 
 async def _record(connections: Connections, items: ReliableItems, table: ItemTable, where: str) -> VolumeRecord:
