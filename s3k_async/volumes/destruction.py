@@ -79,21 +79,27 @@ async def destroy_volume(
         for blobs, ours in places:
             await _require_owner(blobs, ours, record)
         await mark_destroying(items, record, where, sources=sources)
-        left = [await _clear(blobs, ours) for blobs, ours in places]
+        left = 0
+        for blobs, ours in places:
+            within = _log_within(config) if ours is _DATA and record.log_mode != "disabled" else None
+            left += await _clear(blobs, ours, within, left)
         await connections.patiently(table.drop)
     if isinstance(config.table, SqliteFile) and record.data == "./data/":
         await anyio.to_thread.run_sync(_remove_home, config.table.path)
-    return left[-1] if _log_is_within(config) else sum(left)
+    return left
 
 
-def _log_is_within(config: VolumeConfig) -> bool:
-    """Whether the log's place is a part of the data's, so that what is left there was counted with both."""
+def _log_within(config: VolumeConfig) -> str | None:
+    """The keys of the data's place that begin with this are the log's; None if its place is elsewhere."""
     log, data = log_location(config), config.data
     if isinstance(log, S3Bucket) and isinstance(data, S3Bucket):
-        return log.bucket == data.bucket and log.prefix.startswith(data.prefix)
-    if isinstance(log, LocalDirectory) and isinstance(data, LocalDirectory):
-        return os.path.abspath(log.path).startswith(os.path.join(os.path.abspath(data.path), ""))
-    return False
+        if log.bucket == data.bucket and log.prefix.startswith(data.prefix):
+            return log.prefix.removeprefix(data.prefix)
+    elif isinstance(log, LocalDirectory) and isinstance(data, LocalDirectory):
+        root, place = os.path.join(os.path.abspath(data.path), ""), os.path.join(os.path.abspath(log.path), "")
+        if place.startswith(root):
+            return place.removeprefix(root)
+    return None
 
 
 def _remove_home(table: str) -> None:
@@ -131,8 +137,12 @@ async def _require_owner(blobs: ReliableBlobs, ours: re.Pattern[str], record: Vo
             raise NotAVolumeError("the place does not carry the volume's mark", path=blobs.uri(CLAIM))
 
 
-async def _clear(blobs: ReliableBlobs, ours: re.Pattern[str]) -> int:
-    """Delete what is the volume's, the mark last; how many other objects there are."""
+async def _clear(blobs: ReliableBlobs, ours: re.Pattern[str], within: str | None, left: int) -> int:
+    """Delete what is the volume's, the mark last; how many other objects there are.
+
+    The place as a whole goes if nothing else is in it. `within`: where in it the log is, which was cleared before and
+    in which `left` objects are still.
+    """
     if not await blobs.exists():
         return 0
     foreign = 0
@@ -140,14 +150,14 @@ async def _clear(blobs: ReliableBlobs, ours: re.Pattern[str]) -> int:
     async for info in blobs.list_all():
         if ours.fullmatch(info.key):
             batch.append(info.key)
-        elif info.key != CLAIM:
+        elif info.key != CLAIM and (within is None or not info.key.startswith(within)):
             foreign += 1
         if len(batch) >= _BATCH:
             await _delete(blobs, batch)
             batch = []
     await _delete(blobs, batch)
     await blobs.delete(CLAIM)
-    if not foreign:
+    if not foreign and (within is None or not left):
         await blobs.drop()
     return foreign
 
