@@ -69,9 +69,7 @@ class BlobStore(Protocol):
     def uri(self, key: str) -> str:
         """Where the blob is, for other programs: `s3://bucket/key`, `file:///...`, `memory://...`."""
 
-    async def put(
-        self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
-    ) -> BlobInfo:
+    async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None) -> BlobInfo:
         """Store a blob whole, durably, visible at once and never in part; replaces an existing one, unless
         `if_absent` (BlobExistsError) or `if_match` with an etag that differs (BlobChangedError)."""
 
