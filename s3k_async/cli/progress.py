@@ -11,7 +11,7 @@ from s3k_async.sources import SYSTEM
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Display
-    from rich.progress import TaskID
+    from rich.progress import Task, TaskID
 
 __all__ = ["Meter"]
 
@@ -42,6 +42,11 @@ class Meter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    @property
+    def tasks(self) -> list[Task]:
+        """What is shown now."""
+        return [] if self._display is None else self._display.tasks
 
     def part(self) -> Part | None:
         """A callback for one piece of the work; None when nobody watches."""

@@ -13,6 +13,7 @@ from s3k_async.cli.exit_codes import ExitCode, exit_code, exit_code_of_all
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
 
 EXPECTED = {
+    "ArgumentTypeError": 2,
     "BlobChangedError": 6,
     "BlobExistsError": 4,
     "BlobNotFoundError": 3,

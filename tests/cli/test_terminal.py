@@ -1,0 +1,140 @@
+"""What a person at a terminal sees."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from s3k_async.cli import progress as progress_module
+from s3k_async.cli.progress import Meter
+from s3k_async.model import Progress
+
+COMMAND = [sys.executable, "-m", "s3k_async.cli"]
+LIMIT = 60
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[int, int]]:
+    """Our end of a terminal, and the end for a process."""
+    ours, theirs = pty.openpty()
+    settings = termios.tcgetattr(theirs)
+    settings[3] &= ~termios.ECHO
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
+
+
+def at_a_terminal(*arguments: str, answer: bytes = b"", command: Sequence[str] = COMMAND) -> tuple[int, str]:
+    """Run a command with a terminal on all its streams; its code and what was shown."""
+    environment = {**os.environ, "TERM": "xterm"}
+    with (
+        terminal() as (ours, theirs),
+        subprocess.Popen(
+            [*command, *arguments], env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+        ) as process,
+    ):
+        os.close(theirs)
+        if answer:
+            os.write(ours, answer)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            shown += piece
+        return process.wait(LIMIT), shown.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def embedded() -> str:
+    subprocess.run([*COMMAND, "init", "./vol", "-q"], check=True, timeout=LIMIT)
+    return "./vol"
+
+
+def test_control_characters_in_names_are_escaped(embedded: str) -> None:
+    subprocess.run([*COMMAND, "touch", "./vol:/a\x1b[31mred\nline\u202e"], check=True, timeout=LIMIT)
+    assert at_a_terminal("ls", embedded) == (0, "a\\x1b[31mred\\nline\\u202e\n")
+    assert "\x1b" not in at_a_terminal("tree", embedded)[1]
+
+
+def test_destroy_asks(embedded: str) -> None:
+    code, shown = at_a_terminal("destroy", embedded, answer=b"no\n")
+    assert code == 2
+    assert "[y/N]" in shown
+    assert os.path.exists("vol/metadata.sqlite")
+    code, shown = at_a_terminal("destroy", embedded, answer=b"y\n")
+    assert code == 0
+    assert shown.endswith("[y/N] destroyed ./vol\n")
+    assert not os.path.exists("vol")
+
+
+IMPATIENT = """
+import sys
+from s3k_async.cli import main, progress
+progress.PATIENCE = 0.0
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_progress_is_shown_on_a_terminal_unless_quiet(embedded: str) -> None:
+    os.mkdir("source")
+    for number in range(50):
+        with open(f"source/{number}", "wb") as file:
+            file.write(b"x" * 1000)
+    impatient = [sys.executable, "-c", IMPATIENT]
+    code, shown = at_a_terminal("put", "-r", "source", f"{embedded}:/in", command=impatient)
+    assert code == 0
+    assert "/50" in shown
+    assert shown.endswith("put 50 files, 1 directory, 50,000 bytes\n")
+    for silent in (["-q"], ["--json"]):
+        code, shown = at_a_terminal("get", "-r", f"{embedded}:/in", "copy", *silent, command=impatient)
+        assert code == 0
+        assert "\x1b" not in shown
+        assert "/50" not in shown
+
+
+@pytest.fixture
+def meter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Meter]:
+    monkeypatch.setattr(progress_module, "PATIENCE", 0.0)
+    with Meter("put", shown=True) as shown:
+        yield shown
+
+
+def test_a_meter_adds_up_its_parts(meter: Meter, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = meter.part(), meter.part()
+    assert first is not None
+    assert second is not None
+    first(Progress("put", 10, 100, 5_000_000, "/a"))
+    second(Progress("put", 1, 11, 1_000_000, "/b"))
+    (task,) = meter.tasks
+    assert (task.completed, task.total) == (11, 111)
+    assert task.fields["moved"] == "6.0 MB"
+    second(Progress("put", 11, 11, 2_000_000, "/b"))
+    assert meter.tasks[0].completed == 21
+
+
+def test_a_meter_that_nobody_watches_is_not_called() -> None:
+    with Meter("put", shown=False) as meter:
+        assert meter.part() is None
+        assert meter.tasks == []
+
+
+def test_a_meter_waits_before_it_shows_anything(capsys: pytest.CaptureFixture[str]) -> None:
+    with Meter("put", shown=True) as meter:
+        part = meter.part()
+        assert part is not None
+        part(Progress("put", 1, 2))
+        assert meter.tasks == []
+    assert capsys.readouterr() == ("", "")
