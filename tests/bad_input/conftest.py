@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async.stores.items import ABSENT, Put
+from s3k_async.stores.sqlite import SqliteItems
 from s3k_async.volumes import init_volume, open_volume
 from tests.bad_input.rows import Scene, changes, snapshot
+from tests.test_volumes_legacy import legacy_item
 
 DATA = b"0123456789"
 
@@ -31,6 +34,7 @@ def shared_scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     scene = Scene(tmp_path_factory.mktemp("bad-input"))
     scene.local.write_bytes(b"local bytes")
     asyncio.run(fill(scene))
+    asyncio.run(fill_old(scene))
     return scene
 
 
@@ -52,3 +56,14 @@ async def fill(scene: Scene) -> None:
     volume = await open_volume(config)
     await volume.store.reserve(await volume.store.prepare("/dir/reserved"), exclusive=True)
     await volume.close()
+
+
+async def fill_old(scene: Scene) -> None:
+    """A volume that S3-FileSystem 1.0 wrote, named `bucket`, of suffix count 10."""
+    (scene.root / "old-data").mkdir()
+    items = SqliteItems(scene.root / "old.sqlite")
+    await items.create()
+    for name in ("a", "file", "part-00000"):
+        await items.write(Put(legacy_item("bucket", "/", name, 10), ABSENT))
+    await items.write(Put(legacy_item("bucket", "/", "dir0", 10, isdir=True), ABSENT))
+    await items.close()

@@ -11,7 +11,7 @@ import io
 import pickle
 import shutil
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from tests.bad_input.kinds import Kind
 
 __all__ = [
     "BOUND",
+    "Call",
     "Ran",
     "Row",
     "Scene",
@@ -41,9 +42,11 @@ __all__ = [
     "edit",
     "error_of",
     "opened",
+    "reported",
     "rows_of",
     "run_command",
     "snapshot",
+    "sql",
 ]
 
 BOUND = 20.0
@@ -263,12 +266,12 @@ def edit(scene: Scene, change: Callable[[Volume], Awaitable[object]]) -> None:
     asyncio.run(run())
 
 
-def sql(scene: Scene, *statements: tuple[str, Sequence[object]]) -> None:
+def sql(scene: Scene, *statements: str) -> None:
     """Change the table behind everybody's back."""
-    with closing(sqlite3.connect(scene.volume / "metadata.sqlite")) as connection:
-        for statement, values in statements:
-            assert connection.execute(statement, tuple(values)).rowcount > 0, statement
-        connection.commit()
+    with closing(sqlite3.connect(scene.volume / "metadata.sqlite")) as database:
+        for statement in statements:
+            assert database.execute(statement).rowcount > 0, statement
+        database.commit()
 
 
 def only(found: Iterable[Path]) -> Path:
