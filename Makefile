@@ -62,11 +62,11 @@ test-rust: $(NATIVE)
 	@cargo test --quiet --locked
 
 test: lint test-rust $(ENGINES)
-	@$(PYTEST) -n $(WORKERS) -m "not slow"
+	@$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow"
 
 test-full: export S3K_TEST_ROUNDS ?= 200
 test-full: lint test-rust $(ENGINES)
-	@$(PYTEST) -n $(WORKERS)
+	@$(PYTEST) -n $(WORKERS) --dist worksteal
 
 demo: $(NATIVE)
 	@.venv/bin/python docs/demo.py $(SRC)
