@@ -129,9 +129,11 @@ async def test_rename_returns_false_where_the_place_in_the_directory_is_taken(gr
     await ground.write(ground.path("dir/source"), b"x")
 
     assert await ground.fs.rename(ground.path("source"), ground.path("dir")) is False
+    await ground.fs.mkdirs(ground.path("dir/sub"))
     assert await ground.fs.rename(ground.path("dir/source"), ground.path("dir")) is False
+    assert await ground.fs.rename(ground.path("dir/sub"), ground.path("dir")) is False
 
-    await ground.expect_tree(ground.path(), {"source": 256, "dir": {"source": 1}})
+    await ground.expect_tree(ground.path(), {"source": 256, "dir": {"source": 1, "sub": {}}})
 
 
 async def test_rename_into_the_root_keeps_the_name(ground: Ground) -> None:
