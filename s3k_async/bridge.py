@@ -52,6 +52,7 @@ class Bridge:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closers: dict[object, Callable[[], Awaitable[object]]] = {}
+        self._posted: set[asyncio.Task[None]] = set()
         self._exiting = False
 
     def run(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -83,8 +84,7 @@ class Bridge:
         loop = self._loop
         if loop is None or self._exiting or self.pid != os.getpid():
             return
-        pending = _Call(call, self._report)
-        loop.call_soon_threadsafe(pending.start)
+        loop.call_soon_threadsafe(self._start_posted, call)
 
     def register(self, owner: object, closer: Callable[[], Awaitable[object]]) -> None:
         """Have `closer` awaited when the interpreter exits, unless `unregister` comes first."""
@@ -94,8 +94,16 @@ class Bridge:
         """Forget what `register` said."""
         self._closers.pop(owner, None)
 
-    def _report(self, error: BaseException) -> None:
-        _LOG.warning("cleaning up behind an abandoned object failed: %s", error)
+    def _start_posted(self, call: Callable[[], Awaitable[object]]) -> None:
+        async def posted() -> None:
+            try:
+                await call()
+            except Exception as error:  # noqa: BLE001
+                _LOG.warning("cleaning up behind an abandoned object failed: %s", error)
+
+        task = asyncio.get_running_loop().create_task(posted())
+        self._posted.add(task)
+        task.add_done_callback(self._posted.discard)
 
     def _ready(self) -> asyncio.AbstractEventLoop:
         if self.pid != os.getpid():
@@ -130,7 +138,7 @@ class Bridge:
         loop, thread = self._loop, self._thread
         if loop is None or thread is None or self.pid != os.getpid():
             return
-        closing = _Call(self._close_all, lambda error: _LOG.debug("closing at exit failed: %s", error))
+        closing = _Call(self._close_all)
         loop.call_soon_threadsafe(closing.start)
         closing.wait(EXIT_SECONDS)
         self._exiting = True
@@ -142,6 +150,8 @@ class Bridge:
     async def _close_all(self) -> None:
         closers = list(self._closers.values())
         self._closers.clear()
+        if self._posted:
+            await asyncio.wait(self._posted, timeout=EXIT_SECONDS / 2)
         await asyncio.gather(*(closer() for closer in closers), return_exceptions=True)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
@@ -153,11 +163,8 @@ class Bridge:
 class _Call(Generic[T]):
     """One call on its way through the bridge. `start` and `cancel` run on the loop, the rest on the caller's thread."""
 
-    def __init__(
-        self, call: Callable[[], Awaitable[T]], failed: Callable[[BaseException], object] | None = None
-    ) -> None:
+    def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
         self._call = call
-        self._failed = failed
         self._future: concurrent.futures.Future[T] = concurrent.futures.Future()
         self._task: asyncio.Task[T] | None = None
 
@@ -192,7 +199,5 @@ class _Call(Generic[T]):
             error = task.exception()
         if error is None:
             self._future.set_result(task.result())
-            return
-        self._future.set_exception(error)
-        if self._failed is not None:
-            self._failed(error)
+        else:
+            self._future.set_exception(error)
