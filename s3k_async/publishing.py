@@ -10,6 +10,7 @@ from s3k_async import _native
 from s3k_async.concurrency import run_all
 from s3k_async.errors import (
     ConflictError,
+    CorruptDataError,
     DataMissingError,
     IsDirectoryError,
     PartialFailureError,
@@ -187,6 +188,8 @@ async def _copy_version(
             return await storage.copy_from(origin.storage, physical, at.object_id, entry.size, entry.checksum)
         except DataMissingError as error:
             raise DataMissingError(f"the physical object {physical} is gone", path=entry.path) from error
+        except CorruptDataError as error:
+            raise CorruptDataError(error.message, path=entry.path) from error
 
     return await publish_new(destination, target, upload, overwrite=overwrite)
 

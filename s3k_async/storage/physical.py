@@ -92,6 +92,7 @@ class PhysicalStorage:
         except BlobNotFoundError as error:
             raise DataMissingError("the physical object is gone", path=physical) from error
         if info.size != size:
+            await self.delete(key)
             raise CorruptDataError(f"the physical object has {info.size} bytes instead of {size}", path=physical)
         return Content(key, size, info.etag, checksum)
 
