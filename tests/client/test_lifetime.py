@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import pytest
@@ -22,6 +24,7 @@ from s3k_async.errors import (
     WrongLoopError,
 )
 from s3k_async.files import FileReader, FileWriter
+from s3k_async.sync import S3kSyncClient
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 from tests.engines.volumes import fresh_name, volume_backends
@@ -206,7 +209,7 @@ async def test_the_name_is_that_of_the_volume(config: VolumeConfig) -> None:
 SECRET = "wJalrXUtnFEMI-s3cr3t"
 
 
-def aws_client() -> S3kClient:
+def aws_client(kind: type[S3kClient | S3kSyncClient]) -> S3kClient | S3kSyncClient:
     aws = AwsConfig(
         region="eu-west-1",
         access_key_id=Secret("AKIA-s3cr3t"),
@@ -214,20 +217,24 @@ def aws_client() -> S3kClient:
         session_token=Secret("token-s3cr3t"),
     )
     config = VolumeConfig("v", DynamoTable("table", aws), S3Bucket("bucket", "prefix/", aws))
-    return S3kClient(config=config, session=object())
+    return kind(config=config, session=object())
 
 
+@pytest.mark.parametrize("kind", [S3kClient, S3kSyncClient])
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
-def test_a_pickle_holds_the_configuration_and_no_secret(dumps: Callable[[object], bytes]) -> None:
-    client = aws_client()
+def test_a_pickle_holds_the_configuration_and_no_secret(
+    dumps: Callable[[object], bytes], kind: type[S3kClient | S3kSyncClient]
+) -> None:
+    client = aws_client(kind)
     pickled = dumps(client)
     assert b"s3cr3t" not in pickled
     assert "s3cr3t" not in repr(client) + repr(client.config)
     copied = pickle.loads(pickled)
-    assert copied.closed
-    assert copied.config.table.name == "table"
-    assert copied.config.data.aws.region == "eu-west-1"
-    assert not copied.config.table.aws.secret_access_key
+    assert type(copied) is kind
+    config: Any = copied.config
+    assert config.table.name == "table"
+    assert config.data.aws.region == "eu-west-1"
+    assert not config.table.aws.secret_access_key
 
 
 @backends
@@ -253,3 +260,25 @@ async def test_a_volume_that_is_open_for_reading_only() -> None:
         with pytest.raises(ReadOnlyVolumeError):
             await client.delete("/f", recursive=True)
         assert await client.read("/f") == b"1"
+
+
+@backends
+async def test_a_client_that_is_closed_after_listings_were_left_early(config: VolumeConfig) -> None:
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    async with S3kClient(config=config) as client:
+        for number in range(40):
+            await client.write(f"/d{number % 4}/f{number}", b"1")
+        for stream in (
+            client.list("/", recursive=True),
+            client.list("/", recursive=True, batches=True),
+            client.walk("/"),
+            client.find("/"),
+            client.glob("/**/f*"),
+        ):
+            async for _ in stream:
+                break
+    await asyncio.sleep(0)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert complaints == []

@@ -13,6 +13,7 @@ import textwrap
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import cloudpickle
@@ -25,6 +26,7 @@ from s3k_async.errors import (
     ClosedClientError,
     ConflictError,
     DirectoryNotEmptyError,
+    ForkedClientError,
     InvalidArgumentError,
     PathExistsError,
     PathNotFoundError,
@@ -39,6 +41,7 @@ from s3k_async.sync_files import SyncFileWriter
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
 from tests.engines.volumes import fresh_name, volume_backends
+from tests.support import fork_and_run
 
 backends = volume_backends("memory", "embedded")
 
@@ -336,6 +339,39 @@ def test_an_open_file_keeps_its_client(config: VolumeConfig) -> None:
     listing = S3kSyncClient(config=config).list("/")
     gc.collect()
     assert [status.name for status in listing] == ["f"]
+
+
+@backends
+def test_files_and_listings_of_the_parent_in_a_forked_child(sync_fs: S3kSyncClient) -> None:
+    sync_fs.write("/d/f", DATA)
+    writers = [sync_fs.open("/g", "wb")]
+    writers[0].write(DATA)
+    readers = [sync_fs.open("/d/f")]
+    listings = [sync_fs.list("/", recursive=True)]
+    next(listings[0])
+
+    def use() -> None:
+        calls: list[Callable[[], object]] = [
+            readers[0].read,
+            writers[0].close,
+            writers[0].discard,
+            partial(writers[0].write, b"1"),
+            partial(list, listings[0]),
+        ]
+        while calls:
+            with pytest.raises(ForkedClientError):
+                calls.pop()()
+        # What is left of them is finalised here, and must touch nothing of the parent's.
+        for held in (writers, readers, listings):
+            held.clear()
+        gc.collect()
+        assert sync_fs.read("/d/f") == DATA
+
+    assert fork_and_run(use) == 0
+    assert not sync_fs.stat("/g").committed
+    assert readers[0].read() == DATA
+    writers[0].close()
+    assert sync_fs.read("/g") == DATA
 
 
 # The process around it
