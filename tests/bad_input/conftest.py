@@ -50,7 +50,7 @@ async def fill(scene: Scene) -> None:
     config = scene.client().config
     await init_volume(config)
     async with scene.client() as fs:
-        for path in ("/dir/file", "/dir/other", "/dir/sub/leaf", "/file"):
+        for path in ("/dir/file", "/dir/other", "/dir/sub/leaf", "/deep/er/leaf", "/file"):
             await fs.write(path, DATA)
         await fs.makedirs("/empty")
     volume = await open_volume(config)
