@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -18,6 +19,7 @@ from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
     ReadOnlyVolumeError,
+    S3kError,
 )
 from s3k_async.metadata.changes import Changes
 from s3k_async.metadata.codec import NEXT, is_unmarked_directory, to_item, unchanged
@@ -31,6 +33,8 @@ from s3k_async.sources import Sources
 from s3k_async.stores.items import ABSENT, OPERATION, Action, Check, Delete, ItemStore, Put, Update
 
 __all__ = ["DirectoryStore"]
+
+_LOG = logging.getLogger(__name__)
 
 CHAIN_PART = 90
 """Directories made in one transaction, which also checks what they stand on."""
@@ -147,6 +151,14 @@ class DirectoryStore(EntryReader):
             # Somebody held the job for dead, dropped the mark and went on from there: nothing of ours is left.
             return
 
+    async def release(self, entry: Entry, job: Job) -> None:
+        """Drop a job's mark after a failure, which stays what the caller hears of."""
+        try:
+            await self.unmark(entry, job)
+        except S3kError as error:
+            # It holds nobody up once the job is over; whoever needs the entry drops it.
+            _LOG.warning("the mark of job %s on %s could not be dropped: %s", job.id, entry.path, error)
+
     async def _set_mark(self, entry: Entry, mark: str) -> Entry:
         operation = self.sources.uuid()
         stamp = {OPERATION: operation}
@@ -170,10 +182,13 @@ class DirectoryStore(EntryReader):
             raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
         async with self.jobs.hold("delete", entry.path) as job:
             marked = await self.mark_current(entry, job)
-            if await self.has_children(entry.path):
-                await self.unmark(marked, job)
-                raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
-            await self.delete_marked(marked, job)
+            try:
+                if await self.has_children(entry.path):
+                    raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
+                await self.delete_marked(marked, job)
+            except S3kError:
+                await self.release(marked, job)
+                raise
 
     async def mark_current(self, entry: Entry, job: Job) -> Entry:
         """Mark a directory, reading it again when it changed. Raises as `mark`, and PathNotFoundError or

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from s3k_async import _native
 from s3k_async.concurrency import gather, merge, run_all
 from s3k_async.errors import (
-    BusyError,
     ConditionFailedError,
+    ConflictError,
     LeaseExpiredError,
     NotDirectoryError,
     PathExistsError,
@@ -23,7 +23,7 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.bulk import Failure, delete_files, move_files
 from s3k_async.metadata.codec import is_unmarked_directory, to_item
-from s3k_async.metadata.jobs import Job
+from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, ContentSummary, Entry, Progress
 from s3k_async.stores.items import ABSENT, Action, Check, Put
@@ -114,6 +114,19 @@ class Tree:
 
     async def _delete_below(self, marked: Entry, run: _Run) -> bool:
         """Delete what a marked directory holds, then the directory. False if something below failed and it stays."""
+        try:
+            if not await self._empty(marked, run):
+                await self._store.unmark(marked, run.job)
+                return False
+            await self._store.delete_marked(marked, run.job)
+        except S3kError:
+            await self._store.release(marked, run.job)
+            raise
+        run.result.directories += 1
+        run.report(marked.path)
+        return True
+
+    async def _empty(self, marked: Entry, run: _Run) -> bool:
         clean = True
 
         async def delete_page(page: list[Entry]) -> None:
@@ -130,13 +143,7 @@ class Tree:
             clean = clean and not failed and all(below)
 
         await run_all(delete_page, self._store.children(marked.path), limit=PAGES)
-        if not clean:
-            await self._store.unmark(marked, run.job)
-            return False
-        await self._store.delete_marked(marked, run.job)
-        run.result.directories += 1
-        run.report(marked.path)
-        return True
+        return clean
 
     async def _delete_child(self, entry: Entry, run: _Run) -> bool:
         try:
@@ -165,18 +172,36 @@ class Tree:
         # Looked at before anything is marked, too: a refusal changes nothing.
         await self._look_ahead(source, target)
         deadline = self._store.deadline()
+        pause = POLL_SECONDS
         while True:
             async with self._store.jobs.hold("rename", source.path, target) as job:
                 run = _Run("rename", job, TreeResult(), progress)
                 marked = await self._store.mark_current(source, job)
-                # The mark is set before these are read: of two renames into each other one sees the other.
-                obstacle = await self._look_ahead(marked, target)
-                if obstacle is None:
-                    made = await self._make_top(marked, target, job)
+                made, obstacle = await self._begin(marked, target, job)
+                if made is not None:
                     await self._move_below(marked, made, run)
                     return run.result
-            await self._store.jobs.wait_until_over(obstacle.pending, obstacle.path)
+            if obstacle is not None:
+                await self._store.jobs.wait_until_over(obstacle.pending, obstacle.path)
             self._store.still_time(deadline, target)
+            # Two renames into each other that stood back at the same time must not come back at the same time.
+            await self._store.sources.sleep(self._store.sources.uniform(0.0, pause))
+            pause = min(POLL_CAP_SECONDS, pause * 2)
+
+    async def _begin(self, marked: Entry, target: str, job: Job) -> tuple[Entry | None, Entry | None]:
+        """Make the directory at the target. Or, where another job is at work above it, drop our mark and return no
+        directory, and the entry that is in the way if it is known.
+        """
+        try:
+            # The mark is set before these are read: of two renames into each other one sees the other.
+            obstacle = await self._look_ahead(marked, target)
+            made = None if obstacle is not None else await self._make_top(marked, target, job)
+        except S3kError:
+            await self._store.release(marked, job)
+            raise
+        if made is None:
+            await self._store.unmark(marked, job)
+        return made, obstacle
 
     async def _look_ahead(self, marked: Entry, target: str) -> Entry | None:
         """Check the target and its ancestors; the first of these that a live job marks, or None."""
@@ -194,17 +219,25 @@ class Tree:
                 return entry
         return None
 
-    async def _make_top(self, marked: Entry, target: str, job: Job) -> Entry:
+    async def _make_top(self, marked: Entry, target: str, job: Job) -> Entry | None:
+        """The directory at the target; None if its parent is gone by now, or marked. Waiting for that mark while ours
+        is set could be waiting for somebody who waits for us.
+        """
+        if not await self._store.parent_stands(target):
+            return None
         parent = _native.split(target)[0]
-        if parent != ROOT and (above := await self._store.get(parent)) is not None:
-            await self._store.drop_stale_mark(above)
         checks: list[Action] = []
         if parent != ROOT:
             checks.append(Check(self._store.keys.key(parent), is_unmarked_directory()))
-        return await self._make_target(marked, target, job, checks)
+        try:
+            return await self._make_target(marked, target, job, checks)
+        except ConflictError:
+            return None
 
     async def _make_target(self, marked: Entry, target: str, job: Job, checks: list[Action]) -> Entry:
-        """The directory at the target, marked by our job: made now, or left there by an interrupted rename."""
+        """The directory at the target, marked by our job: made now, or left there by an interrupted rename. Raises
+        PathExistsError, ConflictError (a check failed).
+        """
         existing = await self._store.get(target)
         if existing is not None:
             if existing.id != marked.id:
@@ -223,11 +256,28 @@ class Tree:
         except ConditionFailedError as error:
             if 0 in error.current:
                 raise PathExistsError("the target exists", path=target) from error
-            raise BusyError("the target's parent is being moved or deleted", path=target) from error
+            raise ConflictError("the target's parent is being moved or deleted", path=target) from error
         return moved
 
     async def _move_below(self, marked: Entry, made: Entry, run: _Run) -> bool:
         """Move what a marked directory holds below `made`, then remove it. False if something failed and it stays."""
+        try:
+            clean = await self._move_all(marked, made, run)
+            if clean:
+                run.job.check()
+                await self._store.forget(marked)
+                run.result.directories += 1
+            else:
+                await self._store.unmark(marked, run.job)
+            await self._store.unmark(made, run.job)
+        except S3kError:
+            await self._store.release(marked, run.job)
+            await self._store.release(made, run.job)
+            raise
+        run.report(marked.path)
+        return clean
+
+    async def _move_all(self, marked: Entry, made: Entry, run: _Run) -> bool:
         clean = True
 
         def target(entry: Entry) -> str:
@@ -249,14 +299,6 @@ class Tree:
             clean = clean and not failed and all(below)
 
         await run_all(move_page, self._store.children(marked.path), limit=PAGES)
-        if clean:
-            run.job.check()
-            await self._store.forget(marked)
-            run.result.directories += 1
-        else:
-            await self._store.unmark(marked, run.job)
-        await self._store.unmark(made, run.job)
-        run.report(marked.path)
         return clean
 
     async def _move_child(self, entry: Entry, target: str, run: _Run) -> bool:
@@ -268,7 +310,13 @@ class Tree:
             run.result.failures.append((entry.path, error))
             return False
         try:
-            return await self._move_below(marked, await self._make_target(marked, target, run.job, []), run)
+            made = await self._make_target(marked, target, run.job, [])
+        except S3kError as error:
+            await self._store.release(marked, run.job)
+            run.result.failures.append((entry.path, error))
+            return False
+        try:
+            return await self._move_below(marked, made, run)
         except LeaseExpiredError:
             raise
         except S3kError as error:
