@@ -100,6 +100,7 @@ def run(arguments: Sequence[str]) -> int:
     if "_S3K_COMPLETE" in os.environ:
         s3k.main(list(arguments), prog_name="s3k")
     invocation = Invocation(json="--json" in arguments, debug="--debug" in arguments)
+    _need_streams()
     try:
         return _invoke(arguments, invocation)
     except BrokenPipeError:
@@ -113,6 +114,8 @@ def run(arguments: Sequence[str]) -> int:
             return report(error, as_json=invocation.json, debug=invocation.debug)
         except BrokenPipeError:
             return ExitCode.BROKEN_PIPE
+        finally:
+            _flush_or_let_go()
 
 
 def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
@@ -126,8 +129,23 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     return code
 
 
+def _need_streams() -> None:
+    """A process that was started with its output closed writes to nowhere."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _flush_or_let_go() -> None:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _let_go()
+
+
 def _let_go() -> None:
-    """Nobody reads standard output any more: keep the interpreter from complaining about that at its end."""
+    """Standard output takes nothing any more: keep the interpreter from complaining about that at its end."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

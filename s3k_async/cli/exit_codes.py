@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
@@ -73,9 +74,13 @@ _CODES: Final[tuple[tuple[ExitCode, tuple[type[errors.S3kError], ...]], ...]] = 
     (ExitCode.NO_SPACE, (errors.NoSpaceError,)),
 )
 
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
 
 def exit_code(error: BaseException) -> ExitCode:
-    """The exit code for an error."""
+    """The exit code for an error: one of the package's, or of writing to standard output."""
+    if isinstance(error, OSError) and not isinstance(error, errors.S3kError):
+        return ExitCode.NO_SPACE if error.errno in _FULL else ExitCode.FAILURE
     return next((code for code, kinds in _CODES if isinstance(error, kinds)), ExitCode.FAILURE)
 
 

@@ -88,7 +88,7 @@ def test_the_module_exits_with_the_code(embedded: str) -> None:
 
 
 def test_a_pipe_that_is_closed_ends_a_listing_quietly(embedded: str) -> None:
-    ok("mkdir", *[f"{embedded}:/{number:03}-{'x' * 200}" for number in range(500)])
+    ok("mkdir", *[f"{embedded}:/{number:03}-{'x' * 1000}" for number in range(120)])
     with subprocess.Popen([*COMMAND, "ls", embedded], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -97,6 +97,20 @@ def test_a_pipe_that_is_closed_ends_a_listing_quietly(embedded: str) -> None:
         errors = process.stderr.read()
         assert process.wait(LIMIT) == 141
     assert errors == b""
+
+
+def test_standard_output_that_is_full_or_closed(embedded: str) -> None:
+    ok("put", "-", f"{embedded}:/a", input=b"x" * 100_000)
+    for command in ("cat", "stat", "ls"):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [*COMMAND, command, f"{embedded}:/a"], stdout=full, stderr=subprocess.PIPE, timeout=LIMIT, check=False
+            )
+        assert (done.returncode, done.stderr.count(b"\n")) == (12, 1), done
+    closed = 'exec "$@" >&-'
+    for arguments, code in (["ls", embedded], 0), (["ls", f"{embedded}:/gone"], 3):
+        done = subprocess.run(["sh", "-c", closed, "sh", *COMMAND, *arguments], timeout=LIMIT, check=False)
+        assert done.returncode == code
 
 
 def test_an_interrupt_publishes_nothing(embedded: str) -> None:
