@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from s3k_async.volumes import Volume
 
-__all__ = ["Path", "S3kClient"]
+__all__ = ["Path", "S3kClient", "volume_text"]
 
 T = TypeVar("T")
 
@@ -477,7 +477,7 @@ class S3kClient:
     def _volume(self) -> Volume:
         opened = self._opened
         if opened is None:
-            raise ClosedClientError("the client is not open: use it inside `async with`", path=self.name)
+            raise ClosedClientError("the client is not open: use it inside `async with`", path=volume_text(self.config))
         if opened.pid != os.getpid():
             raise ForkedClientError("the client was opened by a parent process: open a new one", path=self.name)
         self._need_loop(opened)
@@ -501,6 +501,13 @@ class S3kClient:
         if name != self.name:
             raise CrossVolumeError(f"the path is not in the volume {self.name!r}", path=text)
         return f"/{rest}"
+
+
+def volume_text(config: VolumeConfig) -> str:
+    """The volume in messages: its name, or the place of its table while nobody knows the name."""
+    from s3k_async.volumes.adapters import table_text
+
+    return config.name or table_text(config.table)
 
 
 def _unpickled(cls: type[S3kClient], config: VolumeConfig) -> S3kClient:

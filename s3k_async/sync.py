@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
 
 from s3k_async.bridge import Bridge, current_bridge
-from s3k_async.client import Path, S3kClient
+from s3k_async.client import Path, S3kClient, volume_text
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError
 from s3k_async.files import FileReader, FileWriter
@@ -356,7 +356,7 @@ class S3kSyncClient:
 
     def _session(self) -> _Session:
         if self._closed:
-            raise ClosedClientError("the client is closed", path=self.name)
+            raise ClosedClientError("the client is closed", path=volume_text(self.config))
         pid = os.getpid()
         session = self._sessions.get(pid)
         if session is None:
