@@ -154,7 +154,7 @@ class LocalBlobs:
 
     async def _run(self, path: str, call: Callable[[], T]) -> T:
         def run() -> T:
-            with os_errors(path):
+            with os_errors(os.path.join(self._root, path)):
                 return call()
 
         return await self._threads.run(run)
