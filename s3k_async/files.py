@@ -14,9 +14,12 @@ import anyio
 from s3k_async.concurrency import to_the_end
 from s3k_async.errors import (
     ArgumentTypeError,
+    BusyError,
     ConflictError,
     InvalidArgumentError,
+    IsDirectoryError,
     LeaseExpiredError,
+    NotDirectoryError,
     OutcomeUnknownError,
     PathExistsError,
     PathNotFoundError,
@@ -50,7 +53,14 @@ T = TypeVar("T")
 FIRST_WINDOW = 256 * 1024
 """Bytes fetched at the start of sequential reading; doubles up to `Tuning.read_ahead`."""
 
-NOTHING_APPLIED: tuple[type[S3kError], ...] = (ConflictError, PathExistsError, LeaseExpiredError)
+NOTHING_APPLIED: tuple[type[S3kError], ...] = (
+    BusyError,
+    ConflictError,
+    IsDirectoryError,
+    LeaseExpiredError,
+    NotDirectoryError,
+    PathExistsError,
+)
 """Failures of a publication after which no entry can name the uploaded bytes."""
 
 

@@ -6,8 +6,10 @@ the operations are comes from S3-FileSystem 1.0's metadata store; what they refu
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from s3k_async import _native
 from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
@@ -18,14 +20,15 @@ from s3k_async.errors import (
     PathExistsError,
     PathNotFoundError,
     S3kError,
+    TransactionConflictError,
     UncommittedFileError,
 )
 from s3k_async.metadata.changes import Outcome
-from s3k_async.metadata.codec import to_item, unchanged
+from s3k_async.metadata.codec import is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.directories import DirectoryStore
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
-from s3k_async.oplog.entries import OperationKind
-from s3k_async.stores.items import ABSENT, Action, Delete, Put
+from s3k_async.oplog.entries import Operation, OperationKind
+from s3k_async.stores.items import ABSENT, Action, Check, Delete, Put
 
 __all__ = ["MetadataStore", "Target"]
 
@@ -56,9 +59,7 @@ class MetadataStore(DirectoryStore):
         self.require_writable(path)
         if path == ROOT:
             raise IsDirectoryError("the root is a directory", path=path)
-        chain = await self.chain(path)
-        current = chain[-1][1]
-        await self._need_parents(chain)
+        current = await self._look(path)
         if current is not None and current.is_dir:
             raise IsDirectoryError("a directory is at the path", path=path)
         if current is not None and current.is_reservation and current.lease_ms <= self.sources.now_ms():
@@ -192,20 +193,31 @@ class MetadataStore(DirectoryStore):
 
     # Writing a file
 
-    async def _need_parents(self, chain: list[tuple[str, Entry | None]]) -> None:
+    async def _look(self, path: str) -> Entry | None:
+        """What is at the path, read while its parents stood: they are made and waited for. A file that was read while
+        its directory was going away could be a creation that is about to be withdrawn.
+        """
+        deadline = self.deadline()
+        while True:
+            chain = await self.chain(path)
+            if not await self._need_parents(chain) or chain[-1][1] is None:
+                return chain[-1][1]
+            self.still_time(deadline, path)
+
+    async def _need_parents(self, chain: list[tuple[str, Entry | None]]) -> bool:
+        """Make the missing parents and wait for those that are marked. False if they all stood as they were read."""
         for path, entry in chain[:-1]:
             if entry is not None and not entry.is_dir:
                 raise NotDirectoryError("the path leads through a file", path=path)
         if not chain[:-1]:
-            return
+            return False
         parent, above = chain[-2]
-        if above is None or above.pending or any(entry is None for _, entry in chain[:-1]):
-            made = await self.make_directory(parent)
-            try:
-                await self.drop_stale_mark(made)
-            except ConflictError:
-                # It changed: the creation that follows asks whether it stands.
-                return
+        if above is not None and not above.pending and all(entry is not None for _, entry in chain[:-1]):
+            return False
+        made = await self.make_directory(parent)
+        with suppress(ConflictError):  # it changed: the creation that follows asks whether it stands
+            await self.drop_stale_mark(made)
+        return True
 
     async def _create(self, blank: Entry, content: Content | None) -> Entry:
         """Create a file: committed at once with `content`, else as a reservation. Raises PathExistsError."""
@@ -258,6 +270,14 @@ class MetadataStore(DirectoryStore):
             await self.items.write(Delete(self.keys.key(entry.path), unchanged(entry)))
         except ConditionFailedError:
             return
+        except OutcomeUnknownError:
+            raise
+        except S3kError as error:
+            raise OutcomeUnknownError(
+                "written below a directory that was going away, and not taken back",
+                path=entry.path,
+                operation=entry.operation,
+            ) from error
         raise _WithdrawnError("the directory was going away", path=entry.path)
 
     async def _replace(self, current: Entry, content: Content) -> Entry:
@@ -289,29 +309,61 @@ class MetadataStore(DirectoryStore):
             if not entry.is_dir:
                 raise NotDirectoryError("the path leads through a file", path=path)
         if len(chain) > 1 and (parent := chain[-2][1]) is not None and parent.pending:
-            await self.jobs.wait_until_over(parent.pending, parent.path)
+            with suppress(ConflictError):  # if it changed, the transaction's check of it fails, and we look again
+                await self.drop_stale_mark(parent)
         replaced = chain[-1][1]
         if replaced is not None and (replaced.is_dir or not overwrite):
             raise PathExistsError("the target exists", path=target)
         return replaced
 
     async def _move(self, source: Entry, target: str, replaced: Entry | None) -> Entry | None:
-        """One transaction; None if source or target changed, or the target's parent did not stand."""
+        """One transaction; None if source, target or the target's parent is not what was read.
+
+        The parent is checked inside it: a file that was moved under the hands of somebody who moves or deletes the
+        directories could not be moved back, since the old place may be gone by then, too.
+        """
+        parent = _native.split(target)[0]
+        checks = [] if parent == ROOT else [Check(self.keys.key(parent), is_unmarked_directory())]
+        moved, operations, actions = self._plan_move(source, target, replaced)
+        try:
+            await self.transact(operations, [*actions, *checks])
+        except ConditionFailedError:
+            return None
+        except TransactionConflictError:
+            # Transactions with an item in common take turns, and too many rename into this directory for that.
+            return await self._move_unchecked(source, target, replaced)
+        return moved
+
+    def _plan_move(
+        self, source: Entry, target: str, replaced: Entry | None
+    ) -> tuple[Entry, list[Operation], list[Action]]:
         moved = source.moved(target, operation=self.sources.uuid())
         operations = [self.changes.operation("rename", source, moved)]
         if replaced is not None:
             operations.append(self.changes.operation("delete", replaced, None))
-        actions: list[Action] = [
-            Delete(self.keys.key(source.path), unchanged(source)),
-            Put(to_item(moved, self.keys), ABSENT if replaced is None else unchanged(replaced)),
-        ]
+        return (
+            moved,
+            operations,
+            [
+                Delete(self.keys.key(source.path), unchanged(source)),
+                Put(to_item(moved, self.keys), ABSENT if replaced is None else unchanged(replaced)),
+            ],
+        )
+
+    async def _move_unchecked(self, source: Entry, target: str, replaced: Entry | None) -> Entry | None:
+        """As `_move`, but the parent is read afterwards, and the move undone if it does not stand."""
+        moved, operations, actions = self._plan_move(source, target, replaced)
         try:
             await self.transact(operations, actions)
         except ConditionFailedError:
             return None
-        if replaced is not None or await self._settle(moved):
+        if await self._settle(moved):
             return moved
-        return await self._move_back(moved, source)
+        if replaced is None:
+            return await self._move_back(moved, source)
+        # What was replaced cannot come back, so its place does.
+        await self._need_parents(await self.chain(moved.path))
+        return moved
 
     async def _move_back(self, moved: Entry, source: Entry) -> Entry | None:
         """Undo a rename whose target lost its parent. None: undone. Otherwise the rename stands after all."""
