@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -53,7 +54,7 @@ class Scene:
 def seed_of_run() -> int:
     """The seed of the rounds, printed: S3K_TEST_SEED repeats a run's choices (though not its scheduling)."""
     seed = int(os.environ.get("S3K_TEST_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"S3K_TEST_SEED={seed}")
+    sys.stdout.write(f"S3K_TEST_SEED={seed}\n")
     return seed
 
 
@@ -154,13 +155,17 @@ class Arena:
         assert doubled(scanned, "path") == doubled(scanned, "id") == {}
         assert doubled([entry for entry in scanned if entry.physical], "physical") == {}
         directories = {entry.path for entry in scanned if entry.is_dir} | {"/"}
-        assert [entry.path for entry in scanned if parent_of(entry.path) not in directories] == []
-        assert [entry.path for entry in scanned if entry.pending or entry.is_reservation] == []
-        assert list((await volume.items.query(JOB_PARTITION)).items) == []
+        detached = [entry.path for entry in scanned if parent_of(entry.path) not in directories]
+        assert not detached, detached
+        unfinished = [entry for entry in scanned if entry.pending or entry.is_reservation]
+        assert not unfinished, unfinished
+        jobs = list((await volume.items.query(JOB_PARTITION)).items)
+        assert not jobs, jobs
         assert volume.log_blobs is not None
         verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), SYSTEM, grace=0.0)
         report = await verifier.verify(deep=True)
-        assert [finding for finding in report.findings if finding.kind != "collectable_data"] == []
+        found = [finding for finding in report.findings if finding.kind != "collectable_data"]
+        assert not found, found
         assert report.files + report.directories == len(scanned)
 
 

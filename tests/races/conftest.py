@@ -9,6 +9,7 @@ import pytest
 from tests.engines.volumes import VolumeMaker
 from tests.races.arena import Arena, arena_on, seed_of_run
 
+
 @pytest.fixture
 async def arena(new_volume: VolumeMaker) -> AsyncIterator[Arena]:
     """A fresh volume, two clients of it."""

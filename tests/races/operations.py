@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 from s3k_async import S3kClient, _native
 from s3k_async.errors import (
+    ConflictError,
     DirectoryNotEmptyError,
     IsDirectoryError,
     NotDirectoryError,
@@ -18,6 +19,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     RenameIntoSelfError,
     S3kError,
+    UncommittedFileError,
 )
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "Read",
     "Refusal",
     "Rename",
+    "Reserved",
     "Tree",
     "Write",
     "parent_of",
@@ -99,15 +102,34 @@ class Write:
         return None, grown | {self.path: self.data}
 
 
+class Reserved(bytes):
+    """The content of a file whose writer has it open; the bytes say which writer."""
+
+
 @dataclass(frozen=True)
 class Create(Write):
-    """`open(path, "xb")`, a write and a close; for files that nobody but its creators touches."""
+    """`open(path, "xb")`, a write and a close. In an order it is two steps: a reservation, and its publication."""
 
     overwrite: bool = False
 
     async def run(self, fs: S3kClient, place: str) -> None:
         async with fs.open(place + self.path, "xb") as file:
             await file.write(self.data)
+
+    @property
+    def reservation(self) -> Reserved:
+        return Reserved(self.data)
+
+    def apply(self, tree: Tree) -> tuple[Outcome, Tree] | Refusal:
+        result = super().apply(tree)
+        return result if isinstance(result, Refusal) else (None, result[1] | {self.path: self.reservation})
+
+    def publish(self, tree: Tree) -> tuple[Outcome, Tree] | Refusal:
+        """The second step: of what somebody removed or replaced meanwhile, nothing is published."""
+        found = tree.get(self.path)
+        if not isinstance(found, Reserved) or found != self.reservation:
+            return Refusal({ConflictError})
+        return None, tree | {self.path: self.data}
 
 
 @dataclass(frozen=True)
@@ -123,7 +145,9 @@ class Read:
         if self.path not in tree:
             return Refusal({PathNotFoundError})
         data = tree[self.path]
-        return Refusal({IsDirectoryError}) if data is None else (data, tree)
+        if data is None or isinstance(data, Reserved):
+            return Refusal({IsDirectoryError if data is None else UncommittedFileError})
+        return data, tree
 
 
 @dataclass(frozen=True)
@@ -190,6 +214,8 @@ class Rename:
         directory = self.source in tree and tree[self.source] is None
         if self.source not in tree:
             yield PathNotFoundError
+        elif isinstance(tree[self.source], Reserved):
+            yield UncommittedFileError
         if directory and (self.target == self.source or self.target.startswith(self.source + "/")):
             yield RenameIntoSelfError
         for above in ancestors(self.target):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tests.races.operations import Operation, Outcome, Refusal, Tree, Write, with_parents
+from tests.races.operations import Create, Operation, Outcome, Refusal, Reserved, Tree, Write, with_parents
 
 __all__ = ["Done", "explain"]
 
@@ -25,7 +25,9 @@ class Done:
         return f"{self.begin:.4f} to {self.end:.4f}: {self.operation} -> {told!r}"
 
 
-_Step: TypeAlias = tuple[str, frozenset[int], Tree]
+_Step: TypeAlias = tuple[str, "_Left", Tree]
+_Left: TypeAlias = tuple[frozenset[int], frozenset[int]]
+"""The operations that are still to come, and those whose file is reserved and not yet published."""
 
 
 def explain(start: Tree, done: Sequence[Done], end: Tree, *, real_time: bool = False) -> list[str] | None:
@@ -34,13 +36,14 @@ def explain(start: Tree, done: Sequence[Done], end: Tree, *, real_time: bool = F
     With `real_time` an operation that had ended before another began comes before it. A write makes the parents that
     are missing before it makes its file, and again if they are removed meanwhile: such steps are part of an order.
     """
-    seen: set[tuple[frozenset[int], frozenset[tuple[str, object]]]] = set()
-    stack: list[tuple[frozenset[int], Tree, list[str]]] = [(frozenset(range(len(done))), start, [])]
+    seen: set[tuple[_Left, frozenset[tuple[str, bool, object]]]] = set()
+    first: _Left = (frozenset(range(len(done))), frozenset())
+    stack: list[tuple[_Left, Tree, list[str]]] = [(first, start, [])]
     while stack:
         left, tree, order = stack.pop()
-        if not left and tree == end:
+        if not any(left) and tree == end:
             return order
-        state = (left, frozenset(tree.items()))
+        state = (left, frozenset((path, isinstance(data, Reserved), data) for path, data in tree.items()))
         if state in seen:
             continue
         seen.add(state)
@@ -48,18 +51,35 @@ def explain(start: Tree, done: Sequence[Done], end: Tree, *, real_time: bool = F
     return None
 
 
-def _steps(done: Sequence[Done], left: frozenset[int], tree: Tree, real_time: bool) -> Iterator[_Step]:
-    for number in sorted(left):
+def _steps(done: Sequence[Done], left: _Left, tree: Tree, real_time: bool) -> Iterator[_Step]:
+    waiting, reserved = left
+    for number in sorted(waiting | reserved):
         one = done[number]
-        if real_time and any(done[other].end < one.begin for other in left):
+        if real_time and any(done[other].end < one.begin for other in waiting | reserved):
+            continue
+        if number in reserved:
+            yield from _publications(one, (waiting, reserved - {number}), tree)
             continue
         if isinstance(one.operation, Write):
             grown = with_parents(tree, one.operation.path)
             if grown is not None and grown != tree:
                 yield f"parents of {one.operation.path}", left, grown
         result = one.operation.apply(tree)
+        after = (waiting - {number}, reserved)
         if isinstance(result, Refusal):
             if one.outcome in result:
-                yield str(one), left - {number}, tree
+                yield str(one), after, tree
+        elif isinstance(one.operation, Create):
+            yield f"reservation of {one.operation.path}", (after[0], reserved | {number}), result[1]
         elif result[0] == one.outcome:
-            yield str(one), left - {number}, result[1]
+            yield str(one), after, result[1]
+
+
+def _publications(one: Done, after: _Left, tree: Tree) -> Iterator[_Step]:
+    assert isinstance(one.operation, Create)
+    result = one.operation.publish(tree)
+    if isinstance(result, Refusal):
+        if one.outcome in result:
+            yield str(one), after, tree
+    elif one.outcome is None:
+        yield str(one), after, result[1]

@@ -92,7 +92,7 @@ def directory_rename_against_changes_inside(choice: random.Random) -> Scene:
     """A directory renamed while things are made, changed, moved and removed in it."""
     pool: list[Operation] = [
         Write("/a/x", b"x"),
-        Create("/a/d/y", b"y"),
+        Write("/a/d/y", b"y", overwrite=False),
         Write("/a/e/deep/z", b"z"),
         Write("/a/new/w", b"w"),
         MakeDirectory("/a/d/made"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from s3k_async.errors import BusyError, DirectoryNotEmptyError, PathExistsError, PathNotFoundError
-from tests.races.operations import Delete, MakeDirectory, Operation, Outcome, Read, Rename, Tree, Write
+from s3k_async.errors import BusyError, ConflictError, DirectoryNotEmptyError, PathExistsError, PathNotFoundError
+from tests.races.operations import Create, Delete, MakeDirectory, Operation, Outcome, Read, Rename, Tree, Write
 from tests.races.order import Done, explain
 
 P: Tree = {"/p": None}
@@ -35,6 +35,9 @@ def done(*calls: tuple[Operation, Outcome]) -> list[Done]:
         ),
         ({"/s": b"1"}, [(Rename("/s", "/t"), None), (Rename("/s", "/t"), PathExistsError)], {"/t": b"1"}),
         ({"/s": b"1"}, [(Write("/s", b"2"), None), (Read("/s"), b"1")], {"/s": b"2"}),
+        # A file that is being written when its directory is deleted.
+        (P, [(Create("/p/a", b"1"), ConflictError), (Delete("/p", recursive=True), None)], {}),
+        (P, [(Create("/p/a", b"1"), None), (Create("/p/a", b"2"), PathExistsError)], {"/p": None, "/p/a": b"1"}),
     ],
 )
 def test_what_some_order_explains(start: Tree, calls: list[tuple[Operation, Outcome]], end: Tree) -> None:
@@ -60,6 +63,10 @@ def test_what_some_order_explains(start: Tree, calls: list[tuple[Operation, Outc
         ({"/s": b"1"}, [(Write("/s", b"2"), None), (Read("/s"), b"12")], {"/s": b"2"}),
         (P, [(Write("/p/a", b"1"), None), (Delete("/p", recursive=True), None)], {"/p/a": b"1"}),
         (P, [(Write("/p/a", b"1"), BusyError)], P),
+        # A writer that was told of a conflict, and none there; two that created one file; a reservation left behind.
+        (P, [(Create("/p/a", b"1"), ConflictError)], P),
+        (P, [(Create("/p/a", b"1"), None), (Create("/p/a", b"2"), None)], {"/p": None, "/p/a": b"1"}),
+        (P, [(Create("/p/a", b"1"), PathExistsError)], {"/p": None, "/p/a": b"1"}),
     ],
 )
 def test_what_no_order_explains(start: Tree, calls: list[tuple[Operation, Outcome]], end: Tree) -> None:
