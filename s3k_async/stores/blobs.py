@@ -56,7 +56,8 @@ class Upload(Protocol):
 
 class BlobStore(Protocol):
     """Blobs by key. Keys are relative to the store's root: text of 1 to 1,024 UTF-8 bytes, no leading `/`, no
-    component `.`, `..` or empty, no NUL (InvalidPathError otherwise, before anything is touched).
+    component `.`, `..` or empty, no NUL (InvalidPathError otherwise, before anything is touched). A store may refuse
+    more of them in the same way; physical keys and log keys are never refused.
 
     Every method may raise ThrottledError, UnreachableError, RequestTimeoutError, ResponseLostError,
     PermissionDeniedError, CredentialsError, VolumeNotFoundError (no such bucket or directory), NoSpaceError,
