@@ -240,6 +240,8 @@ def _mapped(error: sqlite3.Error, path: str, committing: bool) -> S3kError:
             return PermissionDeniedError(f"the table's file or directory may not be used ({error})", path=path)
         case sqlite3.SQLITE_IOERR if code == sqlite3.SQLITE_IOERR_WRITE and _at_size_limit(path):
             return NoSpaceError("a file would grow over the size allowed", path=path)
+        case sqlite3.SQLITE_IOERR if code == sqlite3.SQLITE_IOERR_SHMSIZE and not committing:
+            return NoSpaceError("there is no room for the index that SQLite keeps beside the table", path=path)
         case sqlite3.SQLITE_IOERR if committing and code != sqlite3.SQLITE_IOERR_WRITE:
             return ResponseLostError(f"the commit failed midway ({name})", path=path)
         case sqlite3.SQLITE_ERROR if str(error).startswith("no such table"):
