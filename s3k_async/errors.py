@@ -86,6 +86,8 @@ class S3kError(Exception):
 
     code: ClassVar[str] = "error"
     default_errno: ClassVar[int | None] = None
+    before_change: bool = False
+    """Whether the failure certainly came before anything in the table was touched, whatever its class."""
 
     def __init__(self, message: str, *, path: str | None = None) -> None:
         super().__init__(message)

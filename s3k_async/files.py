@@ -97,7 +97,7 @@ class Opening(Generic[F]):
 
 async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: BaseException) -> None:
     """Remove uploaded bytes that certainly nobody can name, because publishing them failed for `reason`."""
-    if not isinstance(reason, NOTHING_APPLIED):
+    if not isinstance(reason, NOTHING_APPLIED) and not (isinstance(reason, S3kError) and reason.before_change):
         return
     with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
         try:

@@ -53,7 +53,11 @@ class Changes:
         half-way would leave its outcome unknown. A definite failure rolls the log back; an unknown outcome leaves it
         pending, for fsck to decide.
         """
-        pending = await self._log.begin(operations)
+        try:
+            pending = await self._log.begin(operations)
+        except S3kError as error:
+            error.before_change = True
+            raise
 
         async def rest() -> None:
             outcome = Outcome()
