@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -120,6 +121,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     code = 0
+    _quiet_log()
     try:
         with s3k.make_context("s3k", list(arguments), obj=invocation) as context:
             s3k.invoke(context)
@@ -127,6 +129,13 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
         code = error.exit_code
     sys.stdout.flush()
     return code
+
+
+def _quiet_log() -> None:
+    """What the library has to say beside its errors is for programs that ask for it, not for standard error."""
+    log = logging.getLogger("s3k_async")
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
 
 
 def _need_streams() -> None:
