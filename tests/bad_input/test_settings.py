@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ class Settings:
     volume: str | None = "s3k://x"
     toml: str | bytes | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, object] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     hadoop: Mapping[str, str] | None = None
     exit: int = CONFIG.exit
 
@@ -130,8 +131,8 @@ def test_row(row: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         command += ["--hadoop", str(tmp_path / "hadoop.json")]
     for name, value in row.environment.items():
         monkeypatch.setenv(name, value)
-    for name, value in row.options.items():
-        command += [f"--{name.replace('_', '-')}", str(value)]
+    for name, given in row.options.items():
+        command += [f"--{name.replace('_', '-')}", str(given)]
     before = snapshot(tmp_path)
     for client in (S3kClient, S3kSyncClient):
         with pytest.raises(Exception) as caught:  # noqa: PT011 - check_error says which one

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from s3k_async.client import S3kClient
@@ -325,7 +326,7 @@ def test_s3k_1_0_with_another_suffix_count(scene: Scene) -> None:
         return VolumeConfig("bucket", SqliteFile(str(scene.root / "old.sqlite")), data, None, "s3k-1.0", count)
 
     for count in (1, 7, 11):
-        error = error_of(lambda count=count: open_volume(config(count)))
+        error = error_of(partial(open_volume, config(count)))
         check_error(error, MISMATCH, "old.sqlite")
         ran = run_command(*f"ls s3k://bucket/ {scene.text(OLD)} {count}".split())
         check_line(ran, MISMATCH.exit, "old.sqlite")
