@@ -16,7 +16,7 @@ from s3k_async.errors import (
 )
 from s3k_async.sources import Sources
 
-__all__ = ["TRANSIENT", "RetryPolicy", "retry"]
+__all__ = ["TRANSIENT", "RetryPolicy", "retry", "retry_read"]
 
 T = TypeVar("T")
 
@@ -67,3 +67,13 @@ async def retry(
             if delay is None:
                 raise
             await sources.sleep(delay)
+
+
+async def retry_read(call: Callable[[], Awaitable[T]], policy: RetryPolicy, sources: Sources) -> T:
+    """`retry` for a call that changes nothing: what is lost is but an answer, so RequestTimeoutError at the end."""
+    try:
+        return await retry(call, policy, sources)
+    except ResponseLostError as error:
+        raise RequestTimeoutError(
+            f"no whole answer came, however often it was asked for ({error.message})", path=error.path
+        ) from error

@@ -10,7 +10,7 @@ from typing import TypeVar
 import anyio
 
 from s3k_async.errors import OutcomeUnknownError, S3kError
-from s3k_async.retry import TRANSIENT, RetryPolicy, retry
+from s3k_async.retry import TRANSIENT, RetryPolicy, retry, retry_read
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Upload
 from s3k_async.stores.reliable_items import LOST
@@ -63,10 +63,10 @@ class ReliableBlobs:
                 raise failure
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        return await self._retry(lambda: self._store.get(key, start, end))
+        return await self._read(lambda: self._store.get(key, start, end))
 
     async def head(self, key: str) -> BlobInfo | None:
-        return await self._retry(lambda: self._store.head(key))
+        return await self._read(lambda: self._store.head(key))
 
     def can_copy_from(self, source: BlobStore) -> bool:
         return self._store.can_copy_from(_bare(source))
@@ -90,7 +90,7 @@ class ReliableBlobs:
         return failures
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
-        return await self._retry(lambda: self._store.list(prefix, cursor=cursor, limit=limit))
+        return await self._read(lambda: self._store.list(prefix, cursor=cursor, limit=limit))
 
     async def list_all(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
         cursor: str | None = None
@@ -109,7 +109,7 @@ class ReliableBlobs:
         return await self._retry(self._store.create)
 
     async def exists(self) -> bool:
-        return await self._retry(self._store.exists)
+        return await self._read(self._store.exists)
 
     async def drop(self) -> None:
         await self._retry(self._store.drop)
@@ -122,6 +122,9 @@ class ReliableBlobs:
             return await request()
         async with self._limiter:
             return await request()
+
+    async def _read(self, request: Callable[[], Awaitable[T]]) -> T:
+        return await retry_read(lambda: self._send(request), self._policy, self._sources)
 
     async def _retry(self, request: Callable[[], Awaitable[T]]) -> T:
         return await retry(lambda: self._send(request), self._policy, self._sources)

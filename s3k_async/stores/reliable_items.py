@@ -16,7 +16,7 @@ from s3k_async.errors import (
     ResponseLostError,
     S3kError,
 )
-from s3k_async.retry import TRANSIENT, RetryPolicy, retry
+from s3k_async.retry import TRANSIENT, RetryPolicy, retry, retry_read
 from s3k_async.sources import Sources
 from s3k_async.stores.items import OPERATION, Action, Delete, Item, ItemPage, ItemStore, Key, Put, Update
 
@@ -91,7 +91,7 @@ class ReliableItems:
             return await request()
 
     async def _read(self, request: Callable[[], Awaitable[T]]) -> T:
-        return await retry(lambda: self._send(request), self._policy, self._sources)
+        return await retry_read(lambda: self._send(request), self._policy, self._sources)
 
     async def _apply(
         self, request: Callable[[], Awaitable[None]], actions: Sequence[Action], token: str | None

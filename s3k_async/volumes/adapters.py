@@ -20,7 +20,7 @@ from s3k_async.config import (
     TableLocation,
     VolumeConfig,
 )
-from s3k_async.retry import retry
+from s3k_async.retry import retry, retry_read
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.faults import FaultPlan
@@ -92,6 +92,10 @@ class Connections:
     async def patiently(self, call: Callable[[], Awaitable[T]]) -> T:
         """A call that may be sent again, under the volume's retry policy."""
         return await retry(call, self.config.tuning.retry, self.sources)
+
+    async def asked(self, question: Callable[[], Awaitable[T]]) -> T:
+        """As `patiently`, for a call that changes nothing."""
+        return await retry_read(question, self.config.tuning.retry, self.sources)
 
     def _limiter(self) -> anyio.Semaphore:
         return anyio.Semaphore(self.config.tuning.max_concurrency)

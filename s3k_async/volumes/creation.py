@@ -114,7 +114,7 @@ async def _existing(
     connections: Connections, items: ReliableItems, table: ItemTable, where: str
 ) -> VolumeRecord | None:
     """The record that is there. Raises NotAVolumeError for a table that is somebody else's."""
-    if not await connections.patiently(table.exists):
+    if not await connections.asked(table.exists):
         return None
     policy = connections.config.tuning.retry
     record = await find_or_repair(items, table, where, sources=connections.sources, policy=policy, patience=NO_PATIENCE)

@@ -135,7 +135,7 @@ def require_agreement(record: VolumeRecord, config: VolumeConfig, where: str) ->
 async def require_table(connections: Connections, table: ItemTable, where: str) -> None:
     """Raises VolumeNotFoundError without a table, NotAVolumeError for one of other keys."""
     try:
-        exists = await connections.patiently(table.exists)
+        exists = await connections.asked(table.exists)
     except PermissionDeniedError:
         return  # to look at a table takes a permission of its own; using it will tell
     if not exists:
