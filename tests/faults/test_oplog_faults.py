@@ -1,6 +1,6 @@
 """Faults of S3-FileSystem 1.0's operation log that must not come back."""
 
-# ruff: noqa: N802 - the faults have their names
+
 
 from __future__ import annotations
 
