@@ -162,6 +162,8 @@ async def test_a_relative_path_matches_as_it_would_be_found(pattern: str) -> Non
         ("/none/*/x", [], ["/none"]),
         ("/a/none*/**", ["/a"], ["/a"]),
         ("/dir/[[]x]/*", ["/dir", "/dir/[x]"], ["/dir"]),
+        ("/a/b/*/x", ["/a/b"], ["/a/b"]),
+        ("/a/b/a/*", [], ["/a/b/a"]),
     ],
 )
 async def test_only_directories_that_can_match_are_looked_into(
