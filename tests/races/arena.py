@@ -175,12 +175,12 @@ def doubled(entries: Sequence[Entry], name: str) -> dict[str, int]:
 
 
 @asynccontextmanager
-async def arena_on(config: VolumeConfig, seed: int) -> AsyncIterator[Arena]:
-    """A new volume with its clients open."""
+async def arena_on(config: VolumeConfig, seed: int, session: object) -> AsyncIterator[Arena]:
+    """A new volume with its clients open. Of the session they share what it knows of AWS, not its connections."""
     config = race_config(config)
-    await init_volume(config)
+    await init_volume(config, session=session)
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(S3kClient(config=config)) for _ in range(CLIENTS)]
-        volume = await open_volume(config)
+        clients = [await stack.enter_async_context(S3kClient(config=config, session=session)) for _ in range(CLIENTS)]
+        volume = await open_volume(config, session=session)
         stack.push_async_callback(volume.close)
         yield Arena(clients, volume, seed)

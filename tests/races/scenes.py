@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tests.races.arena import Scene
 from tests.races.operations import Create, Delete, MakeDirectory, Operation, Read, Rename, Tree, Write
 
-__all__ = ["SCENES"]
+__all__ = ["DIRECTORY_SCENES", "FILE_SCENES"]
 
 
 def rename_against_overwrite(choice: random.Random) -> Scene:
@@ -157,10 +157,12 @@ def deletes_at_once(choice: random.Random) -> Scene:
     return Scene(start, [Delete("/a", recursive=True), Delete("/a", recursive=True), *choice.sample(pool, 3)])
 
 
-SCENES: tuple[Callable[[random.Random], Scene], ...] = (
+FILE_SCENES: tuple[Callable[[random.Random], Scene], ...] = (
     rename_against_overwrite,
     create_against_recursive_delete,
     create_against_removal,
+)
+DIRECTORY_SCENES: tuple[Callable[[random.Random], Scene], ...] = (
     directory_rename_against_changes_inside,
     renames_of_one_directory,
     renames_across,

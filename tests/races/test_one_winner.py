@@ -23,17 +23,26 @@ def only_winner(done: Sequence[Done], losers: type[Exception]) -> Operation:
     return next(each.operation for each in done if each.outcome is None)
 
 
+def creators(choice: random.Random) -> list[Operation]:
+    """All of one path, some in one call and most through an open file."""
+    return [
+        Create("/f", f"opened by {number}".encode())
+        if choice.random() < 0.8
+        else Write("/f", f"written by {number}".encode(), overwrite=False)
+        for number in range(RACERS)
+    ]
+
+
+def renamers() -> list[Operation]:
+    """All of one file, to as many targets."""
+    return [Rename("/source", f"/target-{number}") for number in range(RACERS)]
+
+
 async def test_of_64_that_create_one_path_exactly_one_wins(arena: Arena, rounds: int) -> None:
     assert issubclass(PathExistsError, FileExistsError)
 
     async def one(place: str, seed: str) -> None:
-        choice = random.Random(seed)
-        operations = [
-            Create("/f", f"opened by {number}".encode())
-            if choice.random() < 0.75
-            else Write("/f", f"written by {number}".encode(), overwrite=False)
-            for number in range(RACERS)
-        ]
+        operations = creators(random.Random(seed))
         winner = only_winner(await play(arena.clients, place, operations, seed), PathExistsError)
         assert isinstance(winner, Write)
         assert await arena.tree(place) == {"/f": winner.data}
@@ -44,8 +53,7 @@ async def test_of_64_that_create_one_path_exactly_one_wins(arena: Arena, rounds:
 async def test_of_64_that_rename_one_file_exactly_one_wins(arena: Arena, rounds: int) -> None:
     async def one(place: str, seed: str) -> None:
         await arena.build(place, {"/source": seed.encode()})
-        operations = [Rename("/source", f"/target-{number}") for number in range(RACERS)]
-        winner = only_winner(await play(arena.clients, place, operations, seed), PathNotFoundError)
+        winner = only_winner(await play(arena.clients, place, renamers(), seed), PathNotFoundError)
         assert isinstance(winner, Rename)
         assert await arena.tree(place) == {winner.target: seed.encode()}
 
