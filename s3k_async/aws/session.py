@@ -8,6 +8,7 @@ making the client's classes and, over TLS, loading the certificates (some tens o
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -207,6 +208,8 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
 
     if given is None:
         session: Any = aioboto3.Session(profile_name=config.profile)
+        core = session._session
+        core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
     elif hasattr(given, "client"):
         session = given
     elif hasattr(given, "create_client"):
@@ -219,6 +222,14 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
     for data in ("endpoints", "partitions", "sdk-default-configuration", "_retry"):
         loader.load_data(data)
     return session  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _loader(data_path: str | None) -> object:
+    """What reads botocore's service models. It keeps what it has parsed, so the sessions of a process share it."""
+    from botocore.loaders import create_loader
+
+    return create_loader(data_path)
 
 
 class _BotocoreSession:
