@@ -249,9 +249,19 @@ class MetadataStore(DirectoryStore):
 
     async def _put_new(self, entry: Entry) -> None:
         try:
-            await self.items.write(Put(to_item(entry, self.keys), ABSENT))
+            await self._put(Put(to_item(entry, self.keys), ABSENT))
         except ConditionFailedError as error:
             raise PathExistsError("the path exists", path=entry.path) from error
+
+    async def _put(self, action: Put) -> None:
+        """The write by which a file appears: a failure, unless the outcome is unknown, changed nothing."""
+        try:
+            await self.items.write(action)
+        except OutcomeUnknownError:
+            raise
+        except S3kError as error:
+            error.before_change = True
+            raise
 
     async def _settle(self, entry: Entry) -> bool:
         try:
@@ -286,7 +296,7 @@ class MetadataStore(DirectoryStore):
         try:
             await self.changes.run(
                 [self.changes.operation("update", current, entry)],
-                lambda _: self.items.write(Put(to_item(entry, self.keys), unchanged(current))),
+                lambda _: self._put(Put(to_item(entry, self.keys), unchanged(current))),
             )
         except ConditionFailedError as error:
             raise ConflictError("the file changed or was removed meanwhile", path=entry.path) from error
