@@ -1,7 +1,5 @@
 """Faults of S3-FileSystem 1.0's operation log that must not come back."""
 
-
-
 from __future__ import annotations
 
 from dataclasses import replace
