@@ -1,0 +1,62 @@
+"""docs/errors.md and the code agree: every class, its builtin, its code, its exit code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from s3k_async import errors
+from s3k_async.cli.exit_codes import exit_code
+from s3k_async.errors import S3kError
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
+ROW = re.compile(r"\| `(\w+)` \| ((?:`[\w.]+` ?)+) \| `(\w+)` \| (\d+) \| (.+) \|")
+
+
+def builtins_of(error: type[S3kError]) -> list[str]:
+    """The builtins that the class is, without those that follow from another one."""
+    foreign = [base for base in error.__mro__ if base.__module__ != errors.__name__ and base is not object]
+    nearest = [base for base in foreign if not any(other is not base and issubclass(other, base) for other in foreign)]
+    return [
+        base.__name__ if base.__module__ == "builtins" else f"{base.__module__}.{base.__name__}" for base in nearest
+    ]
+
+
+def rows() -> dict[str, tuple[list[str], str, int, str]]:
+    found = {}
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("| `"):
+            row = ROW.fullmatch(line)
+            assert row is not None, line
+            name, builtins, code, number, meaning = row.groups()
+            assert name not in found, name
+            found[name] = (re.findall(r"`([\w.]+)`", builtins), code, int(number), meaning)
+    return found
+
+
+def test_the_page_has_every_class_and_no_other() -> None:
+    assert rows().keys() == set(errors.__all__)
+    defined = {
+        name
+        for name, each in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(each, S3kError) and each.__module__ == errors.__name__
+    }
+    assert defined == set(errors.__all__)
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_the_page_says_what_the_class_is(name: str) -> None:
+    error: type[S3kError] = getattr(errors, name)
+    builtins, code, number, meaning = rows()[name]
+    assert builtins == builtins_of(error)
+    assert code == error.code
+    assert number == exit_code(error("what happened", path="/path"))
+    assert meaning.strip()
+
+
+def test_codes_are_distinct() -> None:
+    codes = [getattr(errors, name).code for name in errors.__all__]
+    assert len(set(codes)) == len(codes)
