@@ -19,10 +19,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__",),
     (
         "hadoop",
-        "hadoop_builders",
-        "hadoop_glob",
-        "hadoop_status",
-        "hadoop_streams",
         "sync",
         "sync_files",
         "bridge",

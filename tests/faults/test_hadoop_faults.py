@@ -18,7 +18,7 @@ from s3k_async.errors import (
     RenameIntoSelfError,
 )
 from s3k_async.hadoop import HadoopFileSystem
-from s3k_async.hadoop_builders import CreateFlag
+from s3k_async.hadoop.builders import CreateFlag
 from s3k_async.sources import SYSTEM
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends

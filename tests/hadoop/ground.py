@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from s3k_async.client import S3kClient
 from s3k_async.hadoop import HadoopFileSystem
-from s3k_async.hadoop_status import HadoopFileStatus
+from s3k_async.hadoop.status import HadoopFileStatus
 from s3k_async.metadata.codec import unchanged
 from s3k_async.model import Entry
 from s3k_async.oplog.reader import DamagedLog, LogReader, Truth, latest

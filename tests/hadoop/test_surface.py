@@ -17,8 +17,8 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.hadoop import HadoopFileSystem
-from s3k_async.hadoop_builders import CreateFlag
-from s3k_async.hadoop_status import BlockLocation
+from s3k_async.hadoop.builders import CreateFlag
+from s3k_async.hadoop.status import BlockLocation
 from tests.hadoop.ground import Ground, collect, names
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

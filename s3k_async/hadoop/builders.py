@@ -11,11 +11,11 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Self
 
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
-from s3k_async.hadoop_status import HadoopFileStatus
-from s3k_async.hadoop_streams import HadoopInputStream, HadoopOutputStream
+from s3k_async.hadoop.status import HadoopFileStatus
+from s3k_async.hadoop.streams import HadoopInputStream, HadoopOutputStream
 
 if TYPE_CHECKING:
-    from s3k_async.hadoop import HadoopFileSystem
+    from s3k_async.hadoop.filesystem import HadoopFileSystem
 
 __all__ = ["CreateFlag", "OpenFileBuilder", "OutputStreamBuilder"]
 

@@ -1,8 +1,4 @@
-"""The Hadoop-shaped surface: Hadoop's method names, return values and rename rules over the client.
-
-What a method does beyond that is the client's. Every deviation from the contract of Hadoop's `FileSystem` is listed,
-with its test, in `docs/hadoop-deviations.md`.
-"""
+"""The filesystem itself."""
 
 from __future__ import annotations
 
@@ -27,9 +23,9 @@ from s3k_async.errors import (
     RenameIntoSelfError,
     UnsupportedError,
 )
-from s3k_async.hadoop_builders import CreateFlag, OpenFileBuilder, OutputStreamBuilder
-from s3k_async.hadoop_glob import Component, components, expand
-from s3k_async.hadoop_status import (
+from s3k_async.hadoop.builders import CreateFlag, OpenFileBuilder, OutputStreamBuilder
+from s3k_async.hadoop.glob import Component, components, expand
+from s3k_async.hadoop.status import (
     BLOCK_SIZE,
     REPLICATION,
     BlockLocation,
@@ -38,7 +34,7 @@ from s3k_async.hadoop_status import (
     HadoopLocatedFileStatus,
     locate,
 )
-from s3k_async.hadoop_streams import HadoopInputStream, HadoopOutputStream
+from s3k_async.hadoop.streams import HadoopInputStream, HadoopOutputStream
 from s3k_async.model import ROOT, FileStatus
 
 __all__ = ["CreateFlag", "HadoopFileSystem", "PathFilter"]
@@ -159,7 +155,7 @@ class HadoopFileSystem:
                 yield self._located(status)
 
     async def glob_status(self, pattern: str, path_filter: PathFilter | None = None) -> list[HadoopFileStatus] | None:
-        """What matches a pattern (the syntax is that of `hadoop_glob`), by path.
+        """What matches a pattern (Hadoop's syntax: `glob.py`), by path.
 
         None if the pattern has no special characters and nothing is there. Raises InvalidArgumentError for a malformed
         pattern.
