@@ -37,28 +37,41 @@ BIG = b"0123456789abcdef" * 2**16
 
 @pytest.fixture
 def place(shared_scene: Scene) -> Iterator[Scene]:
-    """A copy of the scene where everybody may go."""
+    """A copy of the scene where everybody may go, and beside it a volume to rehearse on."""
     with tempfile.TemporaryDirectory(prefix="s3k-bad-input-") as name:
-        root = Path(name)
-        scene = shared_scene.copied(root)
-        root.chmod(0o755)
+        scene = shared_scene.copied(Path(name) / "scene")
+        shutil.copytree(scene.volume, rehearsal(scene))
+        Path(name).chmod(0o755)
+        scene.root.chmod(0o755)
         yield scene
+        set_modes(scene.root, 0o755, 0o644)
+
+
+def rehearsal(scene: Scene) -> Path:
+    return scene.root.parent / "rehearsal"
+
+
+def set_modes(root: Path, directories: int, files: int) -> None:
+    """Of everything below, and of the place itself last."""
+    for path in [root, *root.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else files)
+    for path in sorted([root, *root.rglob("*")], reverse=True):
+        if path.is_dir():
+            path.chmod(directories)
 
 
 def confined(limit: str, *arguments: str, scene: Scene) -> Ran:
     """Run a command under a limit, in a process of its own."""
-    rehearsal = scene.root / "rehearsal"
-    shutil.copytree(scene.volume, rehearsal, dirs_exist_ok=True)
+    none = str(scene.root.parent / "none")
     done = subprocess.run(
         [sys.executable, "-m", "tests.bad_input.confined", limit, *arguments],
         cwd=ROOT,
-        env={**os.environ, "S3K_REHEARSAL": str(rehearsal), "XDG_CONFIG_HOME": str(scene.root / "none")},
+        env={**os.environ, "S3K_REHEARSAL": str(rehearsal(scene)), "XDG_CONFIG_HOME": none},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=60,
         check=False,
     )
-    shutil.rmtree(rehearsal)
     return Ran(done.returncode, done.stdout, done.stderr.decode())
 
 
@@ -143,12 +156,14 @@ def test_no_table_may_grow_over_a_size(place: Scene) -> None:
     assert changes(before, snapshot(place.root)) == []
 
 
-# No permission
+# No permission: the child is nobody if the tests are root, and everything is closed to its owner, too
 
 
-def set_modes(root: Path, directories: int, files: int) -> None:
-    for path in [root, *root.rglob("*")]:
-        path.chmod(directories if path.is_dir() else files)
+def refused(place: Scene, command: str, about: Path) -> None:
+    """Run a command as nobody, and require that it is refused; the modes are opened again for looking at the rest."""
+    ran = confined("nobody", *place.text(command).split(), scene=place)
+    set_modes(place.root, 0o755, 0o644)
+    check_line(ran, DENIED.exit, str(about))
 
 
 @pytest.mark.parametrize(
@@ -158,52 +173,46 @@ def set_modes(root: Path, directories: int, files: int) -> None:
         "put {local} {vol}:/dir/file",
         "mkdir {vol}:/new",
         "rm {vol}:/dir/file",
+        "mv {vol}:/dir {vol}:/new",
         "init {vol}2",
     ],
 )
 def test_a_volume_that_may_not_be_written(place: Scene, command: str) -> None:
-    set_modes(place.root, 0o555, 0o444)
     before = snapshot(place.root)
-    try:
-        ran = confined("nobody", *place.text(command).split(), scene=place)
-    finally:
-        set_modes(place.root, 0o755, 0o644)
-    check_line(ran, DENIED.exit, str(place.volume))
+    set_modes(place.root, 0o555, 0o444)
+    refused(place, command, place.volume)
     assert changes(before, snapshot(place.root)) == []
 
 
 @pytest.mark.parametrize("command", ["ls {vol}:/", "cat {vol}:/dir/file", "put {local} {vol}:/dir/new", "fsck {vol}"])
 def test_a_volume_that_may_not_even_be_read(place: Scene, command: str) -> None:
-    set_modes(place.volume, 0o700, 0o600)
     before = snapshot(place.root)
-    ran = confined("nobody", *place.text(command).split(), scene=place)
-    check_line(ran, DENIED.exit, str(place.volume))
+    set_modes(place.volume, 0o000, 0o000)
+    refused(place, command, place.volume)
     assert changes(before, snapshot(place.root)) == []
 
 
 @pytest.mark.parametrize("part", ["data", "oplog"])
 def test_a_part_that_may_not_be_written(place: Scene, part: str) -> None:
     """The table may be changed, the bytes or the log may not: the file does not appear."""
+    before = snapshot(place.root)
     set_modes(place.root, 0o777, 0o666)
     set_modes(place.volume / part, 0o555, 0o444)
-    before = snapshot(place.root)
-    ran = confined("nobody", "put", str(place.local), f"{place.volume}:{NEW}", scene=place)
-    check_line(ran, DENIED.exit, str(place.volume / part))
+    refused(place, "put {local} {vol}:/dir/new", place.volume / part)
     assert changes(before, snapshot(place.root)) == []
 
 
 def test_a_local_file_that_may_not_be_read(place: Scene) -> None:
-    set_modes(place.volume, 0o777, 0o666)
-    place.local.chmod(0o600)
     before = snapshot(place.root)
-    ran = confined("nobody", "put", str(place.local), f"{place.volume}:{NEW}", scene=place)
-    check_line(ran, DENIED.exit, str(place.local))
+    set_modes(place.root, 0o777, 0o666)
+    place.local.chmod(0o000)
+    refused(place, "put {local} {vol}:/dir/new", place.local)
     assert changes(before, snapshot(place.root)) == []
 
 
 def test_a_place_where_nothing_local_may_be_written(place: Scene) -> None:
-    set_modes(place.volume, 0o777, 0o666)
     before = snapshot(place.root)
-    ran = confined("nobody", "get", f"{place.volume}:/dir/file", str(place.out), scene=place)
-    check_line(ran, DENIED.exit, str(place.out))
+    set_modes(place.volume, 0o777, 0o666)
+    place.root.chmod(0o555)
+    refused(place, "get {vol}:/dir/file {out}", place.out)
     assert changes(before, snapshot(place.root)) == []
