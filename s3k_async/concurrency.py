@@ -131,7 +131,13 @@ async def to_the_end(work: Callable[[], Awaitable[T]]) -> T:
                 await asyncio.wait({task})
             except asyncio.CancelledError as error:
                 cancelled = error
-    result = task.result()
+    try:
+        result = task.result()
+    except BaseException as error:
+        if cancelled is not None:
+            # The caller may answer a failure by trying again; a cancellation must reach it all the same.
+            raise cancelled from error
+        raise
     if cancelled is not None:
         raise cancelled
     return result
