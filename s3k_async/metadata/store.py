@@ -59,12 +59,15 @@ class MetadataStore(DirectoryStore):
         self.require_writable(path)
         if path == ROOT:
             raise IsDirectoryError("the root is a directory", path=path)
-        current = await self._look(path)
-        if current is not None and current.is_dir:
-            raise IsDirectoryError("a directory is at the path", path=path)
-        if current is not None and current.is_reservation and current.lease_ms <= self.sources.now_ms():
+        deadline = self.deadline()
+        while True:
+            current = await self._look(path)
+            if current is not None and current.is_dir:
+                raise IsDirectoryError("a directory is at the path", path=path)
+            if current is None or not current.is_reservation or current.lease_ms > self.sources.now_ms():
+                break
+            self.still_time(deadline, path)
             await self.abandon(current)
-            current = await self.get(path)
         return Target(
             path=path,
             current=current,
@@ -231,6 +234,8 @@ class MetadataStore(DirectoryStore):
             if await self._create_once(entry, "create" if content is None else "update"):
                 return entry
             self.still_time(deadline, entry.path)
+            # A version is never used twice: what was read of the one that was withdrawn must not match the next.
+            blank = replace(blank, version=entry.version)
             await self._need_parents(await self.chain(entry.path))
 
     async def _create_once(self, entry: Entry, kind: OperationKind) -> bool:
