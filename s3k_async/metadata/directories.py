@@ -159,6 +159,20 @@ class DirectoryStore(EntryReader):
             # It holds nobody up once the job is over; whoever needs the entry drops it.
             _LOG.warning("the mark of job %s on %s could not be dropped: %s", job.id, entry.path, error)
 
+    async def keep_standing(self, path: str) -> None:
+        """Make a directory again if it is gone, and wait for whoever is moving or removing it: something was put into
+        it. Raises BusyError, NotDirectoryError, PathExistsError (a file is there).
+        """
+        deadline = self.deadline()
+        while True:
+            made = await self.make_directory(path)
+            if not made.pending:
+                return
+            try:
+                await self.drop_stale_mark(made)
+            except ConflictError:
+                self.still_time(deadline, path)
+
     async def _set_mark(self, entry: Entry, mark: str) -> Entry:
         operation = self.sources.uuid()
         stamp = {OPERATION: operation}

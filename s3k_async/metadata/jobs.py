@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Literal
@@ -52,15 +53,30 @@ class Job:
         self.id = identity
         self.mark = json.dumps({"job": identity}, separators=(",", ":"))
         self._sources = sources
-        self._valid_until = 0.0
+        self._valid_until = sources.monotonic() + LEASE_SECONDS
+        self._lease_ms = sources.now_ms() + int(LEASE_SECONDS * 1000)
 
-    def extend(self, sent: float) -> None:
-        """The lease was granted by a write that began at monotonic time `sent`."""
-        self._valid_until = sent + LEASE_SECONDS
+    def extend(self, sent: float, lease_ms: int) -> None:
+        """The lease was granted until `lease_ms`, by a write that began at monotonic time `sent`. One that has run out
+        is not brought back: somebody may have acted on that.
+        """
+        if not self.expired:
+            self._valid_until = sent + LEASE_SECONDS
+            self._lease_ms = lease_ms
+
+    def lose(self) -> None:
+        """Somebody held the job for dead."""
+        self._valid_until = -math.inf
+
+    @property
+    def expired(self) -> bool:
+        """Whether the lease may have run out, by either clock: a monotonic one may stand still while the machine
+        sleeps."""
+        return self._sources.monotonic() >= self._valid_until or self._sources.now_ms() >= self._lease_ms
 
     def check(self) -> None:
         """Raise LeaseExpiredError unless the lease certainly still runs."""
-        if self._sources.monotonic() >= self._valid_until:
+        if self.expired:
             raise LeaseExpiredError("the job lost its lease; running the same call again finishes the work")
 
 
@@ -76,18 +92,18 @@ class Jobs:
     async def hold(self, kind: JobKind, source: str, target: str = "") -> AsyncIterator[Job]:
         """Own a job for the time of the body, its lease renewed in the background."""
         job = Job(self._sources.uuid(), self._sources)
-        sent = self._sources.monotonic()
+        sent, lease = self._sources.monotonic(), self._lease()
         record: dict[str, Value] = {
             PARTITION: JOB_PARTITION,
             SORT: job.id,
             "kind": kind,
             "source": source,
             "target": target,
-            "lease": self._lease(),
+            "lease": lease,
             OPERATION: job.id,
         }
         await self._items.write(Put(record, ABSENT))
-        job.extend(sent)
+        job.extend(sent, lease)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._renew, job)
@@ -117,20 +133,20 @@ class Jobs:
             delay = min(POLL_CAP_SECONDS, delay * 2)
 
     async def _renew(self, job: Job) -> None:
-        while True:
+        while not job.expired:
             await self._sources.sleep(RENEW_SECONDS)
-            sent = self._sources.monotonic()
+            sent, lease = self._sources.monotonic(), self._lease()
             renewal = Update(
                 _key(job.id),
                 Condition(),
-                set={"lease": self._lease(), OPERATION: self._sources.uuid()},
+                set={"lease": lease, OPERATION: self._sources.uuid()},
             )
             try:
                 await self._items.write(renewal)
             except S3kError:
                 # Job.check stops the owner once the lease has run out; until then the next round may succeed.
                 continue
-            job.extend(sent)
+            job.extend(sent, lease)
 
     async def _end(self, job: Job) -> None:
         try:

@@ -6,11 +6,13 @@ not visible at once: a reader may see a subtree partly moved or partly deleted.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from s3k_async import _native
-from s3k_async.concurrency import gather, merge, run_all
+from s3k_async.concurrency import gather, merge, run_all, to_the_end
 from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
@@ -29,6 +31,8 @@ from s3k_async.model import ROOT, ContentSummary, Entry, Progress
 from s3k_async.stores.items import ABSENT, Action, Check, Put
 
 __all__ = ["Tree", "TreeResult"]
+
+_LOG = logging.getLogger(__name__)
 
 PAGES = 16
 """Pages of one directory that are worked on at the same time."""
@@ -116,7 +120,7 @@ class Tree:
         """Delete what a marked directory holds, then the directory. False if something below failed and it stays."""
         try:
             if not await self._empty(marked, run):
-                await self._store.unmark(marked, run.job)
+                await self._store.release(marked, run.job)
                 return False
             await self._store.delete_marked(marked, run.job)
         except S3kError:
@@ -266,16 +270,30 @@ class Tree:
             if clean:
                 run.job.check()
                 await self._store.forget(marked)
-                run.result.directories += 1
-            else:
-                await self._store.unmark(marked, run.job)
-            await self._store.unmark(made, run.job)
-        except S3kError:
-            await self._store.release(marked, run.job)
-            await self._store.release(made, run.job)
+        except BaseException as error:
+            await to_the_end(partial(self._stop, marked, made, run.job, error))
             raise
+        if clean:
+            run.result.directories += 1
+        else:
+            await self._store.release(marked, run.job)
+        # A mark that stays behind does not undo what was done.
+        await self._store.release(made, run.job)
         run.report(marked.path)
         return clean
+
+    async def _stop(self, marked: Entry, made: Entry, job: Job, error: BaseException) -> None:
+        """After a failure or a cancellation: drop the marks, and see to it that what was moved has its parents."""
+        if isinstance(error, S3kError):
+            await self._store.release(marked, job)
+            await self._store.release(made, job)
+        if not job.expired:
+            return
+        # Whoever held the job for dead may have removed the directory that we were moving into.
+        try:
+            await self._store.keep_standing(made.path)
+        except S3kError as failure:
+            _LOG.warning("what was moved into %s may lack its parents: %s", made.path, failure)
 
     async def _move_all(self, marked: Entry, made: Entry, run: _Run) -> bool:
         clean = True
@@ -292,7 +310,7 @@ class Tree:
                 run.done(files, failed, marked.path)
                 await self._confirm(made, run.job)
             below = await gather(
-                lambda entry: self._move_child(entry, target(entry), run),
+                lambda entry: self._move_child(entry, made, target(entry), run),
                 [entry for entry in page if entry.is_dir],
                 limit=DIRECTORIES,
             )
@@ -301,7 +319,7 @@ class Tree:
         await run_all(move_page, self._store.children(marked.path), limit=PAGES)
         return clean
 
-    async def _move_child(self, entry: Entry, target: str, run: _Run) -> bool:
+    async def _move_child(self, entry: Entry, into: Entry, target: str, run: _Run) -> bool:
         try:
             marked = await self._store.mark_current(entry, run.job)
         except PathNotFoundError:
@@ -311,11 +329,14 @@ class Tree:
             return False
         try:
             made = await self._make_target(marked, target, run.job, [])
+        except LeaseExpiredError:
+            raise
         except S3kError as error:
             await self._store.release(marked, run.job)
             run.result.failures.append((entry.path, error))
             return False
         try:
+            await self._confirm(into, run.job)
             return await self._move_below(marked, made, run)
         except LeaseExpiredError:
             raise
@@ -330,6 +351,5 @@ class Tree:
         current = await self._store.get(made.path)
         if current is not None and current.pending == job.mark:
             return
-        if current is None:
-            await self._store.make_directory(made.path)
+        job.lose()
         raise LeaseExpiredError("the job was held for dead; the same call again finishes the work", path=made.path)

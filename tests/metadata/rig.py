@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from anyio import sleep_forever
 
 from s3k_async.config import Tuning
+from s3k_async.metadata.jobs import RENEW_SECONDS
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
@@ -42,6 +45,17 @@ class Rig:
         await MemoryItems(self.name).create()
         await MemoryBlobs(self.name).create()
         return self
+
+    def stop_renewing(self) -> None:
+        """From now on no client renews the leases of its jobs."""
+        sleep = self.sources.sleep
+
+        async def without_renewals(seconds: float) -> None:
+            await (sleep_forever() if seconds == RENEW_SECONDS else sleep(seconds))
+
+        self.sources = replace(self.sources, sleep=without_renewals)
+        self.store = self.client(self.faults)
+        self.tree = Tree(self.store)
 
     def client(self, faults: FaultPlan | None = None) -> MetadataStore:
         policy = RetryPolicy(attempts=4)

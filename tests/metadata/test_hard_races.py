@@ -1,0 +1,145 @@
+"""Races and interruptions that a gate decides, each once a way to lose something."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from s3k_async.concurrency import to_the_end
+from s3k_async.errors import ConflictError, IsDirectoryError, LeaseExpiredError
+from s3k_async.metadata.tree import Tree
+from s3k_async.stores.faults import Call, FaultPlan
+from tests.metadata.rig import Rig
+
+
+@pytest.fixture
+async def rig(request: pytest.FixtureRequest) -> Rig:
+    return await Rig(request.node.name).start()
+
+
+async def test_a_directory_made_where_a_reservation_ran_out_is_not_written_over(rig: Rig) -> None:
+    await rig.store.make_directory("/d")
+    await rig.store.reserve(await rig.store.prepare("/d/f"), exclusive=True)
+    rig.clock.advance(1000)
+    other = rig.client()
+    reaped = False
+
+    async def gate(call: Call) -> None:
+        # The reservation is reaped; before the path is read again, somebody makes a directory there.
+        nonlocal reaped
+        if reaped and call.method.startswith("get"):
+            faults.gate = None
+            await other.make_directory("/d/f")
+        reaped = reaped or call.method == "transact"
+
+    faults = FaultPlan(gate)
+    late = rig.client(faults)
+    with pytest.raises(IsDirectoryError):
+        await rig.write("/d/f", store=late)
+    assert faults.gate is None
+    entry = await rig.need("/d/f")
+    assert (entry.is_dir, entry.version) == (True, 1)
+
+
+async def test_a_cancellation_is_not_lost_when_the_work_it_waits_for_fails() -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await go.wait()
+        raise ConflictError("lost the race")
+
+    task = asyncio.create_task(to_the_end(work))
+    await begun.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    assert isinstance(caught.value.__cause__, ConflictError)
+
+
+@pytest.mark.parametrize("what", ["files", "directories"])
+async def test_what_is_moved_after_the_lease_was_lost_keeps_its_parents(rig: Rig, what: str) -> None:
+    rig.stop_renewing()
+    await rig.store.make_directory("/a")
+    if what == "files":
+        await rig.write("/a/d")
+    else:
+        await rig.store.make_directory("/a/d")
+    other = Tree(rig.client())
+    stalled = False
+
+    async def gate(call: Call) -> None:
+        # The owner stalls with its move under way; whoever comes next takes the job for dead and deletes the target.
+        nonlocal stalled
+        moving = call.store == "items" and call.method == "transact" and ("/d" in call.key)
+        if moving and not stalled:
+            stalled = True
+            rig.clock.advance(60)
+            await other.delete(await rig.need("/z"))
+
+    with pytest.raises(LeaseExpiredError):
+        await Tree(rig.client(FaultPlan(gate))).rename(await rig.need("/a"), "/z")
+    assert stalled
+    assert await rig.paths() == await rig.scanned()
+    rig.clock.advance(60)
+    await rig.tree.rename(await rig.need("/a"), "/y")
+    assert await rig.paths() == await rig.scanned()
+    assert {path.rpartition("/")[2] for path in await rig.paths()} >= {"d"}
+
+
+async def test_a_file_moved_into_a_directory_that_was_listed_for_deletion_keeps_its_parents(rig: Rig) -> None:
+    rig.stop_renewing()
+    await rig.write("/a/f")
+    listed, moved = asyncio.Event(), asyncio.Event()
+    deletion: list[asyncio.Task[object]] = []
+
+    async def hold_deletion(call: Call) -> None:
+        # The target was listed and found empty; before it is removed, the file arrives.
+        if call.method == "transact" and call.key.endswith("/z"):
+            listed.set()
+            await moved.wait()
+
+    async def stall(call: Call) -> None:
+        if deletion and call.method == "get":
+            moved.set()
+        if call.method == "transact" and call.key.endswith("/f"):
+            rig.clock.advance(60)
+            other = Tree(rig.client(FaultPlan(hold_deletion)))
+            deletion.append(asyncio.create_task(other.delete(await rig.need("/z"))))
+            await listed.wait()
+
+    with pytest.raises(LeaseExpiredError):
+        await Tree(rig.client(FaultPlan(stall))).rename(await rig.need("/a"), "/z")
+    await deletion[0]
+    assert await rig.paths() == await rig.scanned() == {"/a", "/z", "/z/f"}
+
+
+async def test_a_job_whose_lease_ran_out_does_not_get_it_back(rig: Rig) -> None:
+    rig.stop_renewing()
+    async with rig.store.jobs.hold("delete", "/a") as job:
+        job.check()
+        rig.clock.advance(31)
+        job.extend(rig.clock.monotonic(), rig.clock.now_ms() + 30_000)
+        with pytest.raises(LeaseExpiredError):
+            job.check()
+
+
+async def test_a_creation_that_was_withdrawn_comes_back_at_a_higher_version(rig: Rig) -> None:
+    rig.stop_renewing()
+    await rig.store.make_directory("/a")
+    versions: list[int] = []
+
+    async def gate(call: Call) -> None:
+        # The entry is written; before its parent is read again, the directory is being removed.
+        if call.method == "get" and not versions:
+            versions.append((await rig.need("/a/f")).version)
+            await rig.store.mark(await rig.need("/a"), job)
+
+    async with rig.store.jobs.hold("delete", "/a") as job:
+        rig.clock.advance(28)
+        entry = await rig.write("/a/f", store=rig.client(FaultPlan(gate)))
+    assert entry.version > versions[0]
+    assert await rig.need("/a/f") == entry
