@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from s3k_async.config import DynamoTable, S3Bucket
 from s3k_async.errors import ConfigError
 from s3k_async.settings import read_config, resolve, save_volume
 
@@ -45,6 +46,27 @@ def test_what_is_wrong_is_named_with_the_file(file: Path, text: str, message: st
     with pytest.raises(ConfigError, match=message) as caught:
         read_config(str(file))
     assert str(file) in str(caught.value)
+
+
+def test_the_documented_file_is_read(file: Path) -> None:
+    page = Path(__file__).parent.parent / "docs/command-line.md"
+    write(file, page.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0])
+    config = resolve("s3k://lab", config=file, environ={})
+    assert isinstance(config.table, DynamoTable)
+    assert isinstance(config.data, S3Bucket)
+    assert isinstance(config.log, S3Bucket)
+    assert (config.table.name, config.table.aws.endpoint) == ("lab", "http://127.0.0.1:8000")
+    assert (config.log.bucket, config.log.aws.profile) == ("lab", "lab")
+    assert resolve(None, config=file, environ={}).name == "analytics"
+
+
+def test_a_setting_of_a_part_goes_before_one_for_all_wherever_it_comes_from(file: Path) -> None:
+    write(file, "[volumes.a]\ntable = 'meta'\nbucket = 'data'\ntable_endpoint = 'http://one'\n")
+    config = resolve("s3k://a", config=file, endpoint="http://two", environ={"S3K_ENDPOINT": "http://three"})
+    assert isinstance(config.table, DynamoTable)
+    assert isinstance(config.data, S3Bucket)
+    assert config.table.aws.endpoint == "http://one"
+    assert config.data.aws.endpoint == "http://two"
 
 
 def test_bytes_that_are_no_text_and_a_file_that_is_a_directory(file: Path) -> None:
