@@ -129,6 +129,9 @@ class AwsClient:
         self._making = anyio.Lock()
 
     async def _open(self) -> None:
+        endpoint = self.config.endpoint
+        if endpoint is not None and not endpoint.lower().startswith(("http://", "https://")):
+            raise ConfigError(f"the endpoint of {self.service} is no URL of http or https: {endpoint}")
         with map_exceptions(None):
             session = await anyio.to_thread.run_sync(_prepare, self.config, self._given, self.service)
             try:

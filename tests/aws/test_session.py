@@ -85,7 +85,7 @@ async def test_half_of_the_credentials() -> None:
             await items.get(KEY)
 
 
-@pytest.mark.parametrize("endpoint", ["nonsense", "http://", "http://a b"])
+@pytest.mark.parametrize("endpoint", ["nonsense", "ftp://127.0.0.1", "http://", "http://a b"])
 async def test_an_endpoint_that_is_none(endpoint: str) -> None:
     async with dynamo_items(settings(endpoint)) as items:
         with pytest.raises(ConfigError):
