@@ -108,8 +108,10 @@ async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: Base
 
 def check_mode(mode: str, path: str) -> None:
     """Raise UnsupportedError unless the mode is `rb`, `wb` or `xb`; InvalidArgumentError if it is none at all."""
-    if mode in {"rb", "wb", "xb"}:
+    if mode in ("rb", "wb", "xb"):
         return
+    if not isinstance(mode, str):
+        raise ArgumentTypeError(f"a mode is text, not {type(mode).__name__}", path=path)
     letters = set(mode)
     if len(letters) < len(mode) or letters - set("rwaxbt+") or len(letters & set("rwax")) != 1 or {"b", "t"} <= letters:
         raise InvalidArgumentError(f"{mode!r} is no mode of a file", path=path)

@@ -22,7 +22,7 @@ from s3k_async.config import (
     Tuning,
     VolumeConfig,
 )
-from s3k_async.errors import ConfigError
+from s3k_async.errors import ArgumentTypeError, ConfigError
 from s3k_async.retry import RetryPolicy
 from s3k_async.settings import OPTIONS, config_path, name_of_directory, resolve, split_url
 
@@ -82,6 +82,12 @@ def test_a_path_is_an_embedded_volume(home: Home, tmp_path: Path, monkeypatch: p
         assert home.resolve(spelling) == wanted
     assert home.resolve(Path("my-volume")) == wanted
     assert home.resolve(directory="my-volume") == wanted
+
+
+@pytest.mark.parametrize("volume", [5, b"./v", [], object()])
+def test_an_address_that_is_no_text(home: Home, volume: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="a volume is text or a path, not"):
+        home.resolve(volume)
 
 
 def test_a_file_url_is_percent_decoded(home: Home) -> None:

@@ -19,7 +19,7 @@ from s3k_async.config import (
     SqliteFile,
     TableLocation,
 )
-from s3k_async.errors import ConfigError
+from s3k_async.errors import ArgumentTypeError, ConfigError
 from s3k_async.settings.options import Option, Setting
 
 __all__ = [
@@ -98,9 +98,12 @@ def split_url(url: str) -> tuple[str | None, str]:
 
 
 def parse_volume(volume: str | os.PathLike[str], base: str | None = None) -> VolumeAddress:
-    """What a volume's URL or path means. Relative paths are below `base`, else the working directory. ConfigError."""
+    """What a volume's URL or path means. Relative paths are below `base`, else the working directory.
+
+    Raises ConfigError, ArgumentTypeError.
+    """
     if not isinstance(volume, str):
-        return EmbeddedVolume(_absolute(os.fspath(volume), base))
+        return EmbeddedVolume(_absolute(_text(volume), base))
     if "://" not in volume:
         if "/" not in volume and volume not in (".", "..", "~"):
             raise ConfigError(
@@ -117,6 +120,13 @@ def parse_volume(volume: str | os.PathLike[str], base: str | None = None) -> Vol
     if scheme.lower() == "file":
         return EmbeddedVolume(_file_url(volume))
     return NamedVolume(name) if scheme == "s3k" else MemoryVolume(name)
+
+
+def _text(path: object) -> str:
+    text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise ArgumentTypeError(f"a volume is text or a path, not {type(text).__name__}", path=repr(text))
+    return text
 
 
 def _absolute(path: str, base: str | None) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from s3k_async.client import S3kClient
 from s3k_async.config import Tuning
 from s3k_async.errors import (
+    ArgumentTypeError,
     CorruptDataError,
     DataMissingError,
     InvalidArgumentError,
@@ -136,6 +137,8 @@ async def test_what_cannot_be_opened(fs: S3kClient) -> None:
     for mode in ("", "q", "rw", "bb", "rbb", "b", "rb "):
         with pytest.raises(InvalidArgumentError):
             fs.open("/f", mode)
+    with pytest.raises(ArgumentTypeError):
+        fs.open("/f", 3)  # type: ignore[call-overload]
 
 
 @backends
