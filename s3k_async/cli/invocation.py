@@ -115,7 +115,7 @@ class Clients:
         try:
             return self._invocation.resolve(address.volume)
         except ConfigError as error:
-            if address.volume is None and os.path.isdir(address.path):
+            if address.volume is None and os.path.isdir(address.path) and address.path.strip("/"):
                 hint = f"the directory of an embedded volume is written {address.path.rstrip('/')}:/"
                 raise ConfigError(f"{error.message}; {hint}", path=error.path) from error
             raise

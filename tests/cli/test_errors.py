@@ -123,6 +123,7 @@ def test_no_such_volume(cli: Cli) -> None:
 def test_no_default_volume(cli: Cli, tmp_path: Path) -> None:
     assert "S3K_VOLUME" in cli.fails(11, "ls").errors
     assert f"{tmp_path}:/" in cli.fails(11, "ls", str(tmp_path)).errors
+    assert "embedded" not in cli.fails(11, "ls", "/").errors
 
 
 def test_bad_configuration(cli: Cli) -> None:

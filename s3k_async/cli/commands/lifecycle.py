@@ -13,7 +13,7 @@ from s3k_async.cli.addresses import Address, parse_volume_address
 from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import one_line, plural
-from s3k_async.errors import ConfigError, InvalidArgumentError
+from s3k_async.errors import ConfigError, DirectoryNotEmptyError, InvalidArgumentError
 from s3k_async.volumes.adapters import table_text
 
 __all__ = ["destroy", "init"]
@@ -115,7 +115,10 @@ def destroy(invocation: Invocation, volume: str, yes: bool, force: bool) -> None
     where = table_text(config.table)
     if not yes and not _confirmed(f"Destroy the volume {volume} (table {where}) for good?"):
         raise click.UsageError("nothing was destroyed: it was not confirmed (--yes confirms)")
-    left = anyio.run(lambda: destroy_volume(config, force=force))
+    try:
+        left = anyio.run(lambda: destroy_volume(config, force=force))
+    except DirectoryNotEmptyError as error:
+        raise DirectoryNotEmptyError(f"{error.message} (--force)", path=where) from error
     text = f"destroyed {volume}"
     if left:
         text += f"; {plural(left, 'object')} that are not the volume's were left in its places"
