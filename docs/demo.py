@@ -64,7 +64,8 @@ class Demo:
             left = fs.content_summary("/")
         self.step("s3k fsck", lambda: self.s3k("fsck", "--grace", "0", str(self.volume)))
         self.table()
-        print(f"\nleft: {left.file_count:,} files, {left.directory_count:,} directories, {left.length:,} bytes")
+        directories = f"{left.directory_count:,} directories with the root"
+        print(f"\nleft: {left.file_count:,} files, {directories}, {left.length:,} bytes")
         return 0
 
     def step(self, name: str, work: Callable[[], str]) -> None:

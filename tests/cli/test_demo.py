@@ -51,7 +51,7 @@ def test_the_demonstration(tmp_path: Path) -> None:
         ("delete /library/dir1", "11 files deleted"),
         ("s3k fsck", "clean: 31 files"),
     ]
-    assert rest[-1].startswith("left: 31 files, 8 directories, ")
+    assert rest[-1].startswith("left: 31 files, 8 directories with the root, ")
 
 
 def test_a_source_that_cannot_be_shown(tmp_path: Path) -> None:
