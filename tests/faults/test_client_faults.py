@@ -36,7 +36,7 @@ def writes_of_the_entry(faults: FaultPlan) -> int:
 
 @pytest.mark.parametrize("existing", [False, True])
 @pytest.mark.parametrize("method", ["put_part", "complete"])
-async def test_d8_a_close_whose_upload_failed_never_commits(method: str, existing: bool) -> None:
+async def test_D8_a_close_whose_upload_failed_never_commits(method: str, existing: bool) -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         writer = await open_and_write(fs, existing=existing)
@@ -57,7 +57,7 @@ async def test_d8_a_close_whose_upload_failed_never_commits(method: str, existin
 
 
 @pytest.mark.parametrize("existing", [False, True])
-async def test_d8_a_close_whose_commit_failed_never_commits_again(existing: bool) -> None:
+async def test_D8_a_close_whose_commit_failed_never_commits_again(existing: bool) -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         writer = await open_and_write(fs, existing=existing)
@@ -79,7 +79,7 @@ async def test_d8_a_close_whose_commit_failed_never_commits_again(existing: bool
             assert await fs.read("/f") == b"old"
 
 
-async def test_d8_leaving_the_with_block_by_the_failure_is_the_same() -> None:
+async def test_D8_leaving_the_with_block_by_the_failure_is_the_same() -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         faults.fail_when(lambda call: call.method == "complete", NoSpaceError("full"))
@@ -96,7 +96,7 @@ async def close_inside(writer: FileWriter) -> None:
         await writer.close()
 
 
-async def test_d8_a_stored_object_that_is_not_what_was_sent_is_not_committed() -> None:
+async def test_D8_a_stored_object_that_is_not_what_was_sent_is_not_committed() -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         writer = await open_and_write(fs, existing=False)
@@ -110,7 +110,7 @@ async def test_d8_a_stored_object_that_is_not_what_was_sent_is_not_committed() -
         assert await paths(fs, include_uncommitted=True) == set()
 
 
-async def test_d8_a_commit_whose_answer_was_lost_is_not_sent_again_by_a_second_close() -> None:
+async def test_D8_a_commit_whose_answer_was_lost_is_not_sent_again_by_a_second_close() -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         writer = await open_and_write(fs, existing=False)
@@ -128,7 +128,7 @@ async def test_d8_a_commit_whose_answer_was_lost_is_not_sent_again_by_a_second_c
         assert writes_of_the_entry(faults) == 0
 
 
-def test_d8_in_the_blocking_client() -> None:
+def test_D8_in_the_blocking_client() -> None:
     """Also when the file is closed by its finaliser."""
     faults = FaultPlan()
     bridge = current_bridge()
