@@ -1,0 +1,172 @@
+"""A volume as S3-FileSystem 1.0 left it, on real engines, opened through its own Hadoop keys: read and verified."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from s3k_async import S3kClient
+from s3k_async.config import DynamoTable, S3Bucket
+from s3k_async.errors import ReadOnlyVolumeError, UncommittedFileError
+from s3k_async.fsck.verify import Report, Verifier
+from s3k_async.oplog.java import JavaEntryV2, write_java
+from s3k_async.oplog.reader import JavaLogReader
+from s3k_async.sources import SYSTEM
+from s3k_async.stores.dynamodb import DynamoItems
+from s3k_async.stores.items import ABSENT, Condition, Delete, Put
+from s3k_async.stores.s3 import S3Blobs
+from s3k_async.volumes import open_volume
+from tests.engines.process import Engine
+from tests.engines.volumes import fresh_bucket, fresh_table
+
+pytestmark = pytest.mark.engine
+
+COUNT = 10
+CTIME = 1_600_000_000
+
+
+def suffix(name: str) -> int:
+    """`Math.abs(String.hashCode()) % COUNT`."""
+    value = 0
+    for unit in memoryview(name.encode("utf-16-le")).cast("H"):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return abs(value - (1 << 32) if value >= 1 << 31 else value) % COUNT
+
+
+@dataclass
+class OldVolume:
+    """Writes what the old system would have written: unconditional items, bytes and log in one bucket's root."""
+
+    table: DynamoTable
+    bucket: S3Bucket
+    items: DynamoItems
+    blobs: S3Blobs
+
+    async def put(self, path: str, data: bytes | None, *, directory: bool = False, version: int = 2) -> str:
+        parent, _, name = path.rpartition("/")
+        authority = f"ks://{self.bucket.bucket}"
+        identity = SYSTEM.uuid()
+        item: dict[str, Any] = {
+            "path": f"{authority}{parent or '/'}-sf{suffix(name)}",
+            "children": name,
+            "isdir": directory,
+            "ctime": CTIME,
+            "ver": 1 if directory or data is None else version,
+            "id": identity,
+        }
+        if not directory:
+            key = SYSTEM.physical_key(identity)
+            physical = f"s3a://{self.bucket.bucket}/{key}" if data is not None else "<uncommitted>"
+            item |= {"size": len(data or b""), "physpath": physical, "physcommitted": data is not None}
+            if data is not None:
+                await self.blobs.put(key, data)
+            entry = JavaEntryV2(
+                ctime=CTIME,
+                size=item["size"],
+                physical=physical,
+                logical=authority + path,
+                committed=data is not None,
+                version=item["ver"],
+                id=identity,
+                state="COMMITTED",
+                kind="UPDATE" if data is not None else "CREATE",
+            )
+            await self.blobs.put(f"{identity}.info", write_java(entry))
+        await self.items.write(Put(item, ABSENT))
+        return identity
+
+    def hadoop(self) -> dict[str, str]:
+        """The keys that the old system's jobs were configured with."""
+        name = self.bucket.bucket
+        table, data = self.table.aws, self.bucket.aws
+        keys = {
+            "metastore.dynamo.table": self.table.name,
+            "metastore.dynamo.suffix.count": str(COUNT),
+            "metastore.dynamo.endpoint": table.endpoint,
+            "metastore.dynamo.signing.region": table.region,
+            "metastore.dynamo.access": table.access_key_id.reveal(),
+            "metastore.dynamo.secret": table.secret_access_key.reveal(),
+            "operationlog.s3.bucket": name,
+            "operationlog.s3.endpoint": data.endpoint,
+            "operationlog.s3.signing.region": data.region,
+            "operationlog.s3.access": data.access_key_id.reveal(),
+            "operationlog.s3.secret": data.secret_access_key.reveal(),
+            "storage.underlying.filesystem.scheme": "s3a",
+            "storage.underlying.fs.prop.marker.fs.s3a.endpoint": data.endpoint,
+            "storage.underlying.fs.prop.marker.fs.s3a.endpoint.region": data.region,
+            "storage.underlying.fs.prop.marker.fs.s3a.access.key": data.access_key_id.reveal(),
+            "storage.underlying.fs.prop.marker.fs.s3a.secret.key": data.secret_access_key.reveal(),
+        }
+        return {f"fs.s3k.{key}.{name}": str(value) for key, value in keys.items()}
+
+    async def verify(self) -> Report:
+        async with S3kClient(f"s3k://{self.bucket.bucket}", hadoop=self.hadoop()) as client:
+            volume = await open_volume(client.config)
+        try:
+            assert volume.log_blobs is not None
+            log = JavaLogReader(volume.log_blobs, volume=volume.record.name)
+            return await Verifier(volume.store, volume.blobs, log, SYSTEM, grace=0).verify()
+        finally:
+            await volume.close()
+
+
+@pytest.fixture
+async def old(dynoxide: Engine, seaweedfs: Engine) -> AsyncIterator[OldVolume]:
+    with fresh_table(dynoxide) as table, fresh_bucket(seaweedfs) as bucket:
+        items, blobs = DynamoItems(table), S3Blobs(bucket)
+        await items.create()
+        await blobs.create()
+        volume = OldVolume(table, bucket, items, blobs)
+        for path in ("/logs", "/logs/day=1", "/empty"):
+            await volume.put(path, None, directory=True)
+        for number in range(20):
+            await volume.put(f"/logs/day=1/part-{number:05}", b"%d" % number, version=2 + number % 3)
+        await volume.put("/logs/being-written", None)
+        yield volume
+        await items.close()
+        await blobs.close()
+
+
+async def test_it_is_listed_read_and_not_written(old: OldVolume) -> None:
+    async with S3kClient(f"s3k://{old.bucket.bucket}", hadoop=old.hadoop()) as fs:
+        paths = {status.path async for status in fs.list("/", recursive=True)}
+        assert paths == {"/logs", "/logs/day=1", "/empty"} | {f"/logs/day=1/part-{n:05}" for n in range(20)}
+        assert await fs.read("/logs/day=1/part-00007") == b"7"
+        assert (await fs.stat("/logs/day=1/part-00007")).ctime_ms == CTIME * 1000
+        assert (await fs.content_summary("/")).file_count == 20
+        with pytest.raises(UncommittedFileError):
+            await fs.read("/logs/being-written")
+        for change in (fs.write("/new", b""), fs.rename("/logs", "/old"), fs.delete("/empty"), fs.makedirs("/new")):
+            with pytest.raises(ReadOnlyVolumeError):
+                await change
+
+
+async def test_verify_finds_it_sound_but_for_the_writer_that_died(old: OldVolume) -> None:
+    report = await old.verify()
+    assert (report.files, report.directories, report.reservations) == (20, 3, 1)
+    assert report.log_records == 21
+    assert [(finding.kind, finding.path) for finding in report.problems] == [
+        ("reservation_expired", "/logs/being-written")
+    ]
+
+
+async def test_verify_finds_damage(old: OldVolume) -> None:
+    lost = await old.put("/logs/lost", b"lost", version=2)
+    gone = await old.put("/logs/gone", b"gone", version=2)
+    unknown = await old.put("/logs/unknown", b"unknown", version=2)
+    keys = {info.key async for info in old.blobs.list_all()}
+    await old.blobs.delete(next(key for key in keys if key.endswith(f".id={lost}")))
+    await old.items.write(Delete(_key(old, "/logs", "gone"), Condition()))
+    await old.blobs.delete(f"{unknown}.info")
+    found = {(finding.kind, finding.object_id) for finding in (await old.verify()).problems}
+    assert found >= {("data_missing", lost), ("entry_missing", gone), ("log_missing", unknown)}
+    assert len(found) == 4
+
+
+def _key(old: OldVolume, parent: str, name: str) -> Any:
+    from s3k_async.stores.items import Key
+
+    return Key(f"ks://{old.bucket.bucket}{parent}-sf{suffix(name)}", name)
