@@ -35,7 +35,7 @@ __all__ = ["Arena", "Scene", "arena_on", "everywhere", "play", "race_config", "s
 CLIENTS = 2
 AT_ONCE = 4
 """Rounds that are run at the same time, each in a directory of its own."""
-SPREADS = (0.0, 0.0, 0.01, 0.04)
+SPREADS = (0.0, 0.01, 0.05, 0.25)
 """Seconds over which the operations of a round begin."""
 BUSY_TIMEOUT = 60.0
 
