@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from typing import TypeVar
 
 import anyio
 
-__all__ = ["first_error", "gather", "merge", "run_all"]
+__all__ = ["Budget", "first_error", "gather", "merge", "run_all"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,13 +30,49 @@ async def run_all(work: Callable[[T], Awaitable[object]], items: Iterable[T] | A
             slots.release()
 
     try:
-        async with anyio.create_task_group() as tasks:
-            async for item in _iterate(items):
+        async with anyio.create_task_group() as tasks, aclosing(_iterate(items)) as source:
+            async for item in source:
                 await slots.acquire()
                 tasks.start_soon(one, item)
     except BaseExceptionGroup as group:
         error = first_error(group)
         raise error from error.__cause__
+
+
+class Budget:
+    """How many parts of one piece of work may be under way at once, however they are nested."""
+
+    def __init__(self, size: int) -> None:
+        self._free = size
+
+    async def run_all(self, work: Callable[[T], Awaitable[object]], items: Iterable[T] | AsyncIterable[T]) -> None:
+        """Await `work(item)` for every item, at once while the budget lasts and otherwise one after the other.
+
+        `work` may do the same for parts of its own: nobody waits for the budget, so nobody waits for a part that waits
+        for it. Items are taken and errors raised as in `run_all`.
+        """
+
+        async def one(item: T, alone: anyio.Event | None) -> None:
+            try:
+                await work(item)
+            finally:
+                if alone is None:
+                    self._free += 1
+                else:
+                    alone.set()
+
+        try:
+            async with anyio.create_task_group() as tasks, aclosing(_iterate(items)) as source:
+                async for item in source:
+                    alone = None if self._free > 0 else anyio.Event()
+                    if alone is None:
+                        self._free -= 1
+                    tasks.start_soon(one, item, alone)
+                    if alone is not None:
+                        await alone.wait()
+        except BaseExceptionGroup as group:
+            error = first_error(group)
+            raise error from error.__cause__
 
 
 async def gather(work: Callable[[T], Awaitable[R]], items: Iterable[T], *, limit: int) -> list[R]:
@@ -52,8 +89,12 @@ async def gather(work: Callable[[T], Awaitable[R]], items: Iterable[T], *, limit
 
 async def _iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None]:
     if isinstance(items, AsyncIterable):
-        async for item in items:
-            yield item
+        try:
+            async for item in items:
+                yield item
+        finally:
+            if isinstance(items, AsyncGenerator):
+                await items.aclose()
     else:
         for item in items:
             yield item

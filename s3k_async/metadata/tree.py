@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from s3k_async import _native
-from s3k_async.concurrency import gather, merge, run_all, to_the_end
+from s3k_async.concurrency import Budget, merge, to_the_end
 from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
@@ -34,10 +34,10 @@ __all__ = ["Tree", "TreeResult"]
 
 _LOG = logging.getLogger(__name__)
 
-PAGES = 16
-"""Pages of one directory that are worked on at the same time."""
+PARTS = 64
+"""Pages and subdirectories of one recursive change that are worked on at the same time."""
 DIRECTORIES = 8
-"""Subdirectories of one directory that are worked on at the same time, and listings of a walk."""
+"""Listings of a walk that are under way at the same time."""
 
 
 @dataclass(slots=True)
@@ -58,6 +58,7 @@ class _Run:
     job: Job
     result: TreeResult
     progress: Callable[[Progress], object] | None
+    budget: Budget = field(default_factory=lambda: Budget(PARTS))
 
     def done(self, files: list[Entry], failed: list[Failure], path: str) -> None:
         lost = {name for name, _ in failed}
@@ -139,14 +140,15 @@ class Tree:
             files = [entry for entry in page if not entry.is_dir]
             failed = await delete_files(self._store, files)
             run.done(files, failed, marked.path)
-            below = await gather(
-                lambda entry: self._delete_child(entry, run),
-                [entry for entry in page if entry.is_dir],
-                limit=DIRECTORIES,
-            )
-            clean = clean and not failed and all(below)
+            clean = clean and not failed
+            await run.budget.run_all(delete_child, [entry for entry in page if entry.is_dir])
 
-        await run_all(delete_page, self._store.children(marked.path), limit=PAGES)
+        async def delete_child(entry: Entry) -> None:
+            nonlocal clean
+            deleted = await self._delete_child(entry, run)
+            clean = clean and deleted
+
+        await run.budget.run_all(delete_page, self._store.children(marked.path))
         return clean
 
     async def _delete_child(self, entry: Entry, run: _Run) -> bool:
@@ -309,14 +311,15 @@ class Tree:
             if files:
                 run.done(files, failed, marked.path)
                 await self._confirm(made, run.job)
-            below = await gather(
-                lambda entry: self._move_child(entry, made, target(entry), run),
-                [entry for entry in page if entry.is_dir],
-                limit=DIRECTORIES,
-            )
-            clean = clean and not failed and all(below)
+            clean = clean and not failed
+            await run.budget.run_all(move_child, [entry for entry in page if entry.is_dir])
 
-        await run_all(move_page, self._store.children(marked.path), limit=PAGES)
+        async def move_child(entry: Entry) -> None:
+            nonlocal clean
+            moved = await self._move_child(entry, made, target(entry), run)
+            clean = clean and moved
+
+        await run.budget.run_all(move_page, self._store.children(marked.path))
         return clean
 
     async def _move_child(self, entry: Entry, into: Entry, target: str, run: _Run) -> bool:

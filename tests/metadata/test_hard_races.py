@@ -143,3 +143,21 @@ async def test_a_creation_that_was_withdrawn_comes_back_at_a_higher_version(rig:
         entry = await rig.write("/a/f", store=rig.client(FaultPlan(gate)))
     assert entry.version > versions[0]
     assert await rig.need("/a/f") == entry
+
+
+async def test_a_recursive_change_has_a_bounded_number_of_parts_under_way() -> None:
+    rig = await Rig("bounded", real_time=True).start()
+    for path in (f"/t/{one}/{two}/{three}" for one in range(6) for two in range(6) for three in range(6)):
+        await rig.store.make_directory(path)
+    most = 0
+
+    async def watch(_: Call) -> None:
+        nonlocal most
+        most = max(most, len(asyncio.all_tasks()))
+
+    tree = Tree(rig.client(FaultPlan(watch)))
+    assert (await tree.rename(await rig.need("/t"), "/u")).directories == 259
+    assert (await tree.delete(await rig.need("/u"))).directories == 259
+    # Each part is a task, and lists a directory or waits for one or two tasks of its own.
+    assert most < 600
+    assert await rig.scanned() == set()
