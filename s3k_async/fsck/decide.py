@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from s3k_async import _native
 from s3k_async.model import UNCOMMITTED, Entry
-from s3k_async.oplog.entries import LogRecord
+from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.reader import Truth
 from s3k_async.stores.blobs import BlobInfo
 
@@ -137,9 +137,7 @@ def _pending(facts: Facts, pending: Sequence[LogRecord]) -> Iterator[Finding]:
             continue
         state = operation.after or operation.before
         happened = (
-            not facts.entries
-            if operation.after is None
-            else any(entry.operation == operation.id and entry.version == operation.version for entry in facts.entries)
+            not facts.entries if operation.after is None else any(_shows(entry, operation) for entry in facts.entries)
         )
         outcome = "it happened; commit it" if happened else "the table does not show it; roll it back"
         yield Finding(
@@ -149,6 +147,14 @@ def _pending(facts: Facts, pending: Sequence[LogRecord]) -> Iterator[Finding]:
             state.path if state else "",
             record.key,
         )
+
+
+def _shows(entry: Entry, operation: Operation) -> bool:
+    """Whether an entry is what the operation wrote. Marks change a directory's operation id, but not what it is."""
+    if entry.version != operation.version:
+        return False
+    after = operation.after
+    return entry.operation == operation.id or (entry.is_dir and after is not None and entry.path == after.path)
 
 
 def _committed(facts: Facts, record: LogRecord, has_pending: bool) -> Iterator[Finding]:
@@ -215,7 +221,11 @@ def _data(facts: Facts) -> Iterator[Finding]:
 
 
 def _unnamed(facts: Facts, blob: BlobInfo) -> Finding:
-    """Bytes that no entry names: garbage if the log can account for them, else nobody knows whose they are."""
+    """Bytes that no entry names.
+
+    The log names an object before the table does. So where there is a log and it does not know them, they were never
+    published: a writer died, or was cancelled, after its upload. Without a log nobody knows whose they are.
+    """
     known = facts.truth is not None and (facts.truth.committed is not None or bool(facts.truth.pending))
     if _native.object_id_of(blob.key) is None:
         return Finding("foreign_blob", "not a physical key of ours", key=blob.key, size=blob.size)
@@ -223,4 +233,8 @@ def _unnamed(facts: Facts, blob: BlobInfo) -> Finding:
         return Finding(
             "collectable_data", "left by an overwrite or delete", facts.object_id, key=blob.key, size=blob.size
         )
-    return Finding("orphan_data", "neither table nor log know it", facts.object_id, key=blob.key, size=blob.size)
+    if facts.logged:
+        return Finding("collectable_data", "never published", facts.object_id, key=blob.key, size=blob.size)
+    return Finding(
+        "orphan_data", "no entry names it, and there is no log", facts.object_id, key=blob.key, size=blob.size
+    )
