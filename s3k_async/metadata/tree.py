@@ -24,7 +24,7 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.metadata.bulk import Failure, delete_files, move_files
-from s3k_async.metadata.codec import is_unmarked_directory, to_item
+from s3k_async.metadata.codec import is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, ContentSummary, Entry, Progress
@@ -248,7 +248,10 @@ class Tree:
         if existing is not None:
             if existing.id != marked.id:
                 raise PathExistsError("the target exists", path=target)
-            return await self._store.mark_current(existing, job)
+            existing = await self._store.mark_current(existing, job)
+            if existing.version > marked.version:
+                return existing
+            # An interrupted rename went the other way: what is there is the older of the two.
         moved = replace(
             marked.moved(target, operation=self._store.sources.uuid()),
             pending=job.mark,
@@ -257,10 +260,10 @@ class Tree:
         try:
             await self._store.transact(
                 [self._store.changes.operation("rename", marked, moved)],
-                [Put(to_item(moved, self._store.keys), ABSENT), *checks],
+                [Put(to_item(moved, self._store.keys), ABSENT if existing is None else unchanged(existing)), *checks],
             )
         except ConditionFailedError as error:
-            if 0 in error.current:
+            if 0 in error.current and existing is None:
                 raise PathExistsError("the target exists", path=target) from error
             raise ConflictError("the target's parent is being moved or deleted", path=target) from error
         return moved
@@ -306,6 +309,7 @@ class Tree:
         async def move_page(page: list[Entry]) -> None:
             nonlocal clean
             run.job.check()
+            page = await self._reap(page)
             files = [entry for entry in page if not entry.is_dir]
             failed = await move_files(self._store, files, target)
             if files:
@@ -321,6 +325,19 @@ class Tree:
 
         await run.budget.run_all(move_page, self._store.children(marked.path))
         return clean
+
+    async def _reap(self, page: list[Entry]) -> list[Entry]:
+        """The page without the reservations whose writers are gone; one that was changed meanwhile as it is now."""
+        now = self._store.sources.now_ms()
+        kept = []
+        for entry in page:
+            current: Entry | None = entry
+            if entry.is_reservation and entry.lease_ms <= now:
+                await self._store.abandon(entry)
+                current = await self._store.get(entry.path)
+            if current is not None:
+                kept.append(current)
+        return kept
 
     async def _move_child(self, entry: Entry, into: Entry, target: str, run: _Run) -> bool:
         try:

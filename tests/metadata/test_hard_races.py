@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
 from s3k_async.concurrency import to_the_end
-from s3k_async.errors import ConflictError, IsDirectoryError, LeaseExpiredError
+from s3k_async.errors import ConflictError, IsDirectoryError, LeaseExpiredError, ServiceError
+from s3k_async.fsck.decide import Facts, decide
 from s3k_async.metadata.tree import Tree
-from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.stores.faults import Call, Died, FaultPlan
 from tests.metadata.rig import Rig
 
 
@@ -161,3 +163,45 @@ async def test_a_recursive_change_has_a_bounded_number_of_parts_under_way() -> N
     # Each part is a task, and lists a directory or waits for one or two tasks of its own.
     assert most < 600
     assert await rig.scanned() == set()
+
+
+async def test_a_reservation_whose_writer_died_does_not_hold_up_a_rename_for_ever(rig: Rig) -> None:
+    await rig.write("/a/f")
+    await rig.store.reserve(await rig.store.prepare("/a/dead"), exclusive=True)
+    rig.clock.advance(1000)
+    result = await rig.tree.rename(await rig.need("/a"), "/z")
+    assert (result.files, result.failures) == (1, [])
+    assert await rig.paths() == await rig.scanned() == {"/z", "/z/f"}
+
+
+async def test_an_interrupted_rename_that_is_taken_back_agrees_with_the_log(rig: Rig) -> None:
+    rig.stop_renewing()
+    await rig.write("/a/f")
+    for number in range(1, 40):
+        faults = FaultPlan()
+        faults.die(number, when="after")
+        faults.fail_when(lambda call, last=number: call.number > last, Died("is dead"), times=10**9)  # type: ignore[misc]
+        with contextlib.suppress(Died):
+            await Tree(rig.client(faults)).rename(await rig.need("/a"), "/z")
+        rig.clock.advance(60)
+        if await rig.store.get("/z") is not None:
+            await rig.tree.rename(await rig.need("/z"), "/a")
+        assert await rig.paths() == await rig.scanned() == {"/a", "/a/f"}, number
+        entry = await rig.need("/a")
+        committed = (await rig.truths())[entry.id].committed
+        if committed is not None and committed.operation.after is not None:
+            # Behind the table at most, where the last answer of the log was not waited for.
+            assert committed.operation.version <= entry.version, number
+            assert committed.operation.after.path == "/a", number
+
+
+async def test_a_pending_directory_that_was_marked_since_is_seen_to_have_happened(rig: Rig) -> None:
+    faults = FaultPlan()
+    error = ServiceError("no", service_code="X")
+    faults.fail_when(lambda call: call.key.endswith(".committed"), error, times=9)
+    await rig.client(faults).make_directory("/a")
+    async with rig.store.jobs.hold("delete", "/a") as job:
+        await rig.store.unmark(await rig.store.mark(await rig.need("/a"), job), job)
+    entry = await rig.need("/a")
+    found = decide(Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [entry], (await rig.truths())[entry.id]))
+    assert [(one.kind, "it happened" in one.detail) for one in found] == [("log_pending", True)]
