@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
+from weakref import WeakSet
 
 from s3k_async import _native
 from s3k_async._native import Xxh3_128
@@ -75,7 +76,7 @@ class S3kClient:
     CrossVolumeError (the URL of another volume), ClosedClientError (not entered, or closed), WrongLoopError (another
     event loop), ForkedClientError (entered in a parent process), ReadOnlyVolumeError for changes, BusyError while
     others move or delete what is needed, and the services' errors. A pickled client is its configuration without
-    secrets, and has to be entered anew.
+    secrets, which are looked for anew where it arrives, and has to be entered anew.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class S3kClient:
         self._config = resolve(volume, config=config, context=context, hadoop=hadoop, **settings)
         self._session = session
         self._opened: _Opened | None = None
+        self._writers: WeakSet[FileWriter] = WeakSet()
 
     def __repr__(self) -> str:
         return f"<S3kClient {self.name!r} {'closed' if self._opened is None else 'open'}>"
@@ -138,11 +140,17 @@ class S3kClient:
         self._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
 
     async def close(self) -> None:
-        """Release connections and files. Harmless when called again, and in a forked child, which has none."""
+        """Release connections and files; what is still being written is dropped, not published.
+
+        Harmless when called again, and in a forked child, which has nothing open.
+        """
         opened = self._opened
         if opened is None or opened.pid != os.getpid():
             return
         self._need_loop(opened)
+        for writer in list(self._writers):
+            if not writer.over:
+                await writer._fail(ClosedClientError("the client was closed before the file was", path=writer.name))
         self._opened = None
         await opened.volume.close()
 
@@ -329,7 +337,7 @@ class S3kClient:
         self._volume()
         if mode == "rb":
             return Opening(lambda: open_reader(self._volume, place))
-        return Opening(lambda: open_writer(self._volume, place, exclusive=mode == "xb"))
+        return Opening(lambda: self._open_writer(place, exclusive=mode == "xb"))
 
     async def touch(self, path: Path) -> FileStatus:
         """Create an empty file, or give a file a new version whose modification time is now.
@@ -474,6 +482,11 @@ class S3kClient:
         tally.add(entry)
         return tally.result
 
+    async def _open_writer(self, path: str, *, exclusive: bool) -> FileWriter:
+        writer = await open_writer(self._volume, path, exclusive=exclusive)
+        self._writers.add(writer)
+        return writer
+
     def _volume(self) -> Volume:
         opened = self._opened
         if opened is None:
@@ -511,7 +524,9 @@ def volume_text(config: VolumeConfig) -> str:
 
 
 def _unpickled(cls: type[S3kClient], config: VolumeConfig) -> S3kClient:
-    return cls(config=config)
+    from s3k_async.settings import with_local_secrets
+
+    return cls(config=with_local_secrets(config))
 
 
 def _result(result: TreeResult, done: str, path: str) -> ChangeResult:

@@ -63,7 +63,8 @@ class S3kSyncClient:
     It opens at the first call, or by `with`, and closes at the end of `with`, by `close`, or when the interpreter
     exits. Any number of threads may use it, running event loops in the caller do not matter, and a forked or spawned
     child that has it opens the volume for itself. A call from a callback of its own (progress) raises WrongLoopError;
-    Ctrl-C cancels the call under way. A pickled client is its configuration without secrets.
+    Ctrl-C cancels the call under way. A pickled client is its configuration without secrets, which are looked for anew
+    where it arrives.
     """
 
     def __init__(
@@ -124,7 +125,10 @@ class S3kSyncClient:
         session.bridge.run(session.opened)
 
     def close(self) -> None:
-        """Release connections and files. Harmless when called again, and in a forked child, which has none."""
+        """Release connections and files; what is still being written is dropped, not published.
+
+        Harmless when called again, and in a forked child, which has nothing open.
+        """
         self._closed = True
         session = self._sessions.get(os.getpid())
         if session is not None:
@@ -370,4 +374,6 @@ class S3kSyncClient:
 
 
 def _unpickled(cls: type[S3kSyncClient], config: VolumeConfig) -> S3kSyncClient:
-    return cls(config=config)
+    from s3k_async.settings import with_local_secrets
+
+    return cls(config=with_local_secrets(config))

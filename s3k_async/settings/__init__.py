@@ -5,6 +5,7 @@ from s3k_async.settings.hadoop_mapping import HadoopSettings, read_hadoop
 from s3k_async.settings.locations import name_of_directory, split_url
 from s3k_async.settings.options import OPTIONS, Option
 from s3k_async.settings.resolution import resolve
+from s3k_async.settings.secrets import with_local_secrets
 
 __all__ = [
     "OPTIONS",
@@ -18,4 +19,5 @@ __all__ = [
     "resolve",
     "save_volume",
     "split_url",
+    "with_local_secrets",
 ]

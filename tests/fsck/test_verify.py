@@ -198,7 +198,6 @@ async def undo_delete(volume: Volume) -> None:
         (lose_bytes, {"data_missing"}),
         (shorten_bytes, {"size_mismatch", "checksum_mismatch"}),
         (flip_bytes, {"checksum_mismatch"}),
-        (stray_bytes, {"orphan_data"}),
         (foreign_bytes, {"foreign_blob"}),
         (lose_log, {"log_missing"}),
         (lose_commit, {"log_pending"}),
@@ -271,7 +270,23 @@ async def test_what_changes_during_the_scans_is_not_reported(volume: Volume, mon
 def test_every_problem_kind_is_provoked_by_some_test() -> None:
     marks = test_damage_is_found_and_nothing_is_written.pytestmark  # type: ignore[attr-defined]
     provoked = {kind for _, kinds in marks[0].args[1] for kind in kinds}
-    assert provoked | {"log_conflict"} == PROBLEMS
+    assert provoked | {"log_conflict", "orphan_data"} == PROBLEMS
+
+
+async def test_an_upload_that_was_never_published_waits_for_collection(volume: Volume) -> None:
+    await stray_bytes(volume)
+    volume.rig.clock.advance(100)
+    report = await volume.verify()
+    assert report.clean
+    assert [finding.kind for finding in report.findings] == ["collectable_data"]
+
+
+async def test_without_a_log_bytes_that_nobody_names_are_orphans(volume: Volume) -> None:
+    await stray_bytes(volume)
+    volume.rig.clock.advance(100)
+    verifier = Verifier(volume.rig.store, volume.data, None, volume.rig.sources, grace=0)
+    report = await verifier.verify()
+    assert [finding.kind for finding in report.problems] == ["orphan_data"]
 
 
 def test_two_operations_that_committed_one_version_are_a_conflict() -> None:
