@@ -117,7 +117,8 @@ async def merge(
     """What the streams yield, as it arrives, with at most `limit` streams being read.
 
     `expand` may open further streams for a value, before it is yielded; the latest are read first, which keeps the
-    number of waiting streams low for a tree. Each stream is read one value ahead. Leaving early cancels what is read.
+    number of waiting streams low for a tree. Each stream is read one value ahead, unless its
+    value led to further streams. Leaving early cancels what is read.
     """
     waiting = list(streams)[::-1]
     reading: dict[asyncio.Task[T | _End], AsyncIterator[T]] = {}
@@ -131,16 +132,21 @@ async def merge(
                 stream = reading.pop(task)
                 value = task.result()
                 if not isinstance(value, _End):
-                    reading[asyncio.create_task(_step(stream))] = stream
-                    waiting.extend(expand(value))
+                    further = list(expand(value))
+                    if further:
+                        # What a stream led to comes before its next value, or a wide tree would be held at once.
+                        waiting += [stream, *further]
+                    else:
+                        reading[asyncio.create_task(_step(stream))] = stream
                     yield value
     finally:
-        for task in reading:
-            task.cancel()
-        await asyncio.gather(*reading, return_exceptions=True)
-        for stream in reading.values():
-            if isinstance(stream, AsyncGenerator):
-                await stream.aclose()
+        with anyio.CancelScope(shield=True):
+            for task in reading:
+                task.cancel()
+            await asyncio.gather(*reading, return_exceptions=True)
+            for stream in [*reading.values(), *waiting]:
+                if isinstance(stream, AsyncGenerator):
+                    await stream.aclose()
 
 
 class _End:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 
 from s3k_async import _native
 from s3k_async.concurrency import merge
@@ -61,11 +62,11 @@ class EntryReader:
 
     async def has_children(self, path: str) -> bool:
         """Whether the directory has a child, reservations included."""
-        async for page in merge(
-            [self._partition(partition, limit=1) for partition in self.keys.partitions(path)], limit=SUFFIX_STREAMS
-        ):
-            if page:
-                return True
+        streams = [self._partition(partition, limit=1) for partition in self.keys.partitions(path)]
+        async with aclosing(merge(streams, limit=SUFFIX_STREAMS)) as pages:
+            async for page in pages:
+                if page:
+                    return True
         return False
 
     async def scan(self, path: str, segment: int = 0, segments: int = 1) -> AsyncGenerator[list[Entry], None]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 
-from s3k_async.concurrency import to_the_end
+from s3k_async.concurrency import merge, to_the_end
 from s3k_async.errors import ConflictError, IsDirectoryError, LeaseExpiredError, ServiceError
 from s3k_async.fsck.decide import Facts, decide
 from s3k_async.metadata.tree import Tree
@@ -205,3 +207,36 @@ async def test_a_pending_directory_that_was_marked_since_is_seen_to_have_happene
     entry = await rig.need("/a")
     found = decide(Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [entry], (await rig.truths())[entry.id]))
     assert [(one.kind, "it happened" in one.detail) for one in found] == [("log_pending", True)]
+
+
+async def test_a_wide_tree_is_not_held_at_once_while_it_is_walked() -> None:
+    opened = closed = most = 0
+
+    async def values(depth: int) -> AsyncIterator[int]:
+        nonlocal opened, closed, most
+        opened += 1
+        most = max(most, opened - closed)
+        try:
+            for _ in range(200 if depth == 0 else 1):
+                yield depth
+        finally:
+            closed += 1
+
+    made = 0
+
+    def expand(depth: int) -> list[AsyncIterator[int]]:
+        nonlocal made
+        made += 10 * (depth == 0)
+        return [values(1) for _ in range(10)] if depth == 0 else []
+
+    seen = 0
+    async with aclosing(merge([values(0)], limit=4, expand=expand)) as stream:
+        async for _ in stream:
+            seen += 1
+            assert made - opened < 20
+    assert (seen, opened, closed) == (2200, 2001, 2001)
+    # Left early, nothing stays open.
+    async with aclosing(merge([values(0)], limit=4, expand=expand)) as stream:
+        await anext(stream)
+    assert opened == closed
+    assert len(asyncio.all_tasks()) == 1
