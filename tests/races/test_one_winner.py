@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from s3k_async.errors import PathExistsError, PathNotFoundError
-from tests.races.arena import Arena, everywhere, play
+from tests.races.arena import Arena, everywhere
 from tests.races.operations import Create, Operation, Rename, Write
 from tests.races.order import Done
 
@@ -43,7 +43,7 @@ async def test_of_64_that_create_one_path_exactly_one_wins(arena: Arena, rounds:
 
     async def one(place: str, seed: str) -> None:
         operations = creators(random.Random(seed))
-        winner = only_winner(await play(arena.clients, place, operations, seed), PathExistsError)
+        winner = only_winner(await arena.play(place, operations, seed), PathExistsError)
         assert isinstance(winner, Write)
         assert await arena.tree(place) == {"/f": winner.data}
 
@@ -53,7 +53,7 @@ async def test_of_64_that_create_one_path_exactly_one_wins(arena: Arena, rounds:
 async def test_of_64_that_rename_one_file_exactly_one_wins(arena: Arena, rounds: int) -> None:
     async def one(place: str, seed: str) -> None:
         await arena.build(place, {"/source": seed.encode()})
-        winner = only_winner(await play(arena.clients, place, renamers(), seed), PathNotFoundError)
+        winner = only_winner(await arena.play(place, renamers(), seed), PathNotFoundError)
         assert isinstance(winner, Rename)
         assert await arena.tree(place) == {winner.target: seed.encode()}
 
