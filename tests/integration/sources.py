@@ -73,17 +73,14 @@ class SourceTree:
 
 def make_source(root: Path, count: int, *, large: int = LARGE) -> SourceTree:
     """`count` files of the standard library, one of `large` bytes, and what makes a tree awkward."""
-    root.mkdir()
-    made = 0
     library = Path(sysconfig.get_path("stdlib"))
-    for path in _regular_files(library):
-        copy = root / "library" / path.relative_to(library)
+    modules = list(_regular_files(library))
+    for number in range(count):
+        # A small standard library is put in as often as it takes.
+        copies, place = divmod(number, len(modules))
+        copy = root / f"library-{copies}" / modules[place].relative_to(library)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(path.read_bytes())
-        made += 1
-        if made == count:
-            break
-    assert made == count, f"the standard library has only {made} files"
+        copy.write_bytes(modules[place].read_bytes())
     for number, name in enumerate(ODD_NAMES):
         (root / "odd" / name).mkdir(parents=True)
         (root / "odd" / name / name).write_bytes(b"odd " * number)
