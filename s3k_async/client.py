@@ -150,7 +150,8 @@ class S3kClient:
         self._need_loop(opened)
         for writer in list(self._writers):
             if not writer.over:
-                await writer._fail(ClosedClientError("the client was closed before the file was", path=writer.name))
+                message = f"the client of {volume_text(self._config)} was closed before the file was"
+                await writer._fail(ClosedClientError(message, path=writer.name))
         self._opened = None
         await opened.volume.close()
 
