@@ -1,13 +1,16 @@
-//! XXH3 digests of content.
+//! Digests of content.
 
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PySlice};
+use sha2::{Digest as _, Sha256};
 use twox_hash::{xxhash3_64, xxhash3_128};
 
+use crate::hex::push_hex;
+
 /// Buffers of more bytes are hashed with the interpreter released.
-const RELEASE_BYTES: usize = 4 * 1024;
+pub const RELEASE_BYTES: usize = 4 * 1024;
 /// Buffers that others could change meanwhile are copied out in pieces of so many bytes.
 const COPY_BYTES: usize = 256 * 1024;
 
@@ -48,6 +51,24 @@ pub fn xxh3_64(data: &Bound<'_, PyAny>) -> PyResult<u64> {
     let mut hasher = xxhash3_64::Hasher::new();
     each_piece(data, |piece| hasher.write(piece))?;
     Ok(hasher.finish())
+}
+
+/// SHA-256 of a buffer, as 64 hex digits.
+#[pyfunction]
+pub fn sha256_hex(data: &Bound<'_, PyAny>) -> PyResult<String> {
+    let mut hasher = Sha256::new();
+    each_piece(data, |piece| hasher.update(piece))?;
+    let mut text = String::with_capacity(64);
+    push_hex(&mut text, &hasher.finalize());
+    Ok(text)
+}
+
+/// CRC-32 of a buffer, of the polynomial that zlib uses.
+#[pyfunction]
+pub fn crc32(data: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let mut hasher = crc32fast::Hasher::new();
+    each_piece(data, |piece| hasher.update(piece))?;
+    Ok(hasher.finalize())
 }
 
 /// XXH3, 128 bits, seed 0, of content that arrives in pieces.

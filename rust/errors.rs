@@ -7,6 +7,8 @@ use pyo3::types::{PyDict, PyString, PyType};
 
 #[allow(missing_docs)]
 mod python {
+    pyo3::import_exception!(s3k_async.errors, CredentialsError);
+    pyo3::import_exception!(s3k_async.errors, InvalidArgumentError);
     pyo3::import_exception!(s3k_async.errors, InvalidPathError);
     pyo3::import_exception!(s3k_async.errors, ItemFormatError);
 }
@@ -91,6 +93,16 @@ impl From<BadItemKey> for PyErr {
         let message = format!("{} (sort key {:?})", error.reason, error.sort);
         Python::attach(|py| with_path(py.get_type::<python::ItemFormatError>(), &message, &error.partition))
     }
+}
+
+/// `CredentialsError`.
+pub fn bad_credentials(message: &'static str) -> PyErr {
+    PyErr::new::<python::CredentialsError, _>(message)
+}
+
+/// `InvalidArgumentError`.
+pub fn bad_argument(message: String) -> PyErr {
+    PyErr::new::<python::InvalidArgumentError, _>(message)
 }
 
 fn with_path(class: Bound<'_, PyType>, message: &str, path: &str) -> PyErr {

@@ -6,24 +6,13 @@ use pyo3::types::{PyList, PyString};
 
 use crate::columns::{Strings, TextColumn};
 use crate::errors::{Fault, InvalidPath, text_of};
+use crate::hex::digits;
 
 const UUID_BYTES: usize = 16;
 const UUID_CHARACTERS: usize = 36;
 const MARK: &str = ".id=";
 /// Bytes of UTF-8 in the longest object key of S3.
 const MAX_OBJECT_KEY_BYTES: usize = 1024;
-/// Two hex digits of every byte.
-#[allow(clippy::indexing_slicing)] // evaluated by the compiler
-const HEX: [[u8; 2]; 256] = {
-    let digits = b"0123456789abcdef";
-    let mut table = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = [digits[byte >> 4], digits[byte & 0x0f]];
-        byte += 1;
-    }
-    table
-};
 
 /// Appends a random UUID (RFC 9562 version 4), lower case.
 fn push_uuid(out: &mut String, entropy: &[u8; UUID_BYTES]) {
@@ -34,7 +23,7 @@ fn push_uuid(out: &mut String, entropy: &[u8; UUID_BYTES]) {
     let places = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
     #[allow(clippy::indexing_slicing)] // every place and its successor are within the text
     for (byte, place) in bytes.into_iter().zip(places) {
-        let [high, low] = HEX[usize::from(byte)];
+        let [high, low] = digits(byte);
         text[place] = high;
         text[place + 1] = low;
     }

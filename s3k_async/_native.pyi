@@ -1,4 +1,4 @@
-"""Paths, table keys, physical keys and digests.
+"""Paths, table keys, physical keys, digests and signed requests.
 
 Pure functions. Those that take many values release the interpreter while they work and fail on the first bad value,
 naming it. A `count` outside 1 to 65,536 and an unknown `hash` are ValueErrors.
@@ -12,8 +12,10 @@ from typing_extensions import Buffer
 from s3k_async.model import HashName
 
 __all__ = [
+    "Signer",
     "Xxh3_128",
     "ancestors",
+    "crc32",
     "decode_key",
     "decode_keys",
     "item_key",
@@ -26,6 +28,7 @@ __all__ = [
     "partition_keys",
     "physical_key",
     "physical_keys",
+    "sha256_hex",
     "split",
     "suffix_index",
     "suffix_indexes",
@@ -109,6 +112,48 @@ def object_id_of(physical_key: str) -> str | None:
 
 def xxh3_64(data: Buffer) -> int:
     """XXH3 of 64 bits, seed 0."""
+
+def sha256_hex(data: Buffer) -> str:
+    """SHA-256, as 64 lower-case hex digits."""
+
+def crc32(data: Buffer) -> int:
+    """CRC-32 as zlib's: what DynamoDB sends as `x-amz-crc32`."""
+
+@final
+class Signer:
+    """AWS Signature Version 4, in the `Authorization` header. Safe to share between threads.
+
+    For one service (`dynamodb`, `s3`), region and set of credentials; `token` is a session token or None. The derived
+    key is kept for the day. No secret is in its repr or errors, and it cannot be pickled. Raises CredentialsError for
+    credentials that UTF-8 cannot encode.
+
+    Source: "AWS Signature Version 4 for API requests", AWS IAM User Guide.
+    """
+
+    def __new__(cls, access_key: str, secret_key: str, token: str | None, region: str, service: str) -> Signer: ...
+    def headers(
+        self,
+        method: str,
+        host: str,
+        path: str,
+        query: str,
+        headers: list[tuple[str, str]],
+        body_sha256: str,
+        time_ms: int,
+    ) -> list[tuple[str, str]]:
+        """The headers to send: those given, then `Host`, `X-Amz-Date`, for S3 `X-Amz-Content-SHA256`, with a token
+        `X-Amz-Security-Token`, and `Authorization`. None of those may be among those given.
+
+        All are signed but those that proxies change. `host` has the port unless it is the scheme's own. `path` and
+        `query` are signed as they are: URI-encoded by the caller, the query sorted. `body_sha256` is 64 hex digits, or
+        for S3 also `UNSIGNED-PAYLOAD`; `time_ms` is epoch milliseconds. Raises InvalidArgumentError for text that
+        UTF-8 cannot encode, and for years before 1970 and after 9999.
+        """
+
+    def dynamodb(self, host: str, target: str, body: bytes, time_ms: int) -> list[tuple[str, str]]:
+        """All headers of a DynamoDB call, its length excepted. `target` is the whole `X-Amz-Target`, as
+        `DynamoDB_20120810.GetItem`. Answers are asked for uncompressed. Raises InvalidArgumentError as `headers`.
+        """
 
 @final
 class Xxh3_128:
