@@ -137,7 +137,7 @@ def create(part: str, path: str) -> int:
         return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
 
-def write(descriptor: int, path: str, data: bytes) -> None:
+def write(descriptor: int, path: str, data: bytes | memoryview) -> None:
     """Append all of the data."""
     view = memoryview(data)
     with local_errors(path):

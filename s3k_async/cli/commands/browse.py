@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from s3k_async.cli.addresses import parse_address
+from s3k_async.cli.addresses import Address, parse_address
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
+from s3k_async.cli.listing_files import (
+    FORMATS,
+    STANDARD_OUTPUT,
+    ListingFormat,
+    listing_format,
+    write_jsonl,
+    write_parquet,
+)
 from s3k_async.cli.output import human_size, plural, status_fields, time_text
 from s3k_async.errors import ConfigError
 from s3k_async.globbing import compile_pattern
@@ -52,14 +60,33 @@ async def _in_order(found: AsyncIterator[FileStatus]) -> AsyncGenerator[FileStat
 @click.option("-l", "--long", is_flag=True, help="Kind, size and modification time too.")
 @click.option("-h", "--human", is_flag=True, help="Sizes in K, M, G (1,024).")
 @click.option("-a", "--all", "everything", is_flag=True, help="Files too that are being written.")
+@click.option("-o", "--output", "file", metavar="FILE", help="Write to a local file; - is standard output.")
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="Of FILE, if its name does not end in the format.")
 @click.pass_obj
-def ls(invocation: Invocation, path: str, recursive: bool, long: bool, human: bool, everything: bool) -> None:
+def ls(
+    invocation: Invocation,
+    path: str,
+    recursive: bool,
+    long: bool,
+    human: bool,
+    everything: bool,
+    file: str | None,
+    kind: str | None,
+) -> None:
     """List a directory: names, directories with a / at the end. Of a file, itself.
 
     With -l the kind is d (directory), - (file) or w (being written), and times are UTC. Sorted, unless there are more
-    than 10,000. With --json one JSON object a line.
+    than 10,000. With --json one JSON object a line. With -o all that is known of each entry, in no order: JSON lines,
+    or Parquet, which both stay small in memory however much there is.
     """
     address = parse_address(path)
+    if file is not None:
+        if long or human:
+            raise click.UsageError("-l and -h are for reading; with -o everything is written as it is")
+        _list_to_file(invocation, address, file, listing_format(file, kind), recursive, everything)
+        return
+    if kind is not None:
+        raise click.UsageError("--format goes with -o FILE")
 
     async def work(clients: Clients) -> None:
         client = await clients.of(address)
@@ -75,6 +102,26 @@ def ls(invocation: Invocation, path: str, recursive: bool, long: bool, human: bo
                 invocation.output.line(_long_line(status, shown, human) if long else shown)
 
     invocation.run(work)
+
+
+def _list_to_file(
+    invocation: Invocation, address: Address, file: str, kind: ListingFormat, recursive: bool, everything: bool
+) -> None:
+    async def work(clients: Clients) -> int | None:
+        client = await clients.of(address)
+        if kind == "parquet":
+            batches = client.list(address.path, recursive=recursive, include_uncommitted=everything, batches=True)
+            return await write_parquet(batches, file)
+        found = client.list(address.path, recursive=recursive, include_uncommitted=everything)
+        if file != STANDARD_OUTPUT:
+            return await write_jsonl(found, file)
+        async for status in found:
+            invocation.output.json(status_fields(status))
+        return None
+
+    count = invocation.run(work)
+    if count is not None:
+        invocation.say(f"wrote {plural(count, 'entry')} to {file}", entries=count, file=file)
 
 
 def _long_line(status: FileStatus, shown: str, human: bool) -> str:

@@ -1,0 +1,163 @@
+"""Listings as files: JSON lines, or Parquet with the columns of `listing.arrow_schema`. Memory stays flat."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import anyio
+import click
+from anyio import to_thread
+
+from s3k_async import local_files
+from s3k_async.cli.output import status_fields
+from s3k_async.errors import IsDirectoryError, UnsupportedError
+from s3k_async.listing import arrow_schema
+from s3k_async.model import FileStatus
+from s3k_async.sources import SYSTEM
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+__all__ = ["FORMATS", "STANDARD_OUTPUT", "ListingFormat", "listing_format", "write_jsonl", "write_parquet"]
+
+ListingFormat: TypeAlias = Literal["jsonl", "parquet"]
+FORMATS: Final[tuple[ListingFormat, ...]] = ("jsonl", "parquet")
+STANDARD_OUTPUT: Final = "-"
+
+ROW_GROUP: Final = 65_536
+"""Rows of a Parquet row group, about ten megabytes before they are encoded: what is held in memory."""
+LINES: Final = 4096
+"""JSON lines that are written at once."""
+
+
+def listing_format(file: str, given: str | None) -> ListingFormat:
+    """The format of a listing that goes to `file`: what was asked for, else what the name's end says.
+
+    Raises click.UsageError when neither says one, and for Parquet to standard output.
+    """
+    wanted = given or os.path.splitext(file)[1].removeprefix(".").lower()
+    if file == STANDARD_OUTPUT:
+        wanted = given or "jsonl"
+        if wanted == "parquet":
+            raise click.UsageError("Parquet is written to a file, not to standard output")
+    for known in FORMATS:
+        if wanted == known:
+            return known
+    raise click.UsageError(f"-o {file}: what format? Name the file .jsonl or .parquet, or say it with --format")
+
+
+async def write_jsonl(found: AsyncIterator[FileStatus], file: str) -> int:
+    """Write what is found to a local file, one object a line; how many lines it has.
+
+    The file appears whole, over one that was there, or not at all. Raises IsDirectoryError, UnsupportedError (what is
+    there is no regular file), NoSpaceError and the other errors of local files.
+    """
+
+    async def fill(part: _Part) -> int:
+        count = 0
+        held: list[FileStatus] = []
+        async for status in found:
+            held.append(status)
+            if len(held) == LINES:
+                await to_thread.run_sync(part.write, _lines(held))
+                count += len(held)
+                held.clear()
+        await to_thread.run_sync(part.write, _lines(held))
+        return count + len(held)
+
+    return await _whole(file, fill)
+
+
+async def write_parquet(found: AsyncIterator[pa.RecordBatch], file: str) -> int:
+    """Write record batches of a listing to a local file; how many rows it has. The file appears and errors are raised
+    as in `write_jsonl`.
+    """
+
+    async def fill(part: _Part) -> int:
+        from pyarrow.parquet import ParquetWriter
+
+        count = waiting = 0
+        held: list[pa.RecordBatch] = []
+        writer = ParquetWriter(part, arrow_schema(), compression="zstd")
+        try:
+            async for batch in found:
+                held.append(batch)
+                count += batch.num_rows
+                waiting += batch.num_rows
+                if waiting >= ROW_GROUP:
+                    await to_thread.run_sync(_write_rows, writer, held)
+                    held, waiting = [], 0
+            await to_thread.run_sync(_write_rows, writer, held)
+            await to_thread.run_sync(writer.close)
+        finally:
+            part.over = True
+            writer.close()
+        return count
+
+    return await _whole(file, fill)
+
+
+def _lines(statuses: Sequence[FileStatus]) -> bytes:
+    return "".join(json.dumps(status_fields(status)) + "\n" for status in statuses).encode("ascii")
+
+
+def _write_rows(writer: ParquetWriter, batches: Sequence[pa.RecordBatch]) -> None:
+    import pyarrow as pa
+
+    if batches:
+        writer.write_table(pa.Table.from_batches(batches), row_group_size=ROW_GROUP)
+
+
+class _Part(io.RawIOBase):
+    """A file that is being filled, as Parquet's writer wants one. Once it is `over`, what is written goes nowhere: a
+    writer that failed wants to write its footer all the same.
+    """
+
+    def __init__(self, descriptor: int, file: str) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._file = file
+        self.over = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data).cast("B")
+        if not self.over:
+            local_files.write(self._descriptor, self._file, view)
+        return len(view)
+
+
+async def _whole(file: str, fill: Callable[[_Part], Awaitable[int]]) -> int:
+    """Fill a file beside its place and rename it into it; a failure, or an interrupt, leaves nothing behind."""
+    await to_thread.run_sync(_need_place, file)
+    part = os.path.join(os.path.dirname(file), f".{SYSTEM.uuid()}.part")
+    descriptor = await to_thread.run_sync(local_files.create, part, file)
+    try:
+        count = await fill(_Part(descriptor, file))
+        await to_thread.run_sync(local_files.replace, part, file)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(local_files.remove, part)
+        raise
+    finally:
+        os.close(descriptor)
+    return count
+
+
+def _need_place(file: str) -> None:
+    if not os.path.lexists(file):
+        return
+    with local_files.local_errors(file):
+        mode = os.stat(file).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsDirectoryError("a local directory is in the way", path=file)
+    if not stat.S_ISREG(mode):
+        raise UnsupportedError("not a regular file; -o - writes to standard output", path=file)
