@@ -2,11 +2,13 @@
 
 mod columns;
 mod digest;
+mod encode;
 mod errors;
 mod hex;
 mod keys;
 mod paths;
 mod physical;
+mod quote;
 mod recent;
 mod sign;
 mod suffix;
@@ -16,6 +18,8 @@ mod suffix;
 mod _native {
     #[pymodule_export]
     use crate::digest::{Xxh3_128, crc32, sha256_hex, xxh3_64};
+    #[pymodule_export]
+    use crate::encode::{encode_batch_get, encode_get, encode_query, encode_scan, encode_transaction, encode_write};
     #[pymodule_export]
     use crate::keys::{decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys};
     #[pymodule_export]

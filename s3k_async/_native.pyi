@@ -10,6 +10,7 @@ from typing import final
 from typing_extensions import Buffer
 
 from s3k_async.model import HashName
+from s3k_async.stores.items import Action, Delete, Put, Update
 
 __all__ = [
     "Signer",
@@ -18,6 +19,12 @@ __all__ = [
     "crc32",
     "decode_key",
     "decode_keys",
+    "encode_batch_get",
+    "encode_get",
+    "encode_query",
+    "encode_scan",
+    "encode_transaction",
+    "encode_write",
     "item_key",
     "item_keys",
     "join",
@@ -90,6 +97,29 @@ def decode_key(volume: str, partition: str, sort: str) -> str:
 
 def decode_keys(volume: str, partitions: Sequence[str], sorts: Sequence[str]) -> list[str]:
     """`decode_key` of each pair. Raises ValueError if there are more of one than of the other."""
+
+def encode_get(table: str, partition: str, sort: str) -> bytes:
+    """Body of a strongly consistent GetItem.
+
+    This and the other `encode` functions raise InvalidPathError for a key and InvalidArgumentError for other text
+    that UTF-8 cannot encode, TypeError for an attribute that is no str, int or bool. They check nothing else: see
+    `stores.actions.validate`.
+    """
+
+def encode_batch_get(table: str, keys: Sequence[tuple[str, str]]) -> bytes:
+    """Body of a strongly consistent BatchGetItem of one table."""
+
+def encode_query(table: str, partition: str, start: tuple[str, str] | None, limit: int | None) -> bytes:
+    """Body of a strongly consistent Query of one partition, after the key `start`."""
+
+def encode_scan(table: str, segment: int, segments: int, start: tuple[str, str] | None, limit: int | None) -> bytes:
+    """Body of a strongly consistent Scan of one segment, after the key `start`."""
+
+def encode_write(table: str, action: Put | Update | Delete) -> bytes:
+    """Body of a PutItem, UpdateItem or DeleteItem; the stored item comes back if the condition fails."""
+
+def encode_transaction(table: str, actions: Sequence[Action], token: str) -> bytes:
+    """Body of a TransactWriteItems; the stored items come back of the conditions that fail."""
 
 def uuid_text(entropy: bytes) -> str:
     """A UUID of version 4 (RFC 9562), lower case, from 16 bytes of entropy. Raises ValueError for another length."""
