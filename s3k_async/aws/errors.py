@@ -1,4 +1,4 @@
-"""The edge at which the errors of botocore, aiobotocore and aiohttp become ours.
+"""The edge at which the errors of botocore, aiobotocore and aiohttp, and answers of the wire, become ours.
 
 What matters most is whether a write can have been applied:
 
@@ -13,6 +13,7 @@ API Reference ("Error responses").
 
 from __future__ import annotations
 
+import json
 import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +43,16 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 
-__all__ = ["Codes", "Decoder", "map_exceptions", "service_error", "translate"]
+__all__ = [
+    "EXPIRED",
+    "Codes",
+    "Decoder",
+    "dynamodb_refusal",
+    "map_exceptions",
+    "refusal_code",
+    "service_error",
+    "translate",
+]
 
 Codes: TypeAlias = Mapping[str, tuple[type[S3kError], str]]
 """What a call makes of some service codes itself: code to (class, message)."""
@@ -121,6 +131,19 @@ _BY_CODE: Mapping[type[S3kError], frozenset[str]] = {
     NoSpaceError: frozenset({"InsufficientStorage", "QuotaExceeded", "XMinioStorageFull"}),
     ConfigError: frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"}),
 }
+EXPIRED = frozenset(
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidToken",
+        "TokenRefreshRequired",
+        "UnrecognizedClientException",
+    }
+)
+"""Codes of refusals that other credentials may be spared."""
+_CODE = re.compile(rb'"__type"\s*:\s*"(?:[^"#]*#)?([^"]+)"|<Code>([^<]+)</Code>')
 _CLASS_OF: Mapping[str, type[S3kError]] = {code: cls for cls, codes in _BY_CODE.items() for code in codes}
 
 _CREDENTIALS = (
@@ -148,8 +171,16 @@ _CONFIG = (
     boto.UnknownEndpointError,
     boto.UnknownRegionError,
 )
-_NOT_CONNECTED = (boto.ConnectTimeoutError, boto.ProxyConnectionError, boto.SSLError)
+_NOT_CONNECTED = (
+    boto.ConnectTimeoutError,
+    boto.ProxyConnectionError,
+    boto.SSLError,
+    aiohttp.ClientConnectorError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.ConnectionTimeoutError,
+)
 _FOREIGN = (boto.BotoCoreError, boto.ClientError, ResponseParserError, aiohttp.ClientError)
+_CERTIFICATES = (ssl.SSLError, FileNotFoundError)
 
 
 @contextmanager
@@ -182,7 +213,7 @@ def translate(
 ) -> S3kError:
     """Our error for one of the libraries below; see `map_exceptions`. Secrets are struck out of the foreign error."""
     if isinstance(error, boto.ClientError):
-        return _of_answer(error, path, codes or {}, decode)
+        return _of_answer(error, path, codes, decode)
     if isinstance(error, _CREDENTIALS):
         return CredentialsError(f"no usable credentials ({type(error).__name__}): {error}", path=path)
     if isinstance(error, _CONFIG):
@@ -198,9 +229,7 @@ def translate(
         return _no_answer(path, writing)
     if isinstance(error, boto.ChecksumError | boto.FlexibleChecksumError | ResponseParserError):
         return _lost(path, "the answer was damaged")
-    if isinstance(error, boto.HTTPClientError) and isinstance(
-        error.kwargs.get("error"), ssl.SSLError | FileNotFoundError
-    ):
+    if isinstance(error, boto.HTTPClientError) and isinstance(error.kwargs.get("error"), _CERTIFICATES):
         return ConfigError(f"the certificates cannot be read: {error.kwargs['error']}", path=path)
     if isinstance(error, boto.HTTPClientError | boto.IncompleteReadError | aiohttp.ClientError):
         return _lost(path, "the connection broke")
@@ -224,12 +253,50 @@ def service_error(
     return known(f"the service answered {code}: {message}", path=path)
 
 
-def _of_answer(error: boto.ClientError, path: str | None, codes: Codes, decode: Decoder) -> S3kError:
+def dynamodb_refusal(
+    body: bytes, status: int, *, path: str | None, codes: Codes | None = None, decode: Decoder = dict
+) -> S3kError:
+    """Our error for an answer of DynamoDB with another status than 200; see `map_exceptions`."""
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        return service_error(str(status), "(no JSON object)", path=path, status=status, codes=codes)
+    code = str(answer.get("__type") or answer.get("code") or status).rpartition("#")[2].partition(":")[0]
+    message = str(answer.get("message") or answer.get("Message") or "")
+    return _refusal(answer, code, message, path=path, status=status, codes=codes, decode=decode)
+
+
+def refusal_code(body: bytes) -> str:
+    """The code that an answer names in the form of DynamoDB or S3; empty without one."""
+    found = _CODE.search(body)
+    return "" if found is None else (found[1] or found[2]).decode(errors="replace")
+
+
+def _of_answer(error: boto.ClientError, path: str | None, codes: Codes | None, decode: Decoder) -> S3kError:
     answer: Mapping[str, Any] = error.response
     detail = answer.get("Error", {})
     code = str(detail.get("Code", "Unknown"))
     message = str(detail.get("Message") or answer.get("message") or "")
     status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    mapped = _refusal(answer, code, message, path=path, status=status, codes=codes, decode=decode)
+    if isinstance(mapped, CredentialsError):
+        _strike_out(error, code, status)
+    return mapped
+
+
+def _refusal(
+    answer: Mapping[str, Any],
+    code: str,
+    message: str,
+    *,
+    path: str | None,
+    status: int,
+    codes: Codes | None,
+    decode: Decoder,
+) -> S3kError:
+    """Our error for an answer of the service that names `code`, with the members of DynamoDB's that tell more."""
     if code == "ConditionalCheckFailedException":
         item = answer.get("Item")
         return ConditionFailedError(
@@ -237,10 +304,7 @@ def _of_answer(error: boto.ClientError, path: str | None, codes: Codes, decode: 
         )
     if code == "TransactionCanceledException":
         return _cancelled(answer.get("CancellationReasons") or _reasons_in(message), message, path, decode)
-    mapped = service_error(code, message, path=path, status=status, codes=codes)
-    if isinstance(mapped, CredentialsError):
-        _strike_out(error, code, status)
-    return mapped
+    return service_error(code, message, path=path, status=status, codes=codes)
 
 
 def _cancelled(reasons: Sequence[Mapping[str, Any]], message: str, path: str | None, decode: Decoder) -> S3kError:
@@ -289,7 +353,10 @@ def _not_connected(error: Exception, path: str | None) -> UnreachableError:
     kwargs = getattr(error, "kwargs", {})
     cause = kwargs.get("error")
     address = urlsplit(str(kwargs.get("endpoint_url", "")))
-    where = f" to {address.hostname}{f':{address.port}' if address.port else ''}" if address.hostname else ""
+    host, port = address.hostname, address.port
+    if isinstance(error, aiohttp.ClientConnectorError):
+        host, port = error.host, error.port
+    where = f" to {host}{f':{port}' if port else ''}" if host else ""
     why = type(error).__name__ if cause is None else type(cause).__name__
     return UnreachableError(f"no connection{where} ({why})", path=path)
 

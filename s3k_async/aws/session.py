@@ -21,9 +21,12 @@ from botocore.parsers import ResponseParserError
 from s3k_async.aws.errors import map_exceptions
 from s3k_async.config import AwsConfig
 from s3k_async.errors import ClosedClientError, ConfigError, WrongLoopError
+from s3k_async.sources import SYSTEM, Sources
 
 if TYPE_CHECKING:
     from aiobotocore.config import AioConfig
+
+    from s3k_async.aws.channel import Channel
 
 __all__ = ["AwsClient", "Service", "Session"]
 
@@ -60,6 +63,7 @@ class AwsClient:
         self._given = session
         self._client: Any = None
         self._context: Any = None
+        self._channel: Channel | None = None
         self._process = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._making: anyio.Lock | None = None
@@ -90,15 +94,15 @@ class AwsClient:
             raise ClosedClientError(f"the {self.service} client is closed")
         loop = asyncio.get_running_loop()
         if self._process != os.getpid():
-            _inherited.extend(held for held in (self._client, self._context, self._loop) if held is not None)
+            held = (self._client, self._context, self._channel, self._loop)
+            _inherited.extend(each for each in held if each is not None)
             self._reset(loop)
         elif self._loop is not loop:
             if self._loop is not None and not self._loop.is_closed():
                 raise WrongLoopError(f"the {self.service} client is in use by another event loop")
-            forgotten = self._context
+            context, channel = self._context, self._channel
             self._reset(loop)
-            if forgotten is not None:
-                await forgotten.__aexit__(None, None, None)
+            await _let_go(context, channel)
         if self._client is None:
             assert self._making is not None
             async with self._making:
@@ -110,22 +114,40 @@ class AwsClient:
         """The region that requests are signed for."""
         return str((await self.get()).meta.region_name)
 
+    async def channel(self, sources: Sources = SYSTEM) -> Channel:
+        """Endpoint, region and credentials of the client, and a session for requests that we sign ourselves. Errors as
+        for `get`."""
+        client = await self.get()
+        assert self._making is not None
+        async with self._making:
+            if self._channel is None:
+                from s3k_async.aws.channel import open_channel
+
+                with map_exceptions(None):
+                    channel = await open_channel(client, sources)
+                if self._closed:
+                    await channel.close()
+                    raise ClosedClientError(f"the {self.service} client was closed while it was being made")
+                self._channel = channel
+            return self._channel
+
     async def close(self) -> None:
         """Close the connections. Idempotent; a client of another process or of a loop that is gone is left alone."""
         self._closed = True
         context, self._context, self._client = self._context, None, None
+        channel, self._channel = self._channel, None
         if context is None:
             return
         if self._process != os.getpid():
-            _inherited.append(context)
+            _inherited.extend((context, channel))
         elif self._loop is asyncio.get_running_loop():
             with anyio.CancelScope(shield=True):
-                await context.__aexit__(None, None, None)
+                await _let_go(context, channel)
 
     def _reset(self, loop: asyncio.AbstractEventLoop) -> None:
         self._process = os.getpid()
         self._loop = loop
-        self._client = self._context = None
+        self._client = self._context = self._channel = None
         self._making = anyio.Lock()
 
     async def _open(self) -> None:
@@ -177,6 +199,13 @@ class AwsClient:
             "config": _client_config(config),
         }
         return {name: value for name, value in options.items() if value is not None}
+
+
+async def _let_go(context: Any, channel: Channel | None) -> None:
+    if channel is not None:
+        await channel.close()
+    if context is not None:
+        await context.__aexit__(None, None, None)
 
 
 def _client_config(config: AwsConfig) -> AioConfig:

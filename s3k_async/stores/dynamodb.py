@@ -58,18 +58,18 @@ class DynamoItems:
     def __init__(self, table: DynamoTable, session: object | None = None, *, sources: Sources = SYSTEM) -> None:
         self._table = table
         self._name = table.name
-        self._aws = AwsClient("dynamodb", table.aws, session)
+        self.aws = AwsClient("dynamodb", table.aws, session)
         self._sources = sources
         self._arn: str | None = None
 
     def __repr__(self) -> str:
-        return f"DynamoItems({self._name!r}, {self._aws!r})"
+        return f"DynamoItems({self._name!r}, {self.aws!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DynamoItems, (self._table,)
 
     async def _client(self) -> DynamoDBClient:
-        client: DynamoDBClient = await self._aws.get()
+        client: DynamoDBClient = await self.aws.get()
         return client
 
     def _path(self, key: Key) -> str:
@@ -154,7 +154,7 @@ class DynamoItems:
         return page
 
     async def close(self) -> None:
-        await self._aws.close()
+        await self.aws.close()
 
     async def create(self) -> bool:
         made = False

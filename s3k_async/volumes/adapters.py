@@ -105,9 +105,9 @@ class Connections:
 
     def _table(self, location: TableLocation) -> _Table:
         if isinstance(location, DynamoTable):
-            from s3k_async.stores.dynamodb import DynamoItems
+            from s3k_async.stores.dynamodb_wire import WireItems
 
-            return DynamoItems(location, self._session("table"), sources=self.sources)
+            return WireItems(location, self._session("table"), sources=self.sources)
         if isinstance(location, SqliteFile):
             from s3k_async.stores.sqlite import SqliteItems
 

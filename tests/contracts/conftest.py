@@ -41,13 +41,15 @@ def session() -> object:
 async def open_items(item_store: str, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenItems]:
     """Opens the test's table, which does not exist yet; a second call gives another handle of the same one."""
     name = fresh_name("contract")
-    engine: Engine | None = request.getfixturevalue(item_store) if item_store in DYNAMO else None
+    engine: Engine | None = request.getfixturevalue(DYNAMO[item_store]) if item_store in DYNAMO else None
 
     def make() -> Items:
         if engine is not None:
             from s3k_async.stores.dynamodb import DynamoItems
+            from s3k_async.stores.dynamodb_wire import WireItems
 
-            return DynamoItems(DynamoTable(name, engine.aws()), request.getfixturevalue("session"))
+            adapter = DynamoItems if item_store == "reference" else WireItems
+            return adapter(DynamoTable(name, engine.aws()), request.getfixturevalue("session"))
         if item_store == "sqlite":
             from s3k_async.stores.sqlite import SqliteItems
 

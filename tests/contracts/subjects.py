@@ -36,7 +36,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-DYNAMO = ("dynamodb_local", "dynoxide")
+DYNAMO = {"dynamodb_local": "dynamodb_local", "dynoxide": "dynoxide", "reference": "dynoxide"}
+"""The engine that each is on: by the wire, but for `reference`, which is aioboto3's path."""
 ITEM_STORES = ("memory", "sqlite", *DYNAMO)
 S3 = ("seaweedfs", "moto_s3")
 BLOB_STORES = ("memory", "local", *S3)

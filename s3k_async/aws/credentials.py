@@ -1,0 +1,121 @@
+"""The credentials that requests are signed with, kept fresh.
+
+Temporary credentials are renewed in the background while the old ones are still good, so that no request waits; only
+when there are none, or they have run out, does a request wait for the renewal, and all that do wait for the same one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, NoCredentialsError
+
+from s3k_async.errors import CredentialsError
+from s3k_async.sources import Sources
+
+__all__ = ["Credentials", "Keys"]
+
+_AHEAD = 15 * 60
+"""Seconds before they run out from which credentials are renewed (botocore's advisory period)."""
+_LOOK = 1.0
+"""Seconds between two looks at the time that is left."""
+_PAUSE = 10.0
+"""Seconds after which a renewal is begun again while the old credentials are good; botocore tells by a warning in its
+log that one failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What signs a request."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    token: str | None = field(repr=False)
+
+
+class Credentials:
+    """The current credentials of a botocore source (`AioCredentials`, `AioRefreshableCredentials`), for one event loop.
+
+    `source` is None where the session has no credentials.
+    """
+
+    def __init__(self, source: Any, sources: Sources) -> None:
+        self._source = source
+        self._sources = sources
+        self._keys: Keys | None = None
+        self._next_look = self._next_renewal = float("-inf")
+        self._renewal: asyncio.Task[Keys] | None = None
+
+    def __repr__(self) -> str:
+        return f"Credentials({self._keys!r})"
+
+    def ready(self) -> Keys | None:
+        """The keys, if a request may be signed with them now. Begins their renewal when it is time."""
+        if self._keys is None:
+            return None
+        now = self._sources.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + _LOOK
+            if self._runs_out_within(0):
+                self._keys = None
+            elif self._runs_out_within(_AHEAD) and self._renewal is None and now >= self._next_renewal:
+                self._next_renewal = now + _PAUSE
+                self._begin()
+        return self._keys
+
+    async def get(self) -> Keys:
+        """The keys; waits while there are none that are good. Raises CredentialsError, and botocore's errors."""
+        keys = self.ready()
+        return await asyncio.shield(self._renewal or self._begin()) if keys is None else keys
+
+    async def invalidate(self, refused: Keys) -> bool:
+        """The service refused these keys. Whether there are others now, fetched where they can be."""
+        if self._keys is not None and self._keys != refused:
+            return True
+        if not hasattr(self._source, "_expiry_time"):
+            return False
+        if self._renewal is None:
+            self._source._expiry_time = datetime.min.replace(tzinfo=UTC)
+        self._keys = None
+        return await self.get() != refused
+
+    async def close(self) -> None:
+        """End a renewal that is under way. Idempotent."""
+        renewal, self._renewal = self._renewal, None
+        if renewal is not None and renewal.get_loop() is asyncio.get_running_loop():
+            renewal.cancel()
+            await asyncio.wait([renewal])
+
+    def _runs_out_within(self, seconds: float) -> bool:
+        needed = getattr(self._source, "refresh_needed", None)
+        return needed is not None and bool(needed(seconds))
+
+    def _begin(self) -> asyncio.Task[Keys]:
+        renewal = asyncio.get_running_loop().create_task(self._renew(), name="renew AWS credentials")
+        renewal.add_done_callback(self._end)
+        self._renewal = renewal
+        return renewal
+
+    def _end(self, renewal: asyncio.Task[Keys]) -> None:
+        if self._renewal is renewal:
+            self._renewal = None
+        with suppress(asyncio.CancelledError):
+            renewal.exception()  # whoever waits has it; while the old keys are good, nobody does
+
+    async def _renew(self) -> Keys:
+        if self._source is None:
+            raise NoCredentialsError
+        try:
+            frozen = await self._source.get_frozen_credentials()
+        except BotoCoreError:
+            raise
+        except Exception as error:
+            raise CredentialsError(f"the credentials cannot be renewed ({type(error).__name__})") from error
+        if not (frozen.access_key and frozen.secret_key):
+            raise NoCredentialsError
+        self._keys = Keys(frozen.access_key, frozen.secret_key, frozen.token)
+        return self._keys

@@ -1,0 +1,176 @@
+"""The item port over a DynamoDB table by signed requests of our own; the table itself through `stores/dynamodb.py`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from s3k_async import _native
+from s3k_async.aws.errors import dynamodb_refusal, map_exceptions
+from s3k_async.aws.wire import Answer, Wire
+from s3k_async.config import DynamoTable
+from s3k_async.errors import ResponseLostError, ThrottledError
+from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.actions import validate, validate_page, validate_segment, validate_transaction
+from s3k_async.stores.dynamodb import DynamoItems
+from s3k_async.stores.dynamodb_codec import (
+    decode_item,
+    decode_key,
+    encode_key,
+    encode_request,
+    encode_transaction_action,
+    encode_value,
+    parse_cursor,
+    write_cursor,
+)
+from s3k_async.stores.items import PARTITION, Action, Delete, Item, ItemPage, Key, Put, Update
+
+__all__ = ["WireItems"]
+
+_BATCH = 100
+"""Keys in one BatchGetItem."""
+_VERBS = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}
+
+
+class WireItems:
+    """An ItemStore and ItemTable over one DynamoDB table. `session`: an aioboto3 or aiobotocore session of the user's.
+
+    Pickled, it is its settings without secrets.
+    """
+
+    def __init__(self, table: DynamoTable, session: object | None = None, *, sources: Sources = SYSTEM) -> None:
+        self._settings = table
+        self._name = table.name
+        self._table = DynamoItems(table, session, sources=sources)
+        self._wire = Wire(self._table.aws, sources)
+
+    def __repr__(self) -> str:
+        return f"WireItems({self._name!r}, {self._table.aws!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WireItems, (self._settings,)
+
+    async def get(self, key: Key) -> Item | None:
+        path = self._path(key)
+        body = {"TableName": self._name, "Key": encode_key(key), "ConsistentRead": True}
+        found = _object(await self._send("GetItem", _dump(body), path), path).get("Item")
+        return decode_item(found) if found else None
+
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
+        wanted = list(dict.fromkeys(keys))
+        found: dict[Key, Item] = {}
+        for start in range(0, len(wanted), _BATCH):
+            left = wanted[start : start + _BATCH]
+            while left:
+                left = await self._get_batch(left, found)
+        return found
+
+    async def _get_batch(self, keys: Sequence[Key], found: dict[Key, Item]) -> list[Key]:
+        """Ask for up to 100 keys, add what came to `found`, and return the keys that the service left out."""
+        request = {self._name: {"Keys": [encode_key(key) for key in keys], "ConsistentRead": True}}
+        answer = _object(await self._send("BatchGetItem", _dump({"RequestItems": request}), self._name), self._name)
+        for wire in answer.get("Responses", {}).get(self._name, []):
+            found[decode_key(wire)] = decode_item(wire)
+        left = [decode_key(wire) for wire in answer.get("UnprocessedKeys", {}).get(self._name, {}).get("Keys", [])]
+        if len(left) >= len(keys):
+            raise ThrottledError("the table answered none of the keys of a batch", path=self._name)
+        return left
+
+    async def write(self, action: Put | Update | Delete) -> None:
+        validate(action)
+        body = _dump(encode_request(self._name, action))
+        await self._change(_VERBS[type(action)], body, action.key)
+
+    async def transact(self, actions: Sequence[Action], token: str) -> None:
+        validate_transaction(actions, token)
+        items = [encode_transaction_action(self._name, action) for action in actions]
+        body = _dump({"TransactItems": items, "ClientRequestToken": token})
+        await self._change("TransactWriteItems", body, actions[0].key)
+
+    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
+        validate_page(limit)
+        request = {
+            "KeyConditionExpression": "#p = :p",
+            "ExpressionAttributeNames": {"#p": PARTITION},
+            "ExpressionAttributeValues": {":p": encode_value(partition)},
+        }
+        return await self._page("Query", self._page_of(request, cursor, limit), f"{self._name}: {partition}")
+
+    async def scan(
+        self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
+    ) -> ItemPage:
+        validate_segment(segment, segments)
+        validate_page(limit)
+        request = {"Segment": segment, "TotalSegments": segments}
+        return await self._page("Scan", self._page_of(request, cursor, limit), self._name)
+
+    async def create(self) -> bool:
+        return await self._table.create()
+
+    async def exists(self) -> bool:
+        return await self._table.exists()
+
+    async def drop(self) -> None:
+        await self._table.drop()
+
+    async def read_tag(self, name: str) -> str | None:
+        return await self._table.read_tag(name)
+
+    async def write_tag(self, name: str, value: str) -> None:
+        await self._table.write_tag(name, value)
+
+    async def close(self) -> None:
+        await self._table.close()
+
+    def _path(self, key: Key) -> str:
+        return f"{self._name}: {key.partition}/{key.sort}"
+
+    def _page_of(self, request: dict[str, Any], cursor: str | None, limit: int | None) -> bytes:
+        page = {"TableName": self._name, "ConsistentRead": True, **request}
+        if cursor is not None:
+            page["ExclusiveStartKey"] = parse_cursor(cursor)
+        if limit is not None:
+            page["Limit"] = limit
+        return _dump(page)
+
+    async def _page(self, target: str, body: bytes, path: str) -> ItemPage:
+        answer = _object(await self._send(target, body, path), path)
+        items = [decode_item(wire) for wire in answer.get("Items", [])]
+        return ItemPage(items, write_cursor(answer.get("LastEvaluatedKey")))
+
+    async def _change(self, target: str, body: bytes, key: Key) -> None:
+        path = self._path(key)
+        answer = await self._send(target, body, path, writing=True)
+        _object(answer, path)
+
+    async def _send(self, target: str, body: bytes, path: str, *, writing: bool = False) -> Answer:
+        """The answer of a request that was not refused."""
+        with map_exceptions(path, writing=writing):
+            answer = await self._wire.dynamodb(target, body)
+        if answer.status != 200:
+            _check(answer, path)
+            raise dynamodb_refusal(answer.body, answer.status, path=path, decode=decode_item)
+        return answer
+
+
+def _dump(request: dict[str, Any]) -> bytes:
+    return json.dumps(request, ensure_ascii=False).encode()
+
+
+def _object(answer: Answer, path: str) -> dict[str, Any]:
+    _check(answer, path)
+    try:
+        found = json.loads(answer.body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ResponseLostError("the answer is no JSON object", path=path)
+    return found
+
+
+def _check(answer: Answer, path: str) -> None:
+    """Raise ResponseLostError unless the body is the one whose checksum was announced."""
+    announced = answer.headers.get("x-amz-crc32")
+    if announced is not None and announced != str(_native.crc32(answer.body)):
+        raise ResponseLostError("the answer was damaged before the whole answer came", path=path)
