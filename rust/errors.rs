@@ -11,6 +11,7 @@ mod python {
     pyo3::import_exception!(s3k_async.errors, InvalidArgumentError);
     pyo3::import_exception!(s3k_async.errors, InvalidPathError);
     pyo3::import_exception!(s3k_async.errors, ItemFormatError);
+    pyo3::import_exception!(s3k_async.errors, ResponseLostError);
 }
 
 use crate::keys::MAX_PARTITION_BYTES;
@@ -103,6 +104,26 @@ pub fn bad_credentials(message: &'static str) -> PyErr {
 /// `InvalidArgumentError`.
 pub fn bad_argument(message: String) -> PyErr {
     PyErr::new::<python::InvalidArgumentError, _>(message)
+}
+
+/// A stored item that is no entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadItem {
+    /// What is wrong with it.
+    pub reason: String,
+    /// Its key, or its path.
+    pub place: String,
+}
+
+impl From<BadItem> for PyErr {
+    fn from(error: BadItem) -> Self {
+        Python::attach(|py| with_path(py.get_type::<python::ItemFormatError>(), &error.reason, &error.place))
+    }
+}
+
+/// The error of an answer that cannot be read.
+pub fn lost(reason: &str) -> PyErr {
+    python::ResponseLostError::new_err(reason.to_owned())
 }
 
 fn with_path(class: Bound<'_, PyType>, message: &str, path: &str) -> PyErr {

@@ -1,17 +1,23 @@
 //! The native core of `s3k_async`: paths, table keys, physical keys, digests and signed requests.
 
+mod attributes;
 mod columns;
 mod digest;
 mod encode;
 mod errors;
 mod hex;
+mod items;
+mod json;
 mod keys;
+mod page;
 mod paths;
 mod physical;
 mod quote;
 mod recent;
+mod rows;
 mod sign;
 mod suffix;
+mod view;
 
 /// Paths, table keys, physical keys, digests and signed requests.
 #[pyo3::pymodule]
@@ -23,9 +29,13 @@ mod _native {
     #[pymodule_export]
     use crate::keys::{decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys};
     #[pymodule_export]
+    use crate::page::{Page, decode_batch, decode_item, decode_page};
+    #[pymodule_export]
     use crate::paths::{ancestors, join, normalize, normalize_many, split};
     #[pymodule_export]
     use crate::physical::{object_id_of, physical_key, physical_keys, uuid_text, uuid_texts};
+    #[pymodule_export]
+    use crate::rows::Rows;
     #[pymodule_export]
     use crate::sign::Signer;
     #[pymodule_export]

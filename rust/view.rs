@@ -1,0 +1,84 @@
+//! Which rows of shared columns a sequence shows, and what Python may ask of a sequence.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PySlice;
+
+/// Rows of columns, in order.
+#[derive(Clone)]
+pub enum View {
+    /// The first rows, so many.
+    All(usize),
+    /// These rows.
+    Rows(Arc<[u32]>),
+}
+
+impl View {
+    /// These rows.
+    pub fn of(rows: impl IntoIterator<Item = usize>) -> Self {
+        // Columns have fewer rows than a page has bytes.
+        Self::Rows(rows.into_iter().filter_map(|row| u32::try_from(row).ok()).collect())
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::All(count) => *count,
+            Self::Rows(rows) => rows.len(),
+        }
+    }
+
+    /// The row of the columns that is shown at a place.
+    pub fn get(&self, place: usize) -> Option<usize> {
+        match self {
+            Self::All(count) => Some(place).filter(|place| place < count),
+            Self::Rows(rows) => rows.get(place).map(|&row| row as usize),
+        }
+    }
+
+    /// The rows shown at the places.
+    pub fn pick(&self, places: impl IntoIterator<Item = usize>) -> Self {
+        Self::of(places.into_iter().filter_map(|place| self.get(place)))
+    }
+
+    /// What `sequence[index]` asks for.
+    pub fn subscript(&self, index: &Bound<'_, PyAny>) -> PyResult<Subscript> {
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let found = slice.indices(isize::try_from(self.len())?)?;
+            let places = (0..found.slicelength).map(|step| found.start + found.step * step.cast_signed());
+            return Ok(Subscript::Rows(self.pick(places.filter_map(|place| usize::try_from(place).ok()))));
+        }
+        let Ok(given) = index.extract::<isize>() else {
+            return Err(PyTypeError::new_err("an index is a whole number or a slice"));
+        };
+        let place = if given < 0 { given.checked_add_unsigned(self.len()) } else { Some(given) };
+        let row = place.and_then(|place| usize::try_from(place).ok()).and_then(|place| self.get(place));
+        row.map(Subscript::Row).ok_or_else(|| PyIndexError::new_err("there is no such row"))
+    }
+}
+
+/// What a subscript stands for.
+pub enum Subscript {
+    /// One row.
+    Row(usize),
+    /// A view of several.
+    Rows(View),
+}
+
+/// Whether two sequences of Python objects are equal, element by element; None if `other` is no sequence.
+pub fn equal(this: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+    let (Ok(length), true) = (other.len(), other.hasattr("__getitem__")? && !other.hasattr("keys")?) else {
+        return Ok(None);
+    };
+    if this.len()? != length {
+        return Ok(Some(false));
+    }
+    for place in 0..length {
+        if !this.get_item(place)?.eq(other.get_item(place)?)? {
+            return Ok(Some(false));
+        }
+    }
+    Ok(Some(true))
+}
