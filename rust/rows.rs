@@ -7,7 +7,7 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyString};
 
 use crate::errors::{BadItem, key_text_of};
 use crate::items::{Attribute, Body, Cell, Extra, Items, Kind, MAX_BYTES, WIDTH};
-use crate::view::{Subscript, View, equal};
+use crate::view::{Subscript, View, count_of, equal, index_of};
 
 /// Items of a table, in columns.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
@@ -56,6 +56,17 @@ impl Rows {
             Some(equal) => PyBool::new(py, equal).to_owned().into_any().unbind(),
             None => py.NotImplemented(),
         })
+    }
+
+    /// Place of the first equal element from `start` up to `stop`.
+    #[pyo3(signature = (value, start = 0, stop = None))]
+    fn index(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>, start: isize, stop: Option<isize>) -> PyResult<usize> {
+        index_of(this.as_any(), value, start, stop)
+    }
+
+    /// How many elements are equal.
+    fn count(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+        count_of(this.as_any(), value)
     }
 
     fn __repr__(&self) -> String {

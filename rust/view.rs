@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
@@ -65,6 +65,32 @@ pub enum Subscript {
     Row(usize),
     /// A view of several.
     Rows(View),
+}
+
+/// The place of the first element from `start` up to `stop` that equals a value.
+pub fn index_of(
+    this: &Bound<'_, PyAny>,
+    value: &Bound<'_, PyAny>,
+    start: isize,
+    stop: Option<isize>,
+) -> PyResult<usize> {
+    let slice = PySlice::new(this.py(), start, stop.unwrap_or(isize::MAX), 1);
+    let found = slice.indices(isize::try_from(this.len()?)?)?;
+    for place in found.start..found.stop {
+        if this.get_item(place)?.eq(value)? {
+            return Ok(place.cast_unsigned());
+        }
+    }
+    Err(PyValueError::new_err("there is no such element"))
+}
+
+/// How many elements equal a value.
+pub fn count_of(this: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let mut count = 0;
+    for place in 0..this.len()? {
+        count += usize::from(this.get_item(place)?.eq(value)?);
+    }
+    Ok(count)
 }
 
 /// Whether two sequences of Python objects are equal, element by element; None if `other` is no sequence.

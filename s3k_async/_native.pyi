@@ -4,21 +4,26 @@ Pure functions. Those that take many values release the interpreter while they w
 naming it. A `count` outside 1 to 65,536 and an unknown `hash` are ValueErrors.
 """
 
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, final, overload
 
 from typing_extensions import Buffer
 
 from s3k_async.model import HashName
-from s3k_async.stores.items import Action, Delete, Put, Update
+from s3k_async.stores.items import Action, Delete, Item, Put, Update, Value
 
 __all__ = [
+    "Page",
+    "Rows",
     "Signer",
     "Xxh3_128",
     "ancestors",
     "crc32",
+    "decode_batch",
+    "decode_item",
     "decode_key",
     "decode_keys",
+    "decode_page",
     "encode_batch_get",
     "encode_get",
     "encode_query",
@@ -198,3 +203,65 @@ class Xxh3_128:
 
     def copy(self) -> Xxh3_128:
         """A digest of the same content so far, which goes on by itself."""
+
+def decode_page(body: bytes, crc32: int | None) -> Page:
+    """The answer to a Query or Scan.
+
+    `crc32` is what the service announced of the body (`x-amz-crc32`), None if it said nothing. Raises
+    ResponseLostError for another checksum, and for a body that is damaged: no JSON object in UTF-8, an attribute that
+    is no AttributeValue, values nested more than 64 deep, a name that stands twice, half of a surrogate pair (no text
+    has one, and DynamoDB stores none).
+    """
+
+def decode_batch(body: bytes, table: str, crc32: int | None) -> tuple[Rows, list[tuple[str, str]]]:
+    """The answer to a BatchGetItem of one table: the items that came, and the keys left unprocessed. Raises as
+    `decode_page`."""
+
+def decode_item(body: bytes, crc32: int | None) -> Rows:
+    """The answer to a GetItem: the item, or no row. Raises as `decode_page`."""
+
+@final
+class Page:
+    """A page of a query or scan."""
+
+    @property
+    def rows(self) -> Rows:
+        """Its items."""
+
+    @property
+    def next(self) -> tuple[str, str] | None:
+        """Partition and sort key to go on after; None at the end."""
+
+    @property
+    def count(self) -> int:
+        """Items in the page, as the service counts."""
+
+    @property
+    def scanned(self) -> int:
+        """Items that were looked at for it."""
+
+    @property
+    def capacity(self) -> float:
+        """Capacity units that it took; 0.0 where that was not told."""
+
+@final
+class Rows(Sequence[Item]):
+    """Items of a table in columns; a mapping is made whenever one is asked for. A slice shares the columns.
+
+    From mappings: raises ItemFormatError for a value that is neither text, whole number nor truth value, and for text
+    that UTF-8 cannot encode. Equal to any sequence of equal items.
+    """
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+    def __new__(cls, items: Iterable[Mapping[str, Value]]) -> Rows: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int, /) -> Item: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Rows: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
+        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
+
+    def count(self, value: object) -> int:
+        """How many elements are equal."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -27,6 +28,8 @@ __all__ = [
 
 Wire: TypeAlias = dict[str, Any]
 """A structure as botocore takes and gives it."""
+
+_WHOLE = re.compile(r"-?[0-9]+")
 
 
 def encode_value(value: Value) -> Wire:
@@ -64,7 +67,7 @@ def _decode_value(wire: Mapping[str, Any]) -> Value:
         return str(value)
     if kind == "BOOL":
         return bool(value)
-    if kind == "N" and value.lstrip("-").isdecimal():
+    if kind == "N" and _WHOLE.fullmatch(value):
         return int(value)
     return json.dumps({kind: value}, default=_plain, separators=(",", ":"), ensure_ascii=False)
 

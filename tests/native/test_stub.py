@@ -6,6 +6,7 @@ import ast
 import inspect
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from s3k_async import _native
@@ -26,6 +27,14 @@ def _built_parameters(function: object) -> list[str]:
     return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
 
 
+def _public(names: Iterable[str]) -> set[str]:
+    return {name for name in names if not name.startswith("_")}
+
+
+def _is_property(method: ast.FunctionDef) -> bool:
+    return any(isinstance(each, ast.Name) and each.id == "property" for each in method.decorator_list)
+
+
 def test_the_same_names() -> None:
     built = {name for name in vars(_native) if not name.startswith("_")}
     assert built == set(_stub_names())
@@ -38,9 +47,10 @@ def test_the_same_parameters() -> None:
             assert _built_parameters(built) == _parameters(node), name
             continue
         methods = {method.name: method for method in node.body if isinstance(method, ast.FunctionDef)}
-        assert {method for method in vars(built) if not method.startswith("_")} == set(methods) - {"__new__"}
+        assert _public(vars(built)) == _public(methods), name
         for method, signature in methods.items():
-            if method != "__new__":
+            assert _is_property(signature) == inspect.isdatadescriptor(getattr(built, method)), f"{name}.{method}"
+            if method != "__new__" and not _is_property(signature):
                 assert _built_parameters(getattr(built, method)) == _parameters(signature), f"{name}.{method}"
 
 
