@@ -148,7 +148,7 @@ class DynamoItems:
     def _page_of(self, request: Wire, cursor: str | None, limit: int | None) -> Wire:
         page: Wire = {"TableName": self._name, "ConsistentRead": True, **request}
         if cursor is not None:
-            page["ExclusiveStartKey"] = parse_cursor(cursor)
+            page["ExclusiveStartKey"] = encode_key(parse_cursor(cursor))
         if limit is not None:
             page["Limit"] = limit
         return page

@@ -16,6 +16,7 @@ from s3k_async.stores.items import PARTITION, SORT, Action, Check, Condition, De
 
 __all__ = [
     "Expressions",
+    "cursor_text",
     "decode_item",
     "decode_key",
     "encode_item",
@@ -146,10 +147,15 @@ def encode_transaction_action(table: str, action: Action) -> Wire:
 
 def write_cursor(last: Mapping[str, Any] | None) -> str | None:
     """The text of a LastEvaluatedKey: a JSON list of partition and sort key; None at the end."""
-    return None if not last else json.dumps(decode_key(last), ensure_ascii=False)
+    return None if not last else cursor_text(decode_key(last))
 
 
-def parse_cursor(cursor: str) -> Wire:
+def cursor_text(last: tuple[str, str]) -> str:
+    """The text of a LastEvaluatedKey, given as partition and sort key."""
+    return json.dumps(last, ensure_ascii=False)
+
+
+def parse_cursor(cursor: str) -> Key:
     """The ExclusiveStartKey of a cursor. Raises ValueError for text that is none."""
     try:
         last = json.loads(cursor)
@@ -157,6 +163,6 @@ def parse_cursor(cursor: str) -> Wire:
         last = None
     match last:
         case [str() as partition, str() as sort]:
-            return encode_key(Key(partition, sort))
+            return Key(partition, sort)
         case _:
             raise ValueError("this is not a cursor of a DynamoDB table")

@@ -14,17 +14,8 @@ from s3k_async.errors import ResponseLostError, ThrottledError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.actions import validate, validate_page, validate_segment, validate_transaction
 from s3k_async.stores.dynamodb import DynamoItems
-from s3k_async.stores.dynamodb_codec import (
-    decode_item,
-    decode_key,
-    encode_key,
-    encode_request,
-    encode_transaction_action,
-    encode_value,
-    parse_cursor,
-    write_cursor,
-)
-from s3k_async.stores.items import PARTITION, Action, Delete, Item, ItemPage, Key, Put, Update
+from s3k_async.stores.dynamodb_codec import decode_item, decode_key, parse_cursor, write_cursor
+from s3k_async.stores.items import Action, Delete, Item, ItemPage, Key, Put, Update
 
 __all__ = ["WireItems"]
 
@@ -53,8 +44,8 @@ class WireItems:
 
     async def get(self, key: Key) -> Item | None:
         path = self._path(key)
-        body = {"TableName": self._name, "Key": encode_key(key), "ConsistentRead": True}
-        found = _object(await self._send("GetItem", _dump(body), path), path).get("Item")
+        body = _native.encode_get(self._name, key.partition, key.sort)
+        found = _object(await self._send("GetItem", body, path), path).get("Item")
         return decode_item(found) if found else None
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
@@ -68,8 +59,8 @@ class WireItems:
 
     async def _get_batch(self, keys: Sequence[Key], found: dict[Key, Item]) -> list[Key]:
         """Ask for up to 100 keys, add what came to `found`, and return the keys that the service left out."""
-        request = {self._name: {"Keys": [encode_key(key) for key in keys], "ConsistentRead": True}}
-        answer = _object(await self._send("BatchGetItem", _dump({"RequestItems": request}), self._name), self._name)
+        body = _native.encode_batch_get(self._name, keys)
+        answer = _object(await self._send("BatchGetItem", body, self._name), self._name)
         for wire in answer.get("Responses", {}).get(self._name, []):
             found[decode_key(wire)] = decode_item(wire)
         left = [decode_key(wire) for wire in answer.get("UnprocessedKeys", {}).get(self._name, {}).get("Keys", [])]
@@ -79,31 +70,25 @@ class WireItems:
 
     async def write(self, action: Put | Update | Delete) -> None:
         validate(action)
-        body = _dump(encode_request(self._name, action))
-        await self._change(_VERBS[type(action)], body, action.key)
+        await self._change(_VERBS[type(action)], _native.encode_write(self._name, action), action.key)
 
     async def transact(self, actions: Sequence[Action], token: str) -> None:
         validate_transaction(actions, token)
-        items = [encode_transaction_action(self._name, action) for action in actions]
-        body = _dump({"TransactItems": items, "ClientRequestToken": token})
+        body = _native.encode_transaction(self._name, actions, token)
         await self._change("TransactWriteItems", body, actions[0].key)
 
     async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
         validate_page(limit)
-        request = {
-            "KeyConditionExpression": "#p = :p",
-            "ExpressionAttributeNames": {"#p": PARTITION},
-            "ExpressionAttributeValues": {":p": encode_value(partition)},
-        }
-        return await self._page("Query", self._page_of(request, cursor, limit), f"{self._name}: {partition}")
+        body = _native.encode_query(self._name, partition, _start(cursor), limit)
+        return await self._page("Query", body, f"{self._name}: {partition}")
 
     async def scan(
         self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
     ) -> ItemPage:
         validate_segment(segment, segments)
         validate_page(limit)
-        request = {"Segment": segment, "TotalSegments": segments}
-        return await self._page("Scan", self._page_of(request, cursor, limit), self._name)
+        body = _native.encode_scan(self._name, segment, segments, _start(cursor), limit)
+        return await self._page("Scan", body, self._name)
 
     async def create(self) -> bool:
         return await self._table.create()
@@ -126,14 +111,6 @@ class WireItems:
     def _path(self, key: Key) -> str:
         return f"{self._name}: {key.partition}/{key.sort}"
 
-    def _page_of(self, request: dict[str, Any], cursor: str | None, limit: int | None) -> bytes:
-        page = {"TableName": self._name, "ConsistentRead": True, **request}
-        if cursor is not None:
-            page["ExclusiveStartKey"] = parse_cursor(cursor)
-        if limit is not None:
-            page["Limit"] = limit
-        return _dump(page)
-
     async def _page(self, target: str, body: bytes, path: str) -> ItemPage:
         answer = _object(await self._send(target, body, path), path)
         items = [decode_item(wire) for wire in answer.get("Items", [])]
@@ -154,8 +131,8 @@ class WireItems:
         return answer
 
 
-def _dump(request: dict[str, Any]) -> bytes:
-    return json.dumps(request, ensure_ascii=False).encode()
+def _start(cursor: str | None) -> Key | None:
+    return None if cursor is None else parse_cursor(cursor)
 
 
 def _object(answer: Answer, path: str) -> dict[str, Any]:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, TypeAlias
 
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret
 from s3k_async.stores.dynamodb import DynamoItems
+from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.s3 import S3Blobs
 
-__all__ = ["SECRET_KEY", "SESSION_TOKEN", "dynamo_items", "s3_blobs", "settings"]
+__all__ = ["SECRET_KEY", "SESSION_TOKEN", "Adapter", "Items", "OpenItems", "open_items", "s3_blobs", "settings"]
+
+Items: TypeAlias = DynamoItems | WireItems
+Adapter: TypeAlias = type[DynamoItems] | type[WireItems]
+
+
+class OpenItems(Protocol):
+    """Opens a table's adapter for the length of a block."""
+
+    def __call__(self, aws: AwsConfig, name: str = "meta") -> AbstractAsyncContextManager[Items]: ...
+
 
 SECRET_KEY = "wJalrXUtnFEMI-made-up-secret"
 SESSION_TOKEN = "FwoGZXIvYXdz-made-up-token"
@@ -28,9 +39,9 @@ def settings(endpoint: str, **more: Any) -> AwsConfig:
 
 
 @asynccontextmanager
-async def dynamo_items(aws: AwsConfig, name: str = "meta") -> AsyncIterator[DynamoItems]:
+async def open_items(adapter: Adapter, aws: AwsConfig, name: str = "meta") -> AsyncIterator[Items]:
     """A table's adapter, closed at the end."""
-    items = DynamoItems(DynamoTable(name, aws))
+    items = adapter(DynamoTable(name, aws))
     try:
         yield items
     finally:

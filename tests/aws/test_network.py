@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
 
 import anyio
 import pytest
@@ -22,12 +22,11 @@ from s3k_async.errors import (
 )
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.items import ABSENT, Key, Put
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
 from s3k_async.stores.s3 import S3Blobs
-from tests.aws.places import dynamo_items, s3_blobs, settings
+from tests.aws.places import Items, OpenItems, s3_blobs, settings
 from tests.proxy import (
     CLOSE_AFTER,
     CLOSE_BEFORE,
@@ -57,11 +56,19 @@ async def outcome(call: Awaitable[Any]) -> type[S3kError]:
     return type(caught.value)
 
 
-@asynccontextmanager
-async def stores(endpoint: str, **more: object) -> AsyncIterator[tuple[DynamoItems, S3Blobs]]:
-    aws = settings(endpoint, **more)
-    async with dynamo_items(aws) as items, s3_blobs(aws) as blobs:
-        yield items, blobs
+class Stores(Protocol):
+    def __call__(self, endpoint: str, **more: object) -> AbstractAsyncContextManager[tuple[Items, S3Blobs]]: ...
+
+
+@pytest.fixture
+def stores(dynamo_items: OpenItems) -> Stores:
+    @asynccontextmanager
+    async def both(endpoint: str, **more: object) -> AsyncIterator[tuple[Items, S3Blobs]]:
+        aws = settings(endpoint, **more)
+        async with dynamo_items(aws) as items, s3_blobs(aws) as blobs:
+            yield items, blobs
+
+    return both
 
 
 @pytest.fixture
@@ -90,31 +97,31 @@ def deaf_port() -> Iterator[int]:
                 guest.close()
 
 
-async def test_nobody_listens(closed_port: int) -> None:
+async def test_nobody_listens(closed_port: int, stores: Stores) -> None:
     async with stores(f"http://127.0.0.1:{closed_port}") as (items, blobs):
         for call in (items.get(KEY), items.write(PUT), items.exists(), blobs.get("k"), blobs.put("k", b"1")):
             assert await outcome(call) is UnreachableError
 
 
-async def test_a_host_that_does_not_exist() -> None:
+async def test_a_host_that_does_not_exist(stores: Stores) -> None:
     async with stores("http://nowhere.invalid:80") as (items, blobs):
         assert await outcome(items.write(PUT)) is UnreachableError
         assert await outcome(blobs.put("k", b"1")) is UnreachableError
 
 
-async def test_connecting_that_takes_for_ever(deaf_port: int) -> None:
+async def test_connecting_that_takes_for_ever(deaf_port: int, stores: Stores) -> None:
     async with stores(f"http://127.0.0.1:{deaf_port}", connect_timeout=0.3) as (items, blobs):
         assert await outcome(items.write(PUT)) is UnreachableError
         assert await outcome(blobs.get("k")) is UnreachableError
 
 
-async def test_the_message_names_the_address(closed_port: int) -> None:
+async def test_the_message_names_the_address(closed_port: int, stores: Stores) -> None:
     async with stores(f"http://127.0.0.1:{closed_port}") as (items, _):
         with pytest.raises(UnreachableError, match=f"no connection to 127.0.0.1:{closed_port}"):
             await items.get(KEY)
 
 
-async def test_tls_with_one_who_speaks_none() -> None:
+async def test_tls_with_one_who_speaks_none(stores: Stores) -> None:
     async def answer_in_clear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -126,12 +133,12 @@ async def test_tls_with_one_who_speaks_none() -> None:
         assert await outcome(blobs.put("k", b"1")) is UnreachableError
 
 
-async def test_a_certificate_bundle_that_is_missing(closed_port: int) -> None:
+async def test_a_certificate_bundle_that_is_missing(closed_port: int, stores: Stores) -> None:
     async with stores(f"https://127.0.0.1:{closed_port}", ca_bundle="/nowhere/ca.pem") as (items, _):
         assert await outcome(items.get(KEY)) is ConfigError
 
 
-async def test_an_answer_that_does_not_come() -> None:
+async def test_an_answer_that_does_not_come(stores: Stores) -> None:
     async with FaultProxy() as proxy, stores(proxy.url, read_timeout=0.3) as (items, blobs):
         proxy.rule(Delay(60.0))
         assert await outcome(items.get(KEY)) is RequestTimeoutError
@@ -143,7 +150,7 @@ async def test_an_answer_that_does_not_come() -> None:
 
 
 @pytest.mark.parametrize("fault", [REFUSE, CLOSE_BEFORE, LOSE_ANSWER, CLOSE_AFTER])
-async def test_a_connection_that_ends_without_an_answer(fault: Fault) -> None:
+async def test_a_connection_that_ends_without_an_answer(fault: Fault, stores: Stores) -> None:
     async with FaultProxy() as proxy, stores(proxy.url) as (items, blobs):
         proxy.rule(json_answer({}), target="GetItem", times=1)
         await items.get(KEY)
@@ -156,7 +163,7 @@ async def test_a_connection_that_ends_without_an_answer(fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", [REFUSE, CLOSE_AFTER])
 @pytest.mark.parametrize("warm", [False, True])
-async def test_nothing_below_sends_a_put_again(fault: Fault, warm: bool) -> None:
+async def test_nothing_below_sends_a_put_again(fault: Fault, warm: bool, stores: Stores) -> None:
     """aiohttp would; its second attempt could then meet what its first one stored."""
     async with FaultProxy() as proxy, stores(proxy.url) as (_, blobs):
         proxy.rule(Answer(200, headers={"ETag": '"e"'}), times=int(warm))
@@ -169,7 +176,7 @@ async def test_nothing_below_sends_a_put_again(fault: Fault, warm: bool) -> None
 
 
 @pytest.mark.parametrize("announce", [False, True])
-async def test_half_an_answer(announce: bool) -> None:
+async def test_half_an_answer(announce: bool, stores: Stores) -> None:
     item = json_answer({"Item": OURS})
     listing = xml_answer("<ListBucketResult><Contents><Key>a</Key><Size>1</Size></Contents></ListBucketResult>")
     async with FaultProxy() as behind, FaultProxy(behind.url) as proxy, stores(proxy.url) as (items, blobs):
@@ -180,7 +187,7 @@ async def test_half_an_answer(announce: bool) -> None:
         assert await outcome(blobs.list()) is ResponseLostError
 
 
-async def test_half_a_blob() -> None:
+async def test_half_a_blob(stores: Stores) -> None:
     async with FaultProxy() as behind, FaultProxy(behind.url) as proxy, stores(proxy.url) as (_, blobs):
         behind.rule(Answer(200, b"x" * 100_000))
         proxy.rule(Truncate(50_000), times=1)
@@ -188,7 +195,7 @@ async def test_half_a_blob() -> None:
         assert await blobs.get("k") == b"x" * 100_000
 
 
-async def test_an_answer_whose_checksum_is_wrong() -> None:
+async def test_an_answer_whose_checksum_is_wrong(stores: Stores) -> None:
     good = json_answer({"Item": OURS})
     async with FaultProxy() as proxy, stores(proxy.url) as (items, _):
         proxy.rule(Answer(200, good.body, {**good.headers, "x-amz-crc32": "1"}))
@@ -196,7 +203,7 @@ async def test_an_answer_whose_checksum_is_wrong() -> None:
         assert len(proxy.calls) == 1
 
 
-async def test_a_put_whose_answer_was_lost_is_settled_by_its_operation() -> None:
+async def test_a_put_whose_answer_was_lost_is_settled_by_its_operation(stores: Stores) -> None:
     async with FaultProxy() as proxy, stores(proxy.url) as (items, _):
         proxy.rule(LOSE_ANSWER, target="PutItem", times=1)
         proxy.rule(dynamodb_error("ConditionalCheckFailedException", Item=OURS), target="PutItem")
@@ -204,7 +211,7 @@ async def test_a_put_whose_answer_was_lost_is_settled_by_its_operation() -> None
         assert proxy.count(target="PutItem") == 2
 
 
-async def test_a_condition_that_failed_without_a_lost_answer_is_a_failure() -> None:
+async def test_a_condition_that_failed_without_a_lost_answer_is_a_failure(stores: Stores) -> None:
     async with FaultProxy() as proxy, stores(proxy.url) as (items, _):
         proxy.rule(dynamodb_error("ThrottlingException"), target="PutItem", times=3)
         proxy.rule(dynamodb_error("ConditionalCheckFailedException", Item=OURS), target="PutItem")
@@ -212,7 +219,7 @@ async def test_a_condition_that_failed_without_a_lost_answer_is_a_failure() -> N
         assert proxy.count(target="PutItem") == 4
 
 
-async def test_a_blob_that_a_lost_request_had_stored_is_ours() -> None:
+async def test_a_blob_that_a_lost_request_had_stored_is_ours(stores: Stores) -> None:
     async with FaultProxy() as proxy, stores(proxy.url) as (_, blobs):
         stored = Answer(200, b"1", {"ETag": '"e"'})
         proxy.rule(LOSE_ANSWER, method="PUT", times=1)
@@ -224,7 +231,7 @@ async def test_a_blob_that_a_lost_request_had_stored_is_ours() -> None:
         assert await outcome(reliable.put("k", b"1", if_absent=True)) is BlobExistsError
 
 
-async def test_a_large_put_that_is_refused_before_it_is_sent() -> None:
+async def test_a_large_put_that_is_refused_before_it_is_sent(stores: Stores) -> None:
     """A service may refuse on the head of the request alone, without asking for the body (100 Continue)."""
     bodies = 0
 

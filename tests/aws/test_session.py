@@ -17,9 +17,8 @@ from aiobotocore.config import AioConfig
 from s3k_async.aws.session import AwsClient
 from s3k_async.config import AwsConfig, DynamoTable, Secret
 from s3k_async.errors import ClosedClientError, ConfigError, CredentialsError, S3kError, WrongLoopError
-from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.items import Key
-from tests.aws.places import SECRET_KEY, SESSION_TOKEN, dynamo_items, s3_blobs, settings
+from tests.aws.places import SECRET_KEY, SESSION_TOKEN, Adapter, Items, OpenItems, s3_blobs, settings
 from tests.proxy import Answer, FaultProxy, json_answer
 
 KEY = Key("p", "s")
@@ -72,21 +71,21 @@ async def test_a_profile_gives_region_and_credentials(bare_environment: Path) ->
         await signed_region(AwsConfig(profile="play"))
 
 
-async def test_no_credentials_anywhere() -> None:
+async def test_no_credentials_anywhere(dynamo_items: OpenItems) -> None:
     async with dynamo_items(AwsConfig(endpoint=NOWHERE)) as items, s3_blobs(AwsConfig(endpoint=NOWHERE)) as blobs:
         for call in (items.get(KEY), blobs.get("k")):
             with pytest.raises(CredentialsError):
                 await call
 
 
-async def test_half_of_the_credentials() -> None:
+async def test_half_of_the_credentials(dynamo_items: OpenItems) -> None:
     async with dynamo_items(AwsConfig(endpoint=NOWHERE, access_key_id=Secret("a"))) as items:
         with pytest.raises(CredentialsError, match="secret_access_key"):
             await items.get(KEY)
 
 
 @pytest.mark.parametrize("endpoint", ["nonsense", "ftp://127.0.0.1", "http://", "http://a b"])
-async def test_an_endpoint_that_is_none(endpoint: str) -> None:
+async def test_an_endpoint_that_is_none(endpoint: str, dynamo_items: OpenItems) -> None:
     async with dynamo_items(settings(endpoint)) as items:
         with pytest.raises(ConfigError):
             await items.get(KEY)
@@ -99,7 +98,7 @@ async def test_the_bucket_is_in_the_path_at_an_endpoint() -> None:
         assert proxy.calls[0].path == "/data/k"
 
 
-async def test_a_session_of_the_users() -> None:
+async def test_a_session_of_the_users(adapter: Adapter) -> None:
     async with FaultProxy() as proxy:
         proxy.rule(json_answer({}))
         plain = aiobotocore.session.get_session()
@@ -107,7 +106,7 @@ async def test_a_session_of_the_users() -> None:
         plain.set_config_variable("region", "eu-north-1")
         full = aioboto3.Session("USERKEY", "user-secret", region_name="eu-north-1")
         for session in (full, plain):
-            items = DynamoItems(DynamoTable("t", AwsConfig(endpoint=proxy.url)), session)
+            items = adapter(DynamoTable("t", AwsConfig(endpoint=proxy.url)), session)
             assert await items.get(KEY) is None
             await items.close()
             signed = proxy.calls[-1].headers["authorization"]
@@ -115,10 +114,10 @@ async def test_a_session_of_the_users() -> None:
             assert "/eu-north-1/dynamodb/" in signed
 
 
-async def test_a_session_whose_defaults_would_undo_ours() -> None:
+async def test_a_session_whose_defaults_would_undo_ours(adapter: Adapter) -> None:
     session = aiobotocore.session.get_session()
     session.set_default_client_config(AioConfig(user_agent_extra="mine"))
-    items = DynamoItems(DynamoTable("t", settings(NOWHERE)), session)
+    items = adapter(DynamoTable("t", settings(NOWHERE)), session)
     with pytest.raises(ConfigError, match="default client configuration"):
         await items.get(KEY)
     await items.close()
@@ -133,8 +132,8 @@ async def test_closing_while_the_client_is_being_made() -> None:
         await made
 
 
-async def test_a_session_that_is_none() -> None:
-    items = DynamoItems(DynamoTable("t", settings(NOWHERE)), session=object())
+async def test_a_session_that_is_none(adapter: Adapter) -> None:
+    items = adapter(DynamoTable("t", settings(NOWHERE)), session=object())
     with pytest.raises(ConfigError, match="session"):
         await items.get(KEY)
 
@@ -146,15 +145,15 @@ async def test_a_client_is_made_once() -> None:
     await client.close()
 
 
-async def test_closing_is_idempotent_and_final() -> None:
-    items = DynamoItems(DynamoTable("t", settings(NOWHERE)))
+async def test_closing_is_idempotent_and_final(adapter: Adapter) -> None:
+    items = adapter(DynamoTable("t", settings(NOWHERE)))
     await items.close()
     await items.close()
     with pytest.raises(ClosedClientError):
         await items.get(KEY)
 
 
-async def test_another_live_loop_is_refused() -> None:
+async def test_another_live_loop_is_refused(dynamo_items: OpenItems) -> None:
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
         proxy.rule(json_answer({}))
         await items.get(KEY)
@@ -170,18 +169,18 @@ async def test_another_live_loop_is_refused() -> None:
         assert await items.get(KEY) is None
 
 
-async def _get(items: DynamoItems) -> object:
+async def _get(items: Items) -> object:
     return await items.get(KEY)
 
 
-def test_a_loop_that_is_gone_is_followed_by_another() -> None:
-    items = DynamoItems(DynamoTable("t", settings(NOWHERE)))
+def test_a_loop_that_is_gone_is_followed_by_another(adapter: Adapter) -> None:
+    items = adapter(DynamoTable("t", settings(NOWHERE)))
     for use in (_get, _get_and_close):
         with pytest.raises(S3kError, match="no connection"):
             asyncio.run(use(items))
 
 
-async def test_a_forked_child_makes_its_own_client() -> None:
+async def test_a_forked_child_makes_its_own_client(dynamo_items: OpenItems) -> None:
     """It uses and closes its copy; the parent's connections go on."""
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
         proxy.rule(json_answer({}))
@@ -207,14 +206,14 @@ async def test_a_forked_child_makes_its_own_client() -> None:
         assert proxy.count(target="GetItem") == 3
 
 
-async def _get_and_close(items: DynamoItems) -> None:
+async def _get_and_close(items: Items) -> None:
     try:
         await items.get(KEY)
     finally:
         await items.close()
 
 
-async def test_what_is_pickled_is_the_settings() -> None:
+async def test_what_is_pickled_is_the_settings(dynamo_items: OpenItems) -> None:
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
         proxy.rule(json_answer({}))
         await items.get(KEY)
@@ -234,7 +233,9 @@ def test_nothing_shows_the_secrets() -> None:
         assert "password" not in repr(client)
 
 
-async def test_the_library_below_does_not_log_the_secrets(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_library_below_does_not_log_the_secrets(
+    caplog: pytest.LogCaptureFixture, dynamo_items: OpenItems
+) -> None:
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
         proxy.rule(json_answer({}))
         with caplog.at_level("INFO"):

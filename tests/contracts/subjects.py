@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import pytest
@@ -45,7 +45,7 @@ RACING_BLOB_STORES = ("memory", "local", "seaweedfs")
 """Without moto, which is slow, and neither atomic nor stable under concurrent writes."""
 
 
-def params(stores: Sequence[str], deviations: Mapping[str, str] | None = None) -> list[Any]:
+def params(stores: Iterable[str], deviations: Mapping[str, str] | None = None) -> list[Any]:
     """Parameters for the stores, marked where they need an engine. `deviations` tells which engine, for what reason,
     does not keep a rule; a test that passes nevertheless fails."""
     marked = []

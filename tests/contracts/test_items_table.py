@@ -10,7 +10,7 @@ from s3k_async.concurrency import gather
 from s3k_async.config import DynamoTable
 from s3k_async.errors import NotAVolumeError, UnsupportedError, VolumeNotFoundError
 from s3k_async.stores.items import ABSENT, Check, Condition, Delete, Put, Update
-from tests.contracts.subjects import PARTITION, Items, OpenItems, key, row, token
+from tests.contracts.subjects import DYNAMO, PARTITION, Items, OpenItems, key, params, row, token
 from tests.engines.process import Engine
 from tests.engines.volumes import closing_client, fresh_table
 
@@ -134,19 +134,15 @@ async def test_tags_are_no_items_and_go_with_the_table(items: Items, item_store:
 # DynamoDB only: tables and items that others made
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.engine) for name in ("dynamodb_local", "dynoxide")])
-def dynamo(request: pytest.FixtureRequest) -> Engine:
-    engine: Engine = request.getfixturevalue(request.param)
-    return engine
-
-
-@pytest.fixture
-async def foreign(dynamo: Engine) -> AsyncIterator[tuple[Items, DynamoTable, Engine]]:
+@pytest.fixture(params=params(DYNAMO))
+async def foreign(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Items, DynamoTable, Engine]]:
     from s3k_async.stores.dynamodb import DynamoItems
+    from s3k_async.stores.dynamodb_wire import WireItems
 
-    with fresh_table(dynamo) as table:
-        store = DynamoItems(table)
-        yield store, table, dynamo
+    engine: Engine = request.getfixturevalue(DYNAMO[request.param])
+    with fresh_table(engine) as table:
+        store = DynamoItems(table) if request.param == "reference" else WireItems(table)
+        yield store, table, engine
         await store.close()
 
 

@@ -51,7 +51,7 @@ def test_a_cursor_is_text_that_names_the_last_key(partition: str, sort: str) -> 
     last = {"path": {"S": partition}, "children": {"S": sort}}
     cursor = write_cursor(last)
     assert cursor is not None
-    assert parse_cursor(cursor) == last
+    assert parse_cursor(cursor) == (partition, sort)
 
 
 @pytest.mark.parametrize("cursor", ["", "7", "[]", '["a"]', '["a",1]', '["a","b","c"]', '{"a":"b"}', "token:x"])

@@ -13,8 +13,10 @@ from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, Response
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.dynamodb import DynamoItems
+from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import ABSENT, Action, Condition, Delete, Key, Put, Update
 from s3k_async.stores.reliable_items import ReliableItems
+from tests.aws.places import Adapter, Items
 from tests.engines.process import Engine
 from tests.proxy import CLOSE_AFTER, LOSE_ANSWER, REFUSE, Fault, FaultProxy, dynamodb_error
 
@@ -28,16 +30,29 @@ async def proxy(dynamodb: Engine) -> AsyncIterator[FaultProxy]:
         yield proxy
 
 
-@pytest.fixture(params=["dynamodb_local", "dynoxide"])
-def dynamodb(request: pytest.FixtureRequest) -> Engine:
-    engine: Engine = request.getfixturevalue(request.param)
+WAYS: dict[str, tuple[Adapter, str]] = {
+    "wire, DynamoDB Local": (WireItems, "dynamodb_local"),
+    "wire, dynoxide": (WireItems, "dynoxide"),
+    "reference, dynoxide": (DynamoItems, "dynoxide"),
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def dynamodb(way: str, request: pytest.FixtureRequest) -> Engine:
+    engine: Engine = request.getfixturevalue(WAYS[way][1])
     return engine
 
 
 @pytest.fixture
-async def items(proxy: FaultProxy, dynamodb: Engine) -> AsyncIterator[DynamoItems]:
+async def items(proxy: FaultProxy, dynamodb: Engine, way: str) -> AsyncIterator[Items]:
     aws = replace(dynamodb.aws(), endpoint=proxy.url)
-    store = DynamoItems(DynamoTable(f"lost-{next(_tables)}", aws))
+    store = WAYS[way][0](DynamoTable(f"lost-{next(_tables)}", aws))
     await store.create()
     yield store
     proxy.clear()
@@ -46,7 +61,7 @@ async def items(proxy: FaultProxy, dynamodb: Engine) -> AsyncIterator[DynamoItem
 
 
 @pytest.fixture
-def reliable(items: DynamoItems) -> ReliableItems:
+def reliable(items: Items) -> ReliableItems:
     return ReliableItems(items, RetryPolicy(attempts=6, base=0.0, cap=0.0), SYSTEM)
 
 
@@ -57,7 +72,7 @@ def put(key: Key, operation: str, when: Condition = ABSENT, version: int = 1) ->
 FAULTS = pytest.mark.parametrize("fault", [LOSE_ANSWER, CLOSE_AFTER, REFUSE])
 
 
-async def test_the_bare_adapter_does_not_know(items: DynamoItems, proxy: FaultProxy) -> None:
+async def test_the_bare_adapter_does_not_know(items: Items, proxy: FaultProxy) -> None:
     proxy.rule(LOSE_ANSWER, target="PutItem", times=1)
     with pytest.raises(ResponseLostError):
         await items.write(put(A, "1"))

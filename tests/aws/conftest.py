@@ -1,0 +1,24 @@
+"""Both ways to a table: by aioboto3 (the reference) and by requests of our own."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from s3k_async.stores.dynamodb import DynamoItems
+from s3k_async.stores.dynamodb_wire import WireItems
+from tests.aws.places import Adapter, OpenItems, open_items
+
+
+@pytest.fixture(params=[DynamoItems, WireItems], ids=["reference", "wire"])
+def adapter(request: pytest.FixtureRequest) -> Adapter:
+    """The adapter under test."""
+    made: Adapter = request.param
+    return made
+
+
+@pytest.fixture
+def dynamo_items(adapter: Adapter) -> OpenItems:
+    """Opens a table's adapter for the length of a block."""
+    return partial(open_items, adapter)
