@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "volumes",
         "settings",
     ),
-    ("fsck",),
+    ("fsck", "planning"),
     ("metadata",),
     ("oplog",),
     ("storage",),

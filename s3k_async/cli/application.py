@@ -34,6 +34,7 @@ _COMMANDS: Final = {
     "rm": ("changes", "Remove files and directories."),
     "mkdir": ("changes", "Make directories."),
     "touch": ("changes", "Make empty files, or renew times."),
+    "plan": ("plan", "Predict what a change costs in requests, units and time."),
     "fsck": ("check", "Compare table, log and bytes; changes nothing."),
 }
 """Name to module of `s3k_async.cli.commands` and a summary, so that the overview imports none of them."""

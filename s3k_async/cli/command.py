@@ -12,7 +12,7 @@ from s3k_async.cli.invocation import Invocation
 if TYPE_CHECKING:
     from s3k_async.settings import Option
 
-__all__ = ["VolumeCommand", "common_options", "for_each"]
+__all__ = ["PlainCommand", "VolumeCommand", "common_options", "for_each"]
 
 T = TypeVar("T")
 
@@ -50,6 +50,14 @@ def common_options(*, hidden: bool) -> list[click.Parameter]:
         option("-q", "--quiet", is_flag=True, help="No progress, and no line that says what was done."),
         option("--debug", is_flag=True, hidden=hidden, help="Show where an error comes from."),
     ]
+
+
+class PlainCommand(click.Command):
+    """A command that opens no volume."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params += common_options(hidden=True)
 
 
 class VolumeCommand(click.Command):

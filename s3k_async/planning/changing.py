@@ -1,0 +1,132 @@
+"""Renaming and deleting a directory: the requests of `S3kClient.rename` and of `S3kClient.delete(recursive=True)`.
+
+Nobody else is at work in the tree, it holds no reservations and no marks of interrupted jobs, and the work ends
+before the job's lease is renewed for the first time (one UpdateItem every RENEW_SECONDS).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from s3k_async.metadata.bulk import MOVES, TRANSACTIONS
+from s3k_async.metadata.tree import PARTS
+from s3k_async.planning.item_size import read_units, write_units
+from s3k_async.planning.layout import Count
+from s3k_async.planning.looking import longest_listing, read_children
+from s3k_async.planning.service import Service
+from s3k_async.planning.tree_shape import Kind, LaidTree
+from s3k_async.planning.work import Work
+from s3k_async.stores.items import MAX_TRANSACTION
+
+__all__ = ["deletion", "renaming"]
+
+JOB_BYTES: Final = 250
+"""Bytes of a job's record, and more than that of any mark."""
+MARK_BYTES: Final = 60
+"""Bytes that a mark adds to a directory's item."""
+
+
+def renaming(tree: LaidTree, service: Service, *, target_parents: int = 1) -> Work:
+    """Rename a directory to a path that has so many ancestors below the root, all of which exist."""
+    work = Work(service.latency)
+    top = tree.top
+    _begin_job(work, top)
+    work.get_many(target_parents + 1, top.own_item, times=2)
+    if target_parents:
+        work.get(top.own_item)
+    work.get(0)
+    work.log(_one(1))
+    work.transact(top.own_item, 2 if target_parents else 1, _one(1))
+    for kind in tree.kinds:
+        _move_children(work, kind)
+        if kind.level:
+            _move_directory(work, kind)
+        # The old entry is removed, the new one's mark dropped.
+        work.transact(kind.own_item, kind.count, _one(kind.count))
+        work.update(kind.own_item + MARK_BYTES, _one(kind.count))
+        _heat_of_moves(work, kind)
+    _end_job(work)
+    latency = service.latency
+    each = latency.write * 2 + latency.read * 2 + latency.transaction * 2 + latency.put * 2
+    work.chain = each * (tree.depth + 1) + longest_listing(tree, service) + _page_chain(service)
+    work.streams = PARTS * TRANSACTIONS
+    return work
+
+
+def deletion(tree: LaidTree, service: Service) -> Work:
+    """Delete a directory and everything below it."""
+    work = Work(service.latency)
+    _begin_job(work, tree.top)
+    for kind in tree.kinds:
+        read_children(work, kind)
+        work.entries_changed += kind.count * kind.files
+        work.log(kind.transactions(MAX_TRANSACTION) * kind.count)
+        transactions = kind.transactions(MAX_TRANSACTION)
+        work.transact(kind.file_item, kind.count * kind.files, transactions * kind.count)
+        if kind.level:
+            work.update(kind.own_item + MARK_BYTES, _one(kind.count))
+        work.log(_one(kind.count))
+        work.transact(kind.own_item, kind.count, _one(kind.count))
+        files, directories = kind.fullest()
+        work.heat(
+            _suffix_of(kind),
+            read_units(kind.bytes_of(files, directories)),
+            2 * files * write_units(kind.file_item) + 3 * directories * write_units(kind.directory_item),
+        )
+    _end_job(work)
+    latency = service.latency
+    each = latency.write + latency.transaction + latency.put * 2
+    work.chain = each * (tree.depth + 1) + longest_listing(tree, service) + _page_chain(service)
+    work.streams = PARTS * TRANSACTIONS
+    return work
+
+
+def _begin_job(work: Work, top: Kind) -> None:
+    """The directory is read, a job recorded, the directory marked."""
+    work.get(top.own_item)
+    work.put(JOB_BYTES)
+    work.update(top.own_item + MARK_BYTES)
+
+
+def _end_job(work: Work) -> None:
+    work.transact(JOB_BYTES, 1, _one(1))
+
+
+def _move_children(work: Work, kind: Kind) -> None:
+    """The children of all directories of a kind are listed, and the files among them moved."""
+    read_children(work, kind)
+    work.entries_changed += kind.count * kind.files
+    work.log(kind.transactions(MOVES) * kind.count)
+    work.transact(kind.file_item, 2 * kind.count * kind.files, kind.transactions(MOVES) * kind.count)
+    # After each page the directory that is moved into is read.
+    work.get(kind.own_item, kind.pages_with_files() * kind.count)
+
+
+def _move_directory(work: Work, kind: Kind) -> None:
+    """Directories below the top: marked, made at their new place, and the one that they are moved into read."""
+    work.update(kind.own_item + MARK_BYTES, _one(kind.count))
+    work.get(0, _one(kind.count))
+    work.log(_one(kind.count))
+    work.transact(kind.own_item + MARK_BYTES, kind.count, _one(kind.count))
+    work.get(kind.own_item, _one(kind.count))
+
+
+def _heat_of_moves(work: Work, kind: Kind) -> None:
+    files, directories = kind.fullest()
+    moved = 2 * files * write_units(kind.file_item)
+    each = write_units(kind.directory_item)
+    reads = read_units(kind.bytes_of(files, directories))
+    work.heat(f"{_suffix_of(kind)}, old place", reads, moved + 3 * directories * each)
+    work.heat(f"{_suffix_of(kind)}, new place", 2 * directories, moved + 3 * directories * each)
+
+
+def _page_chain(service: Service) -> float:
+    return service.latency.put * 2 + service.latency.transaction + service.latency.read
+
+
+def _suffix_of(kind: Kind) -> str:
+    return f"one suffix of a directory with {kind.files + kind.directories:,} children"
+
+
+def _one(number: int) -> Count:
+    return Count.of(number)

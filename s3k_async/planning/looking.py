@@ -1,0 +1,47 @@
+"""Listing a tree: the requests of `S3kClient.list(path, recursive=True)`."""
+
+from __future__ import annotations
+
+from s3k_async.metadata.reader import SUFFIX_STREAMS
+from s3k_async.metadata.tree import DIRECTORIES
+from s3k_async.planning.item_size import read_units
+from s3k_async.planning.service import Service
+from s3k_async.planning.tree_shape import Kind, LaidTree
+from s3k_async.planning.work import Work
+
+__all__ = ["listing", "longest_listing", "read_children"]
+
+
+def listing(tree: LaidTree, service: Service) -> Work:
+    """List everything below a directory, all suffixes of up to DIRECTORIES directories at the same time."""
+    work = Work(service.latency)
+    if tree.top.own_item:
+        work.get(tree.top.own_item)
+        work.chain += service.latency.read
+    for kind in tree.kinds:
+        read_children(work, kind)
+        files, directories = kind.fullest()
+        work.heat(
+            f"one suffix of a directory with {kind.files + kind.directories:,} children",
+            read_units(kind.bytes_of(files, directories)),
+            0.0,
+        )
+    work.chain += longest_listing(tree, service)
+    work.streams = min(tree.directories, DIRECTORIES) * min(tree.suffix_count, SUFFIX_STREAMS)
+    return work
+
+
+def read_children(work: Work, kind: Kind) -> None:
+    """Read the children of all directories of a kind."""
+    work.query(kind.pages() * kind.count, kind.read_units * kind.count)
+    work.entries_read += kind.count * (kind.files + kind.directories)
+
+
+def longest_listing(tree: LaidTree, service: Service) -> float:
+    """Seconds until the children of a deepest directory are known, if no request waits for anything but the one that
+    it needs: pages of one partition come one after the other.
+    """
+    pages = [0] * (tree.depth + 1)
+    for kind in tree.kinds:
+        pages[kind.level] = max(pages[kind.level], *(partition.page_count for partition in kind.partitions))
+    return sum(pages) * service.latency.read

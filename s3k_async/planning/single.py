@@ -1,0 +1,173 @@
+"""Verbs on one file or directory, called once or for every file of a tree, one call for each.
+
+Every path has existing parents, unless the verb makes them, and nothing that is in its way. Counts are those of calls
+that do not overlap: calls at the same time may share the reading of a parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from s3k_async.config import Tuning
+from s3k_async.metadata.directories import CHAIN_PART
+from s3k_async.planning.item_size import read_units, write_units
+from s3k_async.planning.layout import Count
+from s3k_async.planning.service import Service
+from s3k_async.planning.tree_shape import LaidTree
+from s3k_async.planning.work import Heat, Work
+
+__all__ = ["SINGLE_VERBS", "Subject", "on_every_file", "single", "store_bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a verb is called with."""
+
+    parents: int = 1
+    """Ancestors of the path below the root; for a rename those of the target."""
+    file_item: int = 450
+    """Bytes of the item of a file."""
+    directory_item: int = 200
+    """Bytes of the item of a directory."""
+    file_bytes: int = 1_000_000
+    tuning: Tuning = field(default_factory=Tuning)
+    """How the client splits large files."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call of a verb: its work, and how much of it meets the item of the path and that of its parent."""
+
+    work: Work
+    subject: Subject
+    own: Heat = field(default_factory=lambda: Heat("own", 0.0, 0.0))
+    parent: Heat = field(default_factory=lambda: Heat("parent", 0.0, 0.0))
+
+    def load(self, *, reads: int, writes: int = 0, parent_reads: int = 0, parent_writes: int = 0) -> None:
+        """How often the item of the path is read, and how many times its write units it takes; the parent's too."""
+        subject = self.subject
+        own_read, own_write = read_units(subject.file_item), write_units(subject.file_item)
+        self.own = Heat("own", reads * own_read, writes * own_write)
+        if subject.parents:
+            read, write = read_units(subject.directory_item), write_units(subject.directory_item)
+            self.parent = Heat("parent", parent_reads * read, parent_writes * write)
+
+
+def _stat(call: _Call) -> None:
+    call.work.get(call.subject.file_item)
+    call.load(reads=1)
+
+
+def _read(call: _Call) -> None:
+    subject = call.subject
+    call.work.get(subject.file_item)
+    call.work.data("GetObject", Count.of(-(-subject.file_bytes // subject.tuning.part_size)))
+    call.load(reads=1)
+
+
+def _write(call: _Call) -> None:
+    work, subject = call.work, call.subject
+    work.get_many(subject.parents + 1, subject.directory_item)
+    store_bytes(work, subject.file_bytes, subject.tuning)
+    work.log(Count.of(1))
+    work.put(subject.file_item)
+    if subject.parents:
+        work.get(subject.directory_item)
+    work.files_written += 1
+    call.load(reads=1, writes=1, parent_reads=2)
+
+
+def _overwrite(call: _Call) -> None:
+    work, subject = call.work, call.subject
+    work.get_many(subject.parents + 1, subject.directory_item)
+    store_bytes(work, subject.file_bytes, subject.tuning)
+    work.log(Count.of(1))
+    work.put(subject.file_item)
+    work.files_written += 1
+    call.load(reads=1, writes=1, parent_reads=1)
+
+
+def _rename(call: _Call) -> None:
+    work, subject = call.work, call.subject
+    work.get(subject.file_item)
+    work.get_many(subject.parents + 1, subject.directory_item)
+    work.log(Count.of(1))
+    work.transact(subject.file_item, 2 + bool(subject.parents), Count.of(1))
+    work.entries_changed += 1
+    # The transaction checks the target's parent, and a check costs what a write costs.
+    call.load(reads=1, writes=2, parent_reads=1, parent_writes=2)
+
+
+def _delete(call: _Call) -> None:
+    call.work.get(call.subject.file_item)
+    call.work.log(Count.of(1))
+    call.work.transact(call.subject.file_item, 1, Count.of(1))
+    call.work.entries_changed += 1
+    call.load(reads=1, writes=2)
+
+
+def _makedirs(call: _Call) -> None:
+    made = call.subject.parents + 1
+    call.work.get_many(made)
+    transactions = -(-made // CHAIN_PART)
+    call.work.log(Count.of(transactions))
+    call.work.transact(call.subject.directory_item, made + transactions - 1, Count.of(transactions))
+    call.load(reads=1, writes=2, parent_reads=1, parent_writes=2)
+
+
+SINGLE_VERBS: Final[dict[str, Callable[[_Call], None]]] = {
+    "stat": _stat,
+    "read": _read,
+    "write": _write,
+    "overwrite": _overwrite,
+    "rename-file": _rename,
+    "delete-file": _delete,
+    "makedirs": _makedirs,
+}
+"""By name: `S3kClient.stat`, `read`, `write` of a new file and of an existing one, `rename` and `delete` of a file,
+`makedirs` with all parents missing."""
+
+
+def single(verb: str, subject: Subject, service: Service) -> Work:
+    """What one call of a verb of SINGLE_VERBS asks for."""
+    return _call(verb, subject, service).work
+
+
+def on_every_file(verb: str, tree: LaidTree, subject: Subject, service: Service) -> Work:
+    """What calling the verb once for every file of a tree asks for; many calls at the same time."""
+    call = _call(verb, subject, service)
+    once, work = call.work, Work(service.latency)
+    times = tree.files
+    work.requests = {key: number * times for key, number in once.requests.items()}
+    work.waits = {part: seconds * times for part, seconds in once.waits.items()}
+    work.read_units, work.write_units = once.read_units * times, once.write_units * times
+    work.entries_read, work.entries_changed = once.entries_read * times, once.entries_changed * times
+    work.files_written = once.files_written * times
+    work.chain = once.chain
+    for kind in tree.kinds:
+        files = kind.fullest()[0]
+        with_files = f"a directory with {kind.files:,} files"
+        work.heat(f"one suffix of {with_files}", files * call.own.read_units, files * call.own.write_units)
+        work.heat(
+            f"the item of {with_files}", kind.files * call.parent.read_units, kind.files * call.parent.write_units
+        )
+    return work
+
+
+def _call(verb: str, subject: Subject, service: Service) -> _Call:
+    call = _Call(Work(service.latency), subject)
+    SINGLE_VERBS[verb](call)
+    call.work.chain = sum(call.work.waits.values())
+    return call
+
+
+def store_bytes(work: Work, size: int, tuning: Tuning, files: int = 1) -> None:
+    """The bytes of so many files of a size: each in one piece, or in parts above the threshold."""
+    if size <= tuning.multipart_threshold:
+        work.data("PutObject", Count.of(files))
+        return
+    work.data("CreateMultipartUpload", Count.of(files))
+    work.data("UploadPart", Count.of(files * -(-size // tuning.part_size)))
+    work.data("CompleteMultipartUpload", Count.of(files))

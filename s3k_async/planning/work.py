@@ -1,0 +1,101 @@
+"""What a verb asks of the services: requests by operation, units, the load of single partitions, the longest chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from s3k_async.planning.item_size import read_units, write_units
+from s3k_async.planning.layout import Count
+from s3k_async.planning.service import Latency
+
+__all__ = ["MAX_BATCH_GET", "Heat", "Part", "Work"]
+
+Part: TypeAlias = Literal["table", "data", "log"]
+
+MAX_BATCH_GET = 100
+"""Keys of one BatchGetItem."""
+
+_ONE = Count.of(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """Load of one partition of the table."""
+
+    partition: str
+    """Which one, in words."""
+    read_units: float
+    write_units: float
+
+
+@dataclass(slots=True)
+class Work:
+    """Adds up what a verb asks for."""
+
+    latency: Latency
+    requests: dict[tuple[Part, str], Count] = field(default_factory=dict)
+    """By part of the volume and operation."""
+    waits: dict[Part, float] = field(default_factory=dict)
+    """Seconds that the requests of each part would take one after the other."""
+    read_units: float = 0.0
+    write_units: float = 0.0
+    heats: list[Heat] = field(default_factory=list)
+    chain: float = 0.0
+    """Seconds of the longest chain of requests that wait for each other."""
+    streams: int = 1_000_000
+    """Requests that the verb sends at the same time at most, whatever the client's limit."""
+    entries_read: int = 0
+    entries_changed: int = 0
+    files_written: int = 0
+
+    def count(self, part: Part, operation: str, number: Count, seconds: float) -> None:
+        """Requests of one operation, each of which takes `seconds`."""
+        if number.high:
+            self.requests[part, operation] = self.requests.get((part, operation), Count()) + number
+            self.waits[part] = self.waits.get(part, 0.0) + number.likely * seconds
+
+    def get(self, size: int = 0, times: Count = _ONE) -> None:
+        """GetItem of an item of `size` bytes (0: there is none)."""
+        self.count("table", "GetItem", times, self.latency.read)
+        self.read_units += times.likely * read_units(size)
+
+    def get_many(self, keys: int, size: int = 0, times: int = 1) -> None:
+        """BatchGetItem of so many keys, `size` bytes each."""
+        self.count("table", "BatchGetItem", Count.of(-(-keys // MAX_BATCH_GET) * times), self.latency.read)
+        self.read_units += times * keys * read_units(size)
+
+    def put(self, size: int, times: Count = _ONE) -> None:
+        """PutItem."""
+        self._write("PutItem", size, times)
+
+    def update(self, size: int, times: Count = _ONE) -> None:
+        """UpdateItem; `size` is the larger of before and after."""
+        self._write("UpdateItem", size, times)
+
+    def transact(self, size: int, items: int, transactions: Count) -> None:
+        """So many transactions, with `items` items of `size` bytes in all of them together; checks are items, too."""
+        self.count("table", "TransactWriteItems", transactions, self.latency.transaction)
+        self.write_units += 2 * items * write_units(size)
+
+    def query(self, pages: Count, units: float) -> None:
+        """Pages of partitions, with the read units of all of them."""
+        self.count("table", "Query", pages, self.latency.read)
+        self.read_units += units
+
+    def log(self, objects: Count) -> None:
+        """Objects of the operation log: as pending, and as committed."""
+        self.count("log", "PutObject", objects * 2, self.latency.put)
+
+    def data(self, operation: str, times: Count) -> None:
+        """Requests for the bytes of files."""
+        reading = operation in {"GetObject", "HeadObject"}
+        self.count("data", operation, times, self.latency.get if reading else self.latency.put)
+
+    def heat(self, partition: str, reads: float, writes: float) -> None:
+        """The load of one partition."""
+        self.heats.append(Heat(partition, reads, writes))
+
+    def _write(self, operation: str, size: int, times: Count) -> None:
+        self.count("table", operation, times, self.latency.write)
+        self.write_units += times.likely * write_units(size)

@@ -1,0 +1,122 @@
+"""The model's counts are those of real runs, on trees of several shapes and suffix counts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from s3k_async.client import S3kClient
+from s3k_async.planning import SINGLE_VERBS, Subject, Work, deletion, listing, renaming, single
+from s3k_async.planning.service import Service
+from s3k_async.volumes import init_volume
+from tests.client.rig import memory_config
+from tests.planning.counting import MEMORY, ONE_AT_A_TIME, counted, laid, predicted
+
+SERVICE = Service()
+
+SHAPES = {
+    "empty": [],
+    "one file": ["f"],
+    "flat": [f"part-{number:05}" for number in range(260)],
+    "two levels": [f"day={day}/part-{number}" for day in range(5) for number in range(7)],
+    "uneven": [f"d{day}/part-{number}" for day in range(6) for number in range(day * day * 4)],
+    "deep": ["a/b/c/d/e/f/g/file", "a/b/c/x", "a/b/c/d/y"],
+    "mixed": [*(f"f{number}" for number in range(30)), *(f"d{number}/e{number}/f" for number in range(12))],
+    "several pages": [f"{number:05}" for number in range(2100)],
+}
+
+
+@asynccontextmanager
+async def client_of(suffix_count: int) -> AsyncIterator[S3kClient]:
+    config = replace(memory_config(ONE_AT_A_TIME), suffix_count=suffix_count)
+    await init_volume(config)
+    async with S3kClient(config=config) as client:
+        yield client
+
+
+async def plant(client: S3kClient, top: str, files: list[str]) -> None:
+    """Make a tree of empty files, past the parts that the tests count."""
+    await client.makedirs(top)
+    for directory in sorted({file.rpartition("/")[0] for file in files} - {""}):
+        await client.makedirs(f"{top}/{directory}")
+    seed = await client.write("/seed", b"")
+    store = client._volume().store
+    entry = await store.get(seed.path)
+    assert entry is not None
+    for number, file in enumerate(files):
+        new = replace(entry, path=f"{top}/{file}", id=f"{number:036}")
+        await store.restore(new, None)
+
+
+@pytest.mark.parametrize("suffix_count", [1, 3, 10])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("verb", ["list", "rename", "delete"])
+async def test_trees(verb: str, shape: str, suffix_count: int) -> None:
+    async with client_of(suffix_count) as client:
+        await plant(client, "/in/tree", SHAPES[shape])
+        tree = await laid(client, "/in/tree", MEMORY)
+        assert tree.files == len(SHAPES[shape])
+        count = counted(client)
+        if verb == "list":
+            found = [status async for status in client.list("/in/tree", recursive=True)]
+            assert (len(found), predicted(listing(tree, SERVICE))) == (tree.files + tree.directories - 1, count)
+        elif verb == "rename":
+            await client.rename("/in/tree", "/in/moved")
+            assert predicted(renaming(tree, SERVICE, target_parents=1)) == count
+        else:
+            await client.delete("/in/tree", recursive=True)
+            assert predicted(deletion(tree, SERVICE)) == count
+
+
+@pytest.mark.parametrize("target", ["/moved", "/a/b/c/moved"])
+async def test_renames_to_elsewhere(target: str) -> None:
+    async with client_of(3) as client:
+        await client.makedirs("/a/b/c")
+        await plant(client, "/tree", SHAPES["two levels"])
+        tree = await laid(client, "/tree", MEMORY)
+        count = counted(client)
+        await client.rename("/tree", target)
+        assert predicted(renaming(tree, SERVICE, target_parents=target.count("/") - 1)) == count
+
+
+async def test_the_root_has_no_item_to_read() -> None:
+    async with client_of(3) as client:
+        await plant(client, "/tree", SHAPES["mixed"])
+        tree = await laid(client, "/", MEMORY)
+        count = counted(client)
+        assert len([status async for status in client.list("/", recursive=True)]) == tree.files + tree.directories - 1
+        assert predicted(listing(tree, SERVICE)) == count
+
+
+@pytest.mark.parametrize("parents", [0, 1, 4])
+@pytest.mark.parametrize("verb", SINGLE_VERBS)
+async def test_single_verbs(verb: str, parents: int) -> None:
+    directory = "".join(f"/d{number}" for number in range(parents))
+    path = f"{directory}/file"
+    async with client_of(4) as client:
+        await client.makedirs(directory or "/")
+        if verb not in {"write", "makedirs"}:
+            await client.write(path, b"x" * 120)
+        count = counted(client)
+        match verb:
+            case "stat":
+                await client.stat(path)
+            case "read":
+                await client.read(path)
+            case "write" | "overwrite":
+                await client.write(path, b"x" * 120)
+            case "rename-file":
+                await client.rename(path, f"{directory}/renamed")
+            case "delete-file":
+                await client.delete(path)
+            case "makedirs":
+                await client.makedirs("/new" + directory)
+        subject = Subject(parents=parents, file_bytes=120, tuning=client.config.tuning)
+        assert predicted(single(verb, subject, SERVICE)) == count
+
+
+def test_work_of_nothing_is_nothing() -> None:
+    assert predicted(Work(SERVICE.latency)) == {}
