@@ -126,7 +126,8 @@ pub fn lost(reason: &str) -> PyErr {
     python::ResponseLostError::new_err(reason.to_owned())
 }
 
-fn with_path(class: Bound<'_, PyType>, message: &str, path: &str) -> PyErr {
+/// An error of a class of ours, with its message and the path that it is about.
+pub fn with_path(class: Bound<'_, PyType>, message: &str, path: &str) -> PyErr {
     let named = PyDict::new(class.py());
     match named.set_item("path", path).and_then(|()| class.call((message,), Some(&named))) {
         Ok(error) => PyErr::from_value(error),

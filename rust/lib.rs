@@ -15,9 +15,11 @@ mod physical;
 mod quote;
 mod recent;
 mod rows;
+mod s3_answers;
 mod sign;
 mod suffix;
 mod view;
+mod xml;
 
 /// Paths, table keys, physical keys, digests and signed requests.
 #[pyo3::pymodule]
@@ -36,6 +38,8 @@ mod _native {
     use crate::physical::{object_id_of, physical_key, physical_keys, uuid_text, uuid_texts};
     #[pymodule_export]
     use crate::rows::Rows;
+    #[pymodule_export]
+    use crate::s3_answers::{decode_copied, decode_listing, decode_refusal, decode_refused, encode_deletions};
     #[pymodule_export]
     use crate::sign::Signer;
     #[pymodule_export]

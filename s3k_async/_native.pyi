@@ -20,11 +20,16 @@ __all__ = [
     "ancestors",
     "crc32",
     "decode_batch",
+    "decode_copied",
     "decode_item",
     "decode_key",
     "decode_keys",
+    "decode_listing",
     "decode_page",
+    "decode_refusal",
+    "decode_refused",
     "encode_batch_get",
+    "encode_deletions",
     "encode_get",
     "encode_query",
     "encode_scan",
@@ -189,6 +194,29 @@ class Signer:
         """All headers of a DynamoDB call, its length excepted. `target` is the whole `X-Amz-Target`, as
         `DynamoDB_20120810.GetItem`. Answers are asked for uncompressed. Raises InvalidArgumentError as `headers`.
         """
+def decode_listing(body: bytes, path: str) -> tuple[list[tuple[str, int, str, int]], str | None, bool]:
+    """A page of S3's ListObjectsV2: objects as (key, bytes, entity tag without quotes, epoch milliseconds), the token of
+    the next page, and whether there is one. URL-encoded keys are decoded.
+
+    Elements as in the Amazon S3 API Reference. Raises ResponseLostError, which names `path`, for a document that is not
+    whole or is no listing.
+    """
+
+def decode_copied(body: bytes, path: str) -> str:
+    """The entity tag in the answer to S3's CopyObject, without quotes. Raises ResponseLostError as `decode_listing`."""
+
+def decode_refused(body: bytes, path: str) -> list[tuple[str, str, str]]:
+    """The keys that S3's DeleteObjects did not delete, as (key, code, message). Raises ResponseLostError as
+    `decode_listing`."""
+
+def decode_refusal(body: bytes) -> tuple[str, str] | None:
+    """Code and message of S3's error document; None for every other body, a damaged one included."""
+
+def encode_deletions(keys: Sequence[str]) -> bytes:
+    """The body of a DeleteObjects request for these keys, which asks to name only what is not deleted.
+
+    Raises InvalidPathError for what UTF-8 cannot encode. Characters that XML 1.0 cannot say are written as they are.
+    """
 
 @final
 class Xxh3_128:
