@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote_plus
 
 import anyio
@@ -33,7 +33,20 @@ from s3k_async.stores.s3_upload import S3Upload, request_body
 if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client
 
-__all__ = ["S3Blobs"]
+__all__ = [
+    "BY_GET",
+    "BY_HEAD",
+    "IF_ABSENT",
+    "IF_MATCH",
+    "AbsentError",
+    "Objects",
+    "PastEndError",
+    "S3Blobs",
+    "range_text",
+]
+
+Objects: TypeAlias = list[tuple[str, int, str, int]]
+"""Objects of a listing: full key, bytes, entity tag, epoch milliseconds."""
 
 _MIB = 1024 * 1024
 _BATCH = 1000
@@ -43,22 +56,22 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 """What XML 1.0 cannot say, so that a key with it is not deleted by DeleteObjects."""
 
 
-class _NotFoundError(S3kError):
+class AbsentError(S3kError):
     """HTTP status 404 of an answer without a body."""
 
 
-class _RangeError(S3kError):
+class PastEndError(S3kError):
     """The range begins at or past the end."""
 
 
-_BY_HEAD: Codes = dict.fromkeys(("404", "NoSuchKey", "NotFound"), (_NotFoundError, "not found"))
-_BY_GET: Codes = dict.fromkeys(("416", "InvalidRange"), (_RangeError, "past the end"))
-_IF_ABSENT: Codes = dict.fromkeys(("412", "PreconditionFailed"), (BlobExistsError, "a blob has this key already"))
-_IF_MATCH: Codes = dict.fromkeys(
+BY_HEAD: Codes = dict.fromkeys(("404", "NoSuchKey", "NotFound"), (AbsentError, "not found"))
+BY_GET: Codes = dict.fromkeys(("416", "InvalidRange"), (PastEndError, "past the end"))
+IF_ABSENT: Codes = dict.fromkeys(("412", "PreconditionFailed"), (BlobExistsError, "a blob has this key already"))
+IF_MATCH: Codes = dict.fromkeys(
     ("412", "PreconditionFailed", "NoSuchKey"), (BlobChangedError, "the blob is not the expected one")
 )
 _OTHERS_BUCKET: Codes = {"BucketAlreadyExists": (VolumeExistsError, "the bucket belongs to somebody else")}
-_OWN_BUCKET: Codes = {"BucketAlreadyOwnedByYou": (_NotFoundError, "ours already")}
+_OWN_BUCKET: Codes = {"BucketAlreadyOwnedByYou": (AbsentError, "ours already")}
 
 
 class S3Blobs:
@@ -104,22 +117,30 @@ class S3Blobs:
     def uri(self, key: str) -> str:
         return self._root + check_key(key)
 
+    def _uri(self, full: str) -> str:
+        return f"s3://{self._bucket}/{full}"
+
     async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None) -> BlobInfo:
         full = self._full(key)
         check_put(if_absent, if_match)
         size = memoryview(data).nbytes
+        etag = await self._put_object(full, data, if_absent, if_match)
+        return BlobInfo(key, size, etag)
+
+    async def _put_object(self, full: str, data: Buffer, if_absent: bool, if_match: str | None) -> str:
+        """Store an object; its entity tag."""
         request: dict[str, Any] = {"Bucket": self._bucket, "Key": full, "Body": request_body(data)}
         codes: Codes = {}
         if if_absent:
             request["IfNoneMatch"] = "*"
-            codes = _IF_ABSENT
+            codes = IF_ABSENT
         elif if_match is not None:
             request["IfMatch"] = f'"{if_match}"'
-            codes = _IF_MATCH
+            codes = IF_MATCH
         client = await self._client()
-        with map_exceptions(self.uri(key), writing=True, codes=codes):
+        with map_exceptions(self._uri(full), writing=True, codes=codes):
             answer = await client.put_object(**request)
-        return BlobInfo(key, size, _etag(answer))
+        return _etag(answer)
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         full = self._full(key)
@@ -128,30 +149,37 @@ class S3Blobs:
             if await self.head(key) is None:
                 raise BlobNotFoundError("no blob has this key", path=self.uri(key))
             return b""
+        try:
+            return await self._get_object(full, start, end)
+        except PastEndError:
+            return b""
+
+    async def _get_object(self, full: str, start: int, end: int | None) -> bytes:
+        """Bytes of an object; `end` is above `start`. Raises PastEndError."""
         request: dict[str, Any] = {"Bucket": self._bucket, "Key": full}
         if start or end is not None:
-            request["Range"] = f"bytes={start}-" if end is None else f"bytes={start}-{end - 1}"
+            request["Range"] = range_text(start, end)
         client = await self._client()
-        try:
-            with map_exceptions(self.uri(key), codes=_BY_GET):
-                answer = await client.get_object(**request)
-                async with answer["Body"] as body:
-                    data: bytes = await body.read()
-        except _RangeError:
-            return b""
+        with map_exceptions(self._uri(full), codes=BY_GET):
+            answer = await client.get_object(**request)
+            async with answer["Body"] as body:
+                data: bytes = await body.read()
         if "Range" in request and "ContentRange" not in answer:
             return data[start:end]
         return data
 
     async def head(self, key: str) -> BlobInfo | None:
-        full = self._full(key)
-        client = await self._client()
         try:
-            with map_exceptions(self.uri(key), codes=_BY_HEAD):
-                answer = await client.head_object(Bucket=self._bucket, Key=full)
-        except _NotFoundError:
+            return BlobInfo(key, *await self._head_object(self._full(key)))
+        except AbsentError:
             return None
-        return BlobInfo(key, answer["ContentLength"], _etag(answer), _ms(answer))
+
+    async def _head_object(self, full: str) -> tuple[int, str, int]:
+        """Bytes, entity tag and time (epoch milliseconds) of an object. Raises AbsentError."""
+        client = await self._client()
+        with map_exceptions(self._uri(full), codes=BY_HEAD):
+            answer = await client.head_object(Bucket=self._bucket, Key=full)
+        return answer["ContentLength"], _etag(answer), _ms(answer)
 
     def can_copy_from(self, source: BlobStore) -> bool:
         return isinstance(source, S3Blobs) and self._aws.shares_account_with(source._aws)
@@ -166,14 +194,16 @@ class S3Blobs:
         origin = {"Bucket": source._bucket, "Key": source._full(source_key)}
         if found.size > self.copy_limit:
             return await self._copy_in_parts(origin, found, key)
+        return BlobInfo(key, found.size, await self._copy_object(source._bucket, origin["Key"], full))
+
+    async def _copy_object(self, source_bucket: str, source_full: str, full: str) -> str:
+        """Copy an object inside the service; the copy's entity tag."""
         client = await self._client()
-        with map_exceptions(source.uri(source_key), writing=True):
+        with map_exceptions(f"s3://{source_bucket}/{source_full}", writing=True):
             answer = await client.copy_object(
-                Bucket=self._bucket,
-                Key=full,
-                CopySource=origin,  # type: ignore[arg-type]
+                Bucket=self._bucket, Key=full, CopySource={"Bucket": source_bucket, "Key": source_full}
             )
-        return BlobInfo(key, found.size, _etag(answer["CopyObjectResult"]))
+        return _etag(answer["CopyObjectResult"])
 
     async def _copy_in_parts(self, origin: dict[str, str], found: BlobInfo, key: str) -> BlobInfo:
         upload = await self.start_upload(key)
@@ -199,7 +229,7 @@ class S3Blobs:
 
     async def _delete_object(self, full: str) -> None:
         client = await self._client()
-        with suppress(BlobNotFoundError), map_exceptions(f"s3://{self._bucket}/{full}", writing=True):
+        with suppress(BlobNotFoundError), map_exceptions(self._uri(full), writing=True):
             await client.delete_object(Bucket=self._bucket, Key=full)
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
@@ -222,62 +252,65 @@ class S3Blobs:
         return failed
 
     async def _delete_batch(self, full_keys: Sequence[str]) -> dict[str, Exception]:
-        client = await self._client()
         try:
-            with map_exceptions(self._root, writing=True):
-                answer = await client.delete_objects(
-                    Bucket=self._bucket,
-                    Delete={"Objects": [{"Key": full} for full in full_keys], "Quiet": True},
-                )
+            reports = await self._refused(full_keys)
         except S3kError as error:
             return dict.fromkeys(full_keys, error)
         failed: dict[str, Exception] = {}
-        for report in answer.get("Errors", []):
-            named = report.get("Key", "")
-            code = report.get("Code", "Unknown")
+        for named, code, message in reports:
             if code == "NoSuchKey":
                 continue
-            path = f"s3://{self._bucket}/{named}"
-            refusal = service_error(code, report.get("Message", ""), path=path)
+            refusal = service_error(code, message, path=self._uri(named))
             if named not in full_keys:
                 # The service failed a key that we did not name so: any of the batch may be meant.
                 return dict.fromkeys(full_keys, refusal)
             failed[named] = refusal
         return failed
 
+    async def _refused(self, full_keys: Sequence[str]) -> list[tuple[str, str, str]]:
+        """Delete objects in one request; key, code and message of those that the service refuses to delete."""
+        client = await self._client()
+        with map_exceptions(self._root, writing=True):
+            answer = await client.delete_objects(
+                Bucket=self._bucket,
+                Delete={"Objects": [{"Key": full} for full in full_keys], "Quiet": True},
+            )
+        return [
+            (report.get("Key", ""), report.get("Code", "Unknown"), report.get("Message", ""))
+            for report in answer.get("Errors", [])
+        ]
+
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
         check_page(limit)
-        page = await self._list_objects(self._prefix + prefix, cursor, limit)
+        rows, following = await self._list_from(self._prefix + prefix, cursor, limit)
         below = len(self._prefix)
-        blobs = [
-            BlobInfo(info.key[below:], info.size, info.etag, info.mtime_ms)
-            for info in page.blobs
-            if len(info.key) > below
-        ]
-        return BlobPage(blobs, page.next)
+        return BlobPage([BlobInfo(row[0][below:], *row[1:]) for row in rows if len(row[0]) > below], following)
 
-    async def _list_objects(self, prefix: str, cursor: str | None, limit: int | None) -> BlobPage:
-        """One page of objects by their full keys."""
+    async def _list_from(self, prefix: str, cursor: str | None, limit: int | None) -> tuple[Objects, str | None]:
+        """One page of objects by their full keys, and the next cursor."""
+        kind, _, where = (cursor or "").partition(":")
+        token, after = (where, None) if kind == "token" else (None, where or None)
+        rows, token, truncated = await self._list_objects(prefix, token, after, limit and min(limit, _BATCH))
+        if token:
+            return rows, f"token:{token}"
+        return rows, f"after:{rows[-1][0]}" if truncated and rows else None
+
+    async def _list_objects(
+        self, prefix: str, token: str | None, after: str | None, limit: int | None
+    ) -> tuple[Objects, str | None, bool]:
+        """A page from a token or after a key; with the token of the next page, and whether there is one."""
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": prefix, "EncodingType": "url"}
-        if limit is not None:
-            request["MaxKeys"] = min(limit, _BATCH)
-        if cursor is not None:
-            kind, _, where = cursor.partition(":")
-            request["ContinuationToken" if kind == "token" else "StartAfter"] = where
+        given = {"MaxKeys": limit, "ContinuationToken": token, "StartAfter": after}
+        request.update({name: value for name, value in given.items() if value is not None})
         client = await self._client()
         with map_exceptions(self._root):
             answer = await client.list_objects_v2(**request)
         encoded = answer.get("EncodingType") == "url"
-        blobs = [
-            BlobInfo(unquote_plus(found["Key"]) if encoded else found["Key"], found["Size"], _etag(found), _ms(found))
+        rows = [
+            (unquote_plus(found["Key"]) if encoded else found["Key"], found["Size"], _etag(found), _ms(found))
             for found in answer.get("Contents", [])
         ]
-        following: str | None = None
-        if answer.get("NextContinuationToken"):
-            following = f"token:{answer['NextContinuationToken']}"
-        elif answer.get("IsTruncated") and blobs:
-            following = f"after:{blobs[-1].key}"
-        return BlobPage(blobs, following)
+        return rows, answer.get("NextContinuationToken"), bool(answer.get("IsTruncated"))
 
     async def list_all(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
         cursor: str | None = None
@@ -309,7 +342,7 @@ class S3Blobs:
         try:
             with map_exceptions(self._bucket, writing=True, codes={**_OTHERS_BUCKET, **_OWN_BUCKET}):
                 await client.create_bucket(**request)
-        except _NotFoundError:
+        except AbsentError:
             return False
         except VolumeExistsError:
             # Some services say this of a bucket of ours that somebody made at the same moment.
@@ -324,9 +357,9 @@ class S3Blobs:
     async def exists(self) -> bool:
         client = await self._client()
         try:
-            with map_exceptions(self._bucket, codes=_BY_HEAD):
+            with map_exceptions(self._bucket, codes=BY_HEAD):
                 await client.head_bucket(Bucket=self._bucket)
-        except (_NotFoundError, VolumeNotFoundError):
+        except (AbsentError, VolumeNotFoundError):
             return False
         return True
 
@@ -341,9 +374,8 @@ class S3Blobs:
         failed: dict[str, Exception] = {}
         cursor: str | None = None
         while True:
-            page = await self._list_objects(self._prefix, cursor, None)
-            failed.update(await self._delete_objects([info.key for info in page.blobs]))
-            cursor = page.next
+            rows, cursor = await self._list_from(self._prefix, cursor, None)
+            failed.update(await self._delete_objects([row[0] for row in rows]))
             if cursor is None:
                 break
         if failed:
@@ -366,11 +398,15 @@ class S3Blobs:
             request["UploadIdMarker"] = answer["NextUploadIdMarker"]
 
     def _resumed(self, full: str, upload_id: str) -> S3Upload:
-        uri = f"s3://{self._bucket}/{full}"
-        return S3Upload(self, bucket=self._bucket, key=full, full_key=full, upload_id=upload_id, uri=uri)
+        return S3Upload(self, bucket=self._bucket, key=full, full_key=full, upload_id=upload_id, uri=self._uri(full))
 
     async def close(self) -> None:
         await self._aws.close()
+
+
+def range_text(start: int, end: int | None) -> str:
+    """Bytes [start, end) as a Range header says it."""
+    return f"bytes={start}-" if end is None else f"bytes={start}-{end - 1}"
 
 
 def _etag(answer: Any) -> str:
