@@ -118,9 +118,9 @@ class Connections:
 
     def _blobs(self, location: BlobLocation, part: str) -> BlobStore:
         if isinstance(location, S3Bucket):
-            from s3k_async.stores.s3 import S3Blobs
+            from s3k_async.stores.s3_wire import WireBlobs
 
-            return S3Blobs(location, self._session(part))
+            return WireBlobs(location, self._session(part), self.sources)
         if isinstance(location, LocalDirectory):
             from s3k_async.stores.local import LocalBlobs
 

@@ -84,13 +84,15 @@ async def items(open_items: OpenItems) -> Items:
 async def open_blobs(blob_store: str, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenBlobs]:
     """Opens a place for blobs by its name; the same name gives another handle of the same place."""
     run = fresh_name("contract")
-    engine: Engine | None = request.getfixturevalue(blob_store) if blob_store in S3 else None
+    engine: Engine | None = request.getfixturevalue(S3[blob_store]) if blob_store in S3 else None
 
     def make(place: str, prefix: str) -> Blobs:
         if engine is not None:
             from s3k_async.stores.s3 import S3Blobs
+            from s3k_async.stores.s3_wire import WireBlobs
 
-            return S3Blobs(S3Bucket(f"{run}-{place}", prefix, engine.aws()), request.getfixturevalue("session"))
+            adapter = S3Blobs if blob_store == "reference_s3" else WireBlobs
+            return adapter(S3Bucket(f"{run}-{place}", prefix, engine.aws()), request.getfixturevalue("session"))
         if blob_store == "local":
             from s3k_async.stores.local import LocalBlobs
 

@@ -39,7 +39,8 @@ T = TypeVar("T")
 DYNAMO = {"dynamodb_local": "dynamodb_local", "dynoxide": "dynoxide", "reference": "dynoxide"}
 """The engine that each is on: by the wire, but for `reference`, which is aioboto3's path."""
 ITEM_STORES = ("memory", "sqlite", *DYNAMO)
-S3 = ("seaweedfs", "moto_s3")
+S3 = {"seaweedfs": "seaweedfs", "moto_s3": "moto_s3", "reference_s3": "seaweedfs"}
+"""As `DYNAMO`; `reference_s3` is aioboto3's path."""
 BLOB_STORES = ("memory", "local", *S3)
 RACING_BLOB_STORES = ("memory", "local", "seaweedfs")
 """Without moto, which is slow, and neither atomic nor stable under concurrent writes."""
@@ -49,15 +50,16 @@ def params(stores: Iterable[str], deviations: Mapping[str, str] | None = None) -
     """Parameters for the stores, marked where they need an engine. `deviations` tells which engine, for what reason,
     does not keep a rule; a test that passes nevertheless fails."""
     marked = []
+    deviations = deviations or {}
     for name in stores:
         marks = [pytest.mark.engine] if name in (*DYNAMO, *S3) else []
-        if deviations and name in deviations:
-            marks.append(pytest.mark.xfail(reason=deviations[name], strict=True))
+        if reason := deviations.get(S3.get(name, name)):
+            marks.append(pytest.mark.xfail(reason=reason, strict=True))
         marked.append(pytest.param(name, marks=marks))
     return marked
 
 
-def on_blobs(stores: Sequence[str] = BLOB_STORES, **deviations: str) -> pytest.MarkDecorator:
+def on_blobs(stores: Iterable[str] = BLOB_STORES, **deviations: str) -> pytest.MarkDecorator:
     """Run a test over these blob stores, some of which are known to deviate."""
     return pytest.mark.parametrize("blob_store", params(stores, deviations), indirect=True)
 

@@ -1,0 +1,232 @@
+"""The blob port over an S3 bucket, with requests that we sign and read ourselves.
+
+Every payload is signed, so that the service refuses a body that was cut or damaged on its way. Paths, queries and
+elements as in the Amazon S3 API Reference.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from urllib.parse import quote, urlsplit
+
+from s3k_async import _native
+from s3k_async.aws.errors import Codes, map_exceptions, service_error
+from s3k_async.aws.wire import Answer, Headers, Wire
+from s3k_async.config import S3Bucket
+from s3k_async.errors import BlobNotFoundError, ResponseLostError, S3kError
+from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.blobs import Buffer
+from s3k_async.stores.s3 import BY_GET, BY_HEAD, IF_ABSENT, IF_MATCH, Objects, S3Blobs, range_text
+
+__all__ = ["WireBlobs"]
+
+_LOG = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_PLAIN_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
+_OTHER_PROTOCOLS = ("--x-s3", "--op-s3")
+"""Buckets of other services, whose sessions and signatures the reference knows."""
+_HOST_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
+"""Buckets that can stand before the host. With dots in it, a name would fit no certificate."""
+_AWS_HOST = re.compile(r"\.amazonaws\.com(\.cn)?$")
+_ELSEWHERE = ("AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect")
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(?:\d+|\*)")
+
+
+class _ElsewhereError(S3kError):
+    """The bucket is in another region, or moving to one; nothing was applied."""
+
+
+class _Door(NamedTuple):
+    """Where the bucket is."""
+
+    wire: Wire
+    path: str
+    """Before the object keys: `/`, or `/<bucket>/`."""
+
+
+def _else_by_reference(
+    request: Callable[Concatenate[WireBlobs, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[WireBlobs, P], Coroutine[Any, Any, T]]:
+    """Leave a request to the reference where it knows more: redirects to other regions, buckets of other kinds."""
+    name = request.__name__
+
+    async def sent(self: WireBlobs, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if not self._by_reference:
+            try:
+                return await request(self, *args, **kwargs)
+            except _ElsewhereError:
+                _LOG.warning("the bucket %s is in another region than its client, which makes it slow", self._bucket)
+                self._by_reference = True
+        answer: T = await getattr(S3Blobs, name)(self, *args, **kwargs)
+        return answer
+
+    return sent
+
+
+class WireBlobs(S3Blobs):
+    """A BlobStore over one bucket, fast. `session`: an aioboto3 or aiobotocore session of the user's.
+
+    Uploads in parts and the bucket itself are the reference's, `S3Blobs`, over the same client.
+    """
+
+    def __init__(self, bucket: S3Bucket, session: object | None = None, sources: Sources = SYSTEM) -> None:
+        super().__init__(bucket, session)
+        self._sources = sources
+        self._door: _Door | None = None
+        self._by_reference = not _PLAIN_BUCKET.fullmatch(self._bucket) or self._bucket.endswith(_OTHER_PROTOCOLS)
+
+    def __repr__(self) -> str:
+        return f"WireBlobs({self._root!r}, {self._aws!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WireBlobs, (self._location,)
+
+    @_else_by_reference
+    async def _put_object(self, full: str, data: Buffer, if_absent: bool, if_match: str | None) -> str:
+        headers: Headers = []
+        codes: Codes = {}
+        if if_absent:
+            headers.append(("If-None-Match", "*"))
+            codes = IF_ABSENT
+        elif if_match is not None:
+            headers.append(("If-Match", f'"{if_match}"'))
+            codes = IF_MATCH
+        body = data if isinstance(data, bytes) else memoryview(data).cast("B")
+        answer = await self._send("PUT", full, headers=headers, body=body, writing=True, codes=codes)
+        return _etag(answer)
+
+    @_else_by_reference
+    async def _get_object(self, full: str, start: int, end: int | None) -> bytes:
+        ranged = start > 0 or end is not None
+        headers = [("Range", range_text(start, end))] if ranged else []
+        answer = await self._send("GET", full, headers=headers, codes=BY_GET)
+        announced = answer.headers.get("Content-Length")
+        if announced is not None and len(answer.body) != int(announced):
+            raise self._cut(full)
+        if answer.status != 206:
+            return answer.body[start:end] if ranged else answer.body
+        covered = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        if covered is None or int(covered[1]) != start or int(covered[2]) + 1 - start != len(answer.body):
+            raise self._cut(full)
+        return answer.body
+
+    @_else_by_reference
+    async def _head_object(self, full: str) -> tuple[int, str, int]:
+        answer = await self._send("HEAD", full, codes=BY_HEAD)
+        size = answer.headers.get("Content-Length")
+        if size is None:
+            raise self._cut(full)
+        return int(size), _etag(answer), _modified_ms(answer)
+
+    @_else_by_reference
+    async def _copy_object(self, source_bucket: str, source_full: str, full: str) -> str:
+        path = f"s3://{source_bucket}/{source_full}"
+        headers = [("x-amz-copy-source", quote(f"/{source_bucket}/{source_full}"))]
+        answer = await self._send("PUT", full, headers=headers, path=path, writing=True, document=True)
+        return _native.decode_copied(answer.body, path)
+
+    @_else_by_reference
+    async def _delete_object(self, full: str) -> None:
+        with suppress(BlobNotFoundError):
+            await self._send("DELETE", full, writing=True)
+
+    @_else_by_reference
+    async def _refused(self, full_keys: Sequence[str]) -> list[tuple[str, str, str]]:
+        body = _native.encode_deletions(full_keys)
+        digest = hashlib.md5(body, usedforsecurity=False).digest()
+        headers = [("Content-MD5", base64.b64encode(digest).decode()), ("Content-Type", "application/xml")]
+        answer = await self._send(
+            "POST", "", query="delete=", headers=headers, body=body, path=self._root, writing=True, document=True
+        )
+        return _native.decode_refused(answer.body, self._root)
+
+    @_else_by_reference
+    async def _list_objects(
+        self, prefix: str, token: str | None, after: str | None, limit: int | None
+    ) -> tuple[Objects, str | None, bool]:
+        given = {
+            "continuation-token": token,
+            "encoding-type": "url",
+            "list-type": "2",
+            "max-keys": limit,
+            "prefix": prefix,
+            "start-after": after,
+        }  # in the order of their names, in which they are signed
+        query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in given.items() if value is not None)
+        answer = await self._send("GET", "", query=query, path=self._root, document=True)
+        return _native.decode_listing(answer.body, self._root)
+
+    async def _send(
+        self,
+        method: str,
+        full: str,
+        *,
+        query: str = "",
+        headers: Headers | None = None,
+        body: bytes | memoryview = b"",
+        path: str | None = None,
+        writing: bool = False,
+        document: bool = False,
+        codes: Codes | None = None,
+    ) -> Answer:
+        """The answer to a request for an object, or with an empty key for the bucket; a refusal is raised.
+
+        `path` is what errors are about, the object if it is not given. `document`: the answer is XML, and S3 may have
+        found an error after it had begun to answer with status 200.
+        """
+        about = self._uri(full) if path is None else path
+        door = self._door or await self._find()
+        with map_exceptions(about, writing=writing):
+            answer = await door.wire.send(method, door.path + quote(full), query, headers or [], body)
+        if answer.status >= 300:
+            raise _refusal(answer, answer.status, method, about, codes)
+        if document and _native.decode_refusal(answer.body) is not None:
+            raise _refusal(answer, 500, method, about, codes)
+        return answer
+
+    async def _find(self) -> _Door:
+        """Where requests go: to the bucket's own host at AWS where there is one, else to its path."""
+        client: Any = await self._client()
+        host = urlsplit(client.meta.endpoint_url).hostname or ""
+        style = client.meta.config.s3 or {}
+        if style.get("use_accelerate_endpoint"):
+            self._by_reference = True
+            raise _ElsewhereError("the bucket is reached by another host", path=self._root)
+        at_aws = self._location.aws.endpoint is None and _AWS_HOST.search(host) is not None
+        own_host = at_aws and _HOST_NAME.fullmatch(self._bucket) and style.get("addressing_style") != "path"
+        prefix, path = (f"{self._bucket}.", "/") if own_host else ("", f"/{self._bucket}/")
+        self._door = _Door(Wire(self._aws, self._sources, host_prefix=prefix), path)
+        return self._door
+
+    def _cut(self, full: str) -> ResponseLostError:
+        return ResponseLostError("the connection broke before the whole answer came", path=self._uri(full))
+
+
+def _refusal(answer: Answer, status: int, method: str, path: str, codes: Codes | None) -> S3kError:
+    code, message = _native.decode_refusal(answer.body) or (str(status), "(no error document)")
+    if status in (301, 302, 307) or code in _ELSEWHERE or (method == "HEAD" and status == 400):
+        return _ElsewhereError("the bucket is in another region", path=path)
+    return service_error(code, message, path=path, status=status, codes=codes)
+
+
+def _etag(answer: Answer) -> str:
+    return answer.headers.get("ETag", "").strip('"')
+
+
+def _modified_ms(answer: Answer) -> int:
+    """Epoch milliseconds of an answer's Last-Modified; 0 without one."""
+    text = answer.headers.get("Last-Modified")
+    try:
+        return 0 if text is None else round(parsedate_to_datetime(text).timestamp() * 1000)
+    except ValueError:
+        return 0
