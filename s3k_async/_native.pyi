@@ -194,6 +194,7 @@ class Signer:
         """All headers of a DynamoDB call, its length excepted. `target` is the whole `X-Amz-Target`, as
         `DynamoDB_20120810.GetItem`. Answers are asked for uncompressed. Raises InvalidArgumentError as `headers`.
         """
+
 def decode_listing(body: bytes, path: str) -> tuple[list[tuple[str, int, str, int]], str | None, bool]:
     """A page of S3's ListObjectsV2: objects as (key, bytes, entity tag without quotes, epoch milliseconds), the token of
     the next page, and whether there is one. URL-encoded keys are decoded.
