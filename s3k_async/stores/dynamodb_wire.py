@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from s3k_async import _native
 from s3k_async.aws.errors import dynamodb_refusal, map_exceptions
@@ -14,10 +13,12 @@ from s3k_async.errors import ResponseLostError, ThrottledError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.actions import validate, validate_page, validate_segment, validate_transaction
 from s3k_async.stores.dynamodb import DynamoItems
-from s3k_async.stores.dynamodb_codec import decode_item, decode_key, parse_cursor, write_cursor
-from s3k_async.stores.items import Action, Delete, Item, ItemPage, Key, Put, Update
+from s3k_async.stores.dynamodb_codec import cursor_text, decode_item, parse_cursor
+from s3k_async.stores.items import PARTITION, SORT, Action, Delete, Item, ItemPage, Key, Put, Update
 
 __all__ = ["WireItems"]
+
+T = TypeVar("T")
 
 _BATCH = 100
 """Keys in one BatchGetItem."""
@@ -45,8 +46,8 @@ class WireItems:
     async def get(self, key: Key) -> Item | None:
         path = self._path(key)
         body = _native.encode_get(self._name, key.partition, key.sort)
-        found = _object(await self._send("GetItem", body, path), path).get("Item")
-        return decode_item(found) if found else None
+        rows = _decoded(await self._send("GetItem", body, path), path, _native.decode_item)
+        return rows[0] if rows else None
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         wanted = list(dict.fromkeys(keys))
@@ -60,13 +61,13 @@ class WireItems:
     async def _get_batch(self, keys: Sequence[Key], found: dict[Key, Item]) -> list[Key]:
         """Ask for up to 100 keys, add what came to `found`, and return the keys that the service left out."""
         body = _native.encode_batch_get(self._name, keys)
-        answer = _object(await self._send("BatchGetItem", body, self._name), self._name)
-        for wire in answer.get("Responses", {}).get(self._name, []):
-            found[decode_key(wire)] = decode_item(wire)
-        left = [decode_key(wire) for wire in answer.get("UnprocessedKeys", {}).get(self._name, {}).get("Keys", [])]
+        answer = await self._send("BatchGetItem", body, self._name)
+        rows, left = _decoded(answer, self._name, lambda body, crc: _native.decode_batch(body, self._name, crc))
+        for item in rows:
+            found[Key(str(item[PARTITION]), str(item[SORT]))] = item
         if len(left) >= len(keys):
             raise ThrottledError("the table answered none of the keys of a batch", path=self._name)
-        return left
+        return [Key(*key) for key in left]
 
     async def write(self, action: Put | Update | Delete) -> None:
         validate(action)
@@ -112,14 +113,16 @@ class WireItems:
         return f"{self._name}: {key.partition}/{key.sort}"
 
     async def _page(self, target: str, body: bytes, path: str) -> ItemPage:
-        answer = _object(await self._send(target, body, path), path)
-        items = [decode_item(wire) for wire in answer.get("Items", [])]
-        return ItemPage(items, write_cursor(answer.get("LastEvaluatedKey")))
+        page = _decoded(await self._send(target, body, path), path, _native.decode_page)
+        return ItemPage(page.rows, None if page.next is None else cursor_text(page.next))
 
     async def _change(self, target: str, body: bytes, key: Key) -> None:
         path = self._path(key)
         answer = await self._send(target, body, path, writing=True)
-        _object(answer, path)
+        _check(answer, path)
+        text = answer.body.strip()
+        if not (text.startswith(b"{") and text.endswith(b"}")):
+            raise ResponseLostError("the answer is no JSON object", path=path)
 
     async def _send(self, target: str, body: bytes, path: str, *, writing: bool = False) -> Answer:
         """The answer of a request that was not refused."""
@@ -135,19 +138,25 @@ def _start(cursor: str | None) -> Key | None:
     return None if cursor is None else parse_cursor(cursor)
 
 
-def _object(answer: Answer, path: str) -> dict[str, Any]:
-    _check(answer, path)
+def _announced(answer: Answer, path: str) -> int | None:
+    """The body's CRC-32, if the service tells it."""
+    text = answer.headers.get("x-amz-crc32")
+    if text is None:
+        return None
+    if not (text.isdecimal() and int(text) < 2**32):
+        raise ResponseLostError(f"the answer's checksum is no CRC-32: {text}", path=path)
+    return int(text)
+
+
+def _decoded(answer: Answer, path: str, decode: Callable[[bytes, int | None], T]) -> T:
     try:
-        found = json.loads(answer.body)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise ResponseLostError("the answer is no JSON object", path=path)
-    return found
+        return decode(answer.body, _announced(answer, path))
+    except ResponseLostError as error:
+        raise ResponseLostError(error.message, path=path) from error
 
 
 def _check(answer: Answer, path: str) -> None:
     """Raise ResponseLostError unless the body is the one whose checksum was announced."""
-    announced = answer.headers.get("x-amz-crc32")
-    if announced is not None and announced != str(_native.crc32(answer.body)):
-        raise ResponseLostError("the answer was damaged before the whole answer came", path=path)
+    announced = _announced(answer, path)
+    if announced is not None and announced != _native.crc32(answer.body):
+        raise ResponseLostError("the answer was damaged on the way", path=path)
