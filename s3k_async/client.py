@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
@@ -36,6 +37,7 @@ from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
 from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
 from s3k_async.races import Race
 from s3k_async.reading import existing, need_readable, read_spans
+from s3k_async.requests import RequestCounter, Requests, counted, counting
 from s3k_async.storage.physical import checksum_of
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.stores.blobs import Buffer
@@ -94,6 +96,7 @@ class S3kClient:
         self._config = resolve(volume, config=config, context=context, hadoop=hadoop, **settings)
         self._session = session
         self._opened: _Opened | None = None
+        self._counter = RequestCounter()
         self._writers: WeakSet[FileWriter] = WeakSet()
 
     def __repr__(self) -> str:
@@ -117,6 +120,22 @@ class S3kClient:
         """Whether the client is not entered now."""
         return self._opened is None
 
+    @property
+    def requests(self) -> Requests:
+        """What the client asked of the services since it was made, opening and deferred work included."""
+        return self._counter.requests
+
+    def count(self) -> AbstractContextManager[RequestCounter]:
+        """Count what this client asks of the services for the body of a `with`, tasks that it starts included.
+
+            with client.count() as counted:
+                async for status in client.list("/raw"): ...
+            print(counted.requests)
+
+        What is done for it after the caller was answered (`Requests.deferred`) is counted when it happens.
+        """
+        return counting(self._counter)
+
     async def __aenter__(self) -> Self:
         await self.open_volume()
         return self
@@ -136,7 +155,7 @@ class S3kClient:
 
         if self._opened is not None and self._opened.pid == os.getpid():
             raise UnsupportedError("the client is open already; open another one", path=self.name)
-        volume = await open_volume(self._config, session=self._session)
+        volume = await open_volume(self._config, session=self._session, counter=self._counter)
         self._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
 
     async def close(self) -> None:
@@ -357,6 +376,7 @@ class S3kClient:
         store = self._volume().store
         return FileStatus.of(await store.make_directory(self._path(path), exist_ok=exist_ok))
 
+    @counted
     async def rename(
         self, source: Path, target: Path, *, overwrite: bool = False, progress: ProgressCallback | None = None
     ) -> ChangeResult:
@@ -381,6 +401,7 @@ class S3kClient:
         tally.add(moved)
         return tally.result
 
+    @counted
     async def delete(
         self,
         path: Path,
@@ -426,6 +447,7 @@ class S3kClient:
         """
         return await self.copy_to(self, source, target, overwrite=overwrite, recursive=recursive, progress=progress)
 
+    @counted
     async def copy_to(
         self,
         other: S3kClient,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 import anyio
 
-__all__ = ["Budget", "first_error", "gather", "merge", "run_all"]
+from s3k_async.errors import ThrottledError
+
+__all__ = ["AdaptiveLimit", "Budget", "first_error", "gather", "merge", "run_all", "to_the_end"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -73,6 +77,99 @@ class Budget:
         except BaseExceptionGroup as group:
             error = first_error(group)
             raise error from error.__cause__
+
+
+class AdaptiveLimit:
+    """How many requests may be in flight to one service, learnt from its answers: TCP's rule, between 1 and `most`.
+
+    It begins at `most`. A round of successes raises it by one (additive increase). A ThrottledError halves it
+    (multiplicative decrease), once for all the requests that were in flight then, because their answers tell of the
+    same load. First come, first served. Belongs to one event loop.
+
+        async with limit.slot():
+            answer = await send()
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = max(1, most)
+        self._limit = float(self._most)
+        self._flying = 0
+        self._epoch = 0
+        """Grows when the limit is lowered: a request of an earlier one tells nothing new."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def __repr__(self) -> str:
+        return f"<AdaptiveLimit {self._flying} of {self.limit}, {len(self._waiting)} waiting>"
+
+    @property
+    def limit(self) -> int:
+        """Requests that may be in flight now."""
+        return int(self._limit)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are in flight."""
+        return self._flying
+
+    def slot(self) -> Slot:
+        """Room for one request, to be entered once: the error that it is left with tells how the request ended."""
+        return Slot(self)
+
+    async def _acquire(self) -> int:
+        if self._flying < self.limit and not self._waiting:
+            self._flying += 1
+            return self._epoch
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except BaseException:
+            if place.done() and not place.cancelled():
+                # The room was given while the cancellation was on its way.
+                self._release()
+            raise
+        return self._epoch
+
+    def _release(self) -> None:
+        self._flying -= 1
+        while self._waiting and self._flying < self.limit:
+            place = self._waiting.popleft()
+            if not place.done():
+                self._flying += 1
+                place.set_result(None)
+
+    def _succeeded(self) -> None:
+        self._limit = min(float(self._most), self._limit + 1.0 / self._limit)
+
+    def _throttled(self, epoch: int) -> None:
+        if epoch == self._epoch:
+            self._epoch += 1
+            self._limit = max(1.0, self._limit / 2)
+
+
+class Slot:
+    """Room for one request under an AdaptiveLimit."""
+
+    __slots__ = ("_epoch", "_limit", "throttled")
+
+    def __init__(self, limit: AdaptiveLimit) -> None:
+        self._limit = limit
+        self._epoch = 0
+        self.throttled = False
+        """To be set when an answer says so without an error: some of a batch was left undone."""
+
+    async def __aenter__(self) -> Self:
+        self._epoch = await self._limit._acquire()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.throttled or isinstance(error, ThrottledError):
+            self._limit._throttled(self._epoch)
+        elif error is None:
+            self._limit._succeeded()
+        self._limit._release()
 
 
 async def gather(work: Callable[[T], Awaitable[R]], items: Iterable[T], *, limit: int) -> list[R]:

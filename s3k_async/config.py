@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from s3k_async.model import HashName, VolumeKind
-from s3k_async.retry import RetryPolicy
+from s3k_async.retry import Retries
 
 __all__ = [
     "AwsConfig",
@@ -130,8 +130,8 @@ class Tuning:
     """How a client behaves; nothing here has to agree between clients."""
 
     max_concurrency: int = 32
-    """Requests in flight at once, for each of table, data and log."""
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    """Requests in flight at once, for each of table, data and log; fewer while a service asks to slow down."""
+    retry: Retries = field(default_factory=Retries)
     multipart_threshold: int = 16 * 1024 * 1024
     """Content of more bytes than this is uploaded in parts."""
     part_size: int = 8 * 1024 * 1024

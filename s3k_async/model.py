@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from s3k_async.requests import Requests
 
 __all__ = [
     "ROOT",
@@ -163,3 +165,5 @@ class ChangeResult:
     files: int = 0
     directories: int = 0
     bytes: int = 0
+    requests: Requests = field(default_factory=Requests, compare=False)
+    """What the call asked of the services, retries included, before it was answered; no part of equality."""

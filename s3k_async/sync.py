@@ -7,6 +7,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
 
@@ -18,6 +19,7 @@ from s3k_async.files import FileReader, FileWriter
 from s3k_async.listing import EntryType, Walked, record_batches
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
 from s3k_async.publishing import ProgressCallback
+from s3k_async.requests import RequestCounter, Requests
 from s3k_async.stores.blobs import Buffer
 from s3k_async.sync_files import SyncFileReader, SyncFileWriter
 
@@ -105,6 +107,22 @@ class S3kSyncClient:
     def closed(self) -> bool:
         """Whether the client was closed."""
         return self._closed
+
+    @property
+    def requests(self) -> Requests:
+        """What the client asked of the services since it was made, opening and deferred work included.
+
+        In this process: a forked child counts anew.
+        """
+        session = self._sessions.get(os.getpid())
+        return Requests() if session is None else session.client.requests
+
+    def count(self) -> AbstractContextManager[RequestCounter]:
+        """Count what this client asks of the services for the body of a `with`, tasks that it starts included.
+
+        Other threads count for themselves.
+        """
+        return self._session().client.count()
 
     def __enter__(self) -> Self:
         self.open_volume()

@@ -23,8 +23,9 @@ from s3k_async.config import (
     VolumeConfig,
 )
 from s3k_async.errors import ArgumentTypeError, ConfigError
-from s3k_async.retry import RetryPolicy
+from s3k_async.retry import Retries, RetryBudget, RetryPolicy
 from s3k_async.settings import OPTIONS, config_path, name_of_directory, resolve, split_url
+from s3k_async.settings.options import KINDS
 
 
 class Home:
@@ -233,7 +234,7 @@ def test_precedence(home: Home) -> None:
 
     def seen(**options: Any) -> tuple[str, int | None, int, int]:
         config = home.resolve("s3k://v", hadoop=hadoop, **options)
-        assert config.tuning.retry.attempts == 1
+        assert config.tuning.retry.read.attempts == 1
         return (
             table_of(config).name,
             config.suffix_count,
@@ -395,6 +396,9 @@ def test_every_setting_has_an_option() -> None:
     assert set(AwsConfig.__dataclass_fields__) <= stems
     assert set(Tuning.__dataclass_fields__) - {"retry"} <= stems
     assert {f"retry_{name}" for name in RetryPolicy.__dataclass_fields__} <= stems
+    assert {f"retry_{name}" for name in RetryBudget.__dataclass_fields__} <= stems
+    assert set(Retries.__dataclass_fields__) == {*KINDS, "budget"}
+    assert {f"{kind}_retry_{name}" for kind in KINDS for name in RetryPolicy.__dataclass_fields__} <= set(OPTIONS)
     assert {"kind", "suffix_count", "hash", "log_mode", "name"} <= stems
 
 
@@ -445,8 +449,15 @@ def test_every_service_and_client_option_arrives_by_every_way(home: Home, name: 
         assert getattr(parts[option.part or "table"], option.stem) == wanted
         assert option.part == "table" or getattr(parts["log"], option.stem) == wanted
         assert option.part != "log" or getattr(parts["data"], option.stem) == getattr(AwsConfig(), option.stem)
+    elif option.stem.removeprefix("retry_") in RetryPolicy.__dataclass_fields__:
+        usual = Retries()
+        for kind in KINDS:
+            policy, field = getattr(config.tuning.retry, kind), option.stem.removeprefix("retry_")
+            assert getattr(policy, field) == (
+                wanted if option.part in (None, kind) else getattr(getattr(usual, kind), field)
+            )
     elif name.startswith("retry_"):
-        assert getattr(config.tuning.retry, name.removeprefix("retry_")) == wanted
+        assert getattr(config.tuning.retry.budget, name.removeprefix("retry_")) == wanted
     else:
         assert getattr(config.tuning, name) == wanted
 

@@ -134,7 +134,8 @@ def test_retries_pools_and_switches() -> None:
             f"{DYNAMO}.hash.function.class": "com.adobe.s3fs.metastore.internal.DefaultHashFunction",
         }
     )
-    assert (config.tuning.retry.base, config.tuning.retry.cap, config.tuning.retry.attempts) == (0.08, 60.0, 51)
+    for policy in (config.tuning.retry.read, config.tuning.retry.write, config.tuning.retry.scan):
+        assert (policy.base, policy.cap, policy.attempts) == (0.08, 60.0, 51)
     assert config.tuning.max_concurrency == 12
     assert isinstance(config.table, DynamoTable)
     assert isinstance(config.log, S3Bucket)

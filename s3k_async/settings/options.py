@@ -14,7 +14,7 @@ from s3k_async.config import LogMode, Secret
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, VolumeKind
 
-__all__ = ["OPTIONS", "PARTS", "Option", "OptionType", "Scope", "Setting", "nearest", "parse"]
+__all__ = ["KINDS", "OPTIONS", "PARTS", "Option", "OptionType", "Scope", "Setting", "nearest", "parse"]
 
 OptionType: TypeAlias = Literal["text", "path", "choice", "integer", "number", "size", "boolean", "secret"]
 Scope: TypeAlias = Literal["volume", "service", "client"]
@@ -22,6 +22,8 @@ Setting: TypeAlias = str | int | float | bool | Secret
 
 PARTS: Final = ("table", "data", "log")
 """The three places of a volume; every option of scope `service` exists once for all and once for each."""
+KINDS: Final = ("read", "write", "scan")
+"""The three kinds of requests; every option of a retry policy exists once for all and once for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Option:
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     part: str | None = None
-    """For an option of one part: `table`, `data` or `log`."""
+    """For an option of one part: `table`, `data` or `log`; of one kind of requests: `read`, `write` or `scan`."""
 
     @property
     def env(self) -> str:
@@ -87,12 +89,31 @@ _SERVICE: Final = (
     Option("proxy", "text", "service", "URL of an HTTP proxy."),
 )
 
-_CLIENT: Final = (
-    Option("max_concurrency", "integer", "client", "Requests in flight to each of table, data and log.", minimum=1),
+_RETRY: Final = (
     Option("retry_attempts", "integer", "client", "Attempts at a request, the first included.", minimum=1),
     Option("retry_base", "number", "client", "Upper bound of the first wait between attempts, seconds.", minimum=0),
     Option("retry_cap", "number", "client", "Upper bound of any wait between attempts, seconds.", minimum=0),
     Option("retry_deadline", "number", "client", "Seconds after which no further attempt begins.", minimum=0),
+)
+
+
+_KIND_TEXTS: Final = {"read": "reads", "write": "writes", "scan": "pages of listings and scans"}
+
+
+def _of_kinds() -> Iterable[Option]:
+    for kind in KINDS:
+        for option in _RETRY:
+            doc = f"For {_KIND_TEXTS[kind]} alone: {option.doc[0].lower()}{option.doc[1:]}"
+            yield replace(option, name=f"{kind}_{option.name}", doc=doc, part=kind)
+
+
+_CLIENT: Final = (
+    Option("max_concurrency", "integer", "client", "Requests in flight to each of table, data and log.", minimum=1),
+    *_RETRY,
+    *_of_kinds(),
+    Option("retry_share", "number", "client", "Requests sent again for each request, in the long run.", minimum=0),
+    Option("retry_burst", "number", "client", "Requests sent again beyond that, once in a while.", minimum=0),
+    Option("retry_rate", "number", "client", "Requests a second that may be sent again anyway.", minimum=0),
     Option("multipart_threshold", "size", "client", "Larger content is uploaded in parts.", minimum=1),
     Option("part_size", "size", "client", "Size of a part.", minimum=1),
     Option("read_ahead", "size", "client", "Bytes fetched at once by small sequential reads.", minimum=0),

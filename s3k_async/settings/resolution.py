@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from s3k_async.config import (
@@ -29,7 +29,7 @@ from s3k_async.config import (
 )
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, VolumeKind
-from s3k_async.retry import RetryPolicy
+from s3k_async.retry import Retries, RetryBudget, RetryPolicy
 from s3k_async.settings.config_file import ConfigFile, config_path, read_config
 from s3k_async.settings.hadoop_mapping import HadoopSettings, read_hadoop
 from s3k_async.settings.locations import (
@@ -44,7 +44,7 @@ from s3k_async.settings.locations import (
     s3_prefix,
     table_location,
 )
-from s3k_async.settings.options import OPTIONS, PARTS, Setting, nearest, parse
+from s3k_async.settings.options import KINDS, OPTIONS, PARTS, Setting, nearest, parse
 
 __all__ = ["resolve"]
 
@@ -317,6 +317,21 @@ def _aws(values: Values, part: str) -> AwsConfig:
 
 
 def _tuning(values: Values) -> Tuning:
-    retry = {name: values[f"retry_{name}"] for name in RetryPolicy.__dataclass_fields__ if f"retry_{name}" in values}
     fields = {name: values[name] for name in Tuning.__dataclass_fields__ if name in values}
-    return Tuning(retry=RetryPolicy(**cast("Any", retry)), **cast("Any", fields))
+    return Tuning(retry=_retries(values), **cast("Any", fields))
+
+
+def _retries(values: Values) -> Retries:
+    """What is said of one kind of requests goes before what is said of all."""
+    usual = Retries()
+    policies: dict[str, RetryPolicy] = {}
+    for kind in KINDS:
+        given = {
+            name: values[key]
+            for name in RetryPolicy.__dataclass_fields__
+            for key in (f"retry_{name}", f"{kind}_retry_{name}")
+            if key in values
+        }
+        policies[kind] = replace(cast("RetryPolicy", getattr(usual, kind)), **cast("Any", given))
+    budget = {name: values[f"retry_{name}"] for name in RetryBudget.__dataclass_fields__ if f"retry_{name}" in values}
+    return Retries(**policies, budget=RetryBudget(**cast("Any", budget)))

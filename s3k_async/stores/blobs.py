@@ -10,9 +10,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-__all__ = ["BlobInfo", "BlobPage", "BlobStore", "Buffer", "DeleteFailure", "Upload"]
+__all__ = ["MAX_DELETION", "BlobInfo", "BlobPage", "BlobStore", "Buffer", "DeleteFailure", "Upload"]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MAX_DELETION = 1000
+"""Keys in one DeleteObjects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,8 @@ class BlobStore(Protocol):
         """Remove the blob; absent is fine."""
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
-        """Remove any number of blobs in as few requests as the service allows; names exactly those that remain."""
+        """Remove blobs; names exactly those that remain. Up to MAX_DELETION keys are one request of an adapter;
+        `reliable_blobs` divides more of them."""
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
         """One page of the blobs whose key starts with `prefix`."""

@@ -12,7 +12,6 @@ from s3k_async.errors import (
     NotAVolumeError,
     RequestTimeoutError,
     S3kError,
-    ThrottledError,
     UnsupportedError,
     VolumeNotFoundError,
 )
@@ -29,15 +28,25 @@ from s3k_async.stores.dynamodb_codec import (
     parse_cursor,
     write_cursor,
 )
-from s3k_async.stores.items import PARTITION, SORT, Action, Delete, Item, ItemPage, Key, Put, Update
+from s3k_async.stores.items import (
+    MAX_BATCH,
+    PARTITION,
+    SORT,
+    Action,
+    Delete,
+    Item,
+    ItemPage,
+    Key,
+    Put,
+    UnprocessedKeysError,
+    Update,
+)
 
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb import DynamoDBClient
 
 __all__ = ["DynamoItems"]
 
-_BATCH = 100
-"""Keys in one BatchGetItem."""
 _SCHEMA = {PARTITION: "HASH", SORT: "RANGE"}
 _SETTLE_TRIES = 120
 _SETTLE_PAUSE = 0.05
@@ -85,24 +94,27 @@ class DynamoItems:
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         wanted = list(dict.fromkeys(keys))
         found: dict[Key, Item] = {}
-        for start in range(0, len(wanted), _BATCH):
-            left: list[Wire] = [encode_key(key) for key in wanted[start : start + _BATCH]]
-            while left:
-                left = await self._get_batch(left, found)
+        for start in range(0, len(wanted), MAX_BATCH):
+            left = await self._get_batch(wanted[start : start + MAX_BATCH], found)
+            if left:
+                raise UnprocessedKeysError(
+                    "the table left out some keys of a batch",
+                    path=self._name,
+                    found=found,
+                    left=[*left, *wanted[start + MAX_BATCH :]],
+                )
         return found
 
-    async def _get_batch(self, keys: list[Wire], found: dict[Key, Item]) -> list[Wire]:
+    async def _get_batch(self, keys: Sequence[Key], found: dict[Key, Item]) -> list[Key]:
         """Ask for up to 100 keys, add what came to `found`, and return the keys that the service left out."""
         client = await self._client()
+        asked: Any = {self._name: {"Keys": [encode_key(key) for key in keys], "ConsistentRead": True}}
         with map_exceptions(self._name):
-            answer = await client.batch_get_item(RequestItems={self._name: {"Keys": keys, "ConsistentRead": True}})
+            answer = await client.batch_get_item(RequestItems=asked)
         for wire in answer.get("Responses", {}).get(self._name, []):
             found[decode_key(wire)] = decode_item(wire)
         unprocessed: Any = answer.get("UnprocessedKeys", {})
-        left: list[Wire] = unprocessed.get(self._name, {}).get("Keys", [])
-        if len(left) >= len(keys):
-            raise ThrottledError("the table answered none of the keys of a batch", path=self._name)
-        return left
+        return [decode_key(wire) for wire in unprocessed.get(self._name, {}).get("Keys", [])]
 
     async def write(self, action: Put | Update | Delete) -> None:
         validate(action)

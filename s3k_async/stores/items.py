@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
+from s3k_async.errors import ThrottledError
+
 __all__ = [
     "ABSENT",
+    "MAX_BATCH",
     "MAX_TRANSACTION",
     "Action",
     "Check",
@@ -22,6 +25,7 @@ __all__ = [
     "ItemTable",
     "Key",
     "Put",
+    "UnprocessedKeysError",
     "Update",
     "Value",
 ]
@@ -38,6 +42,8 @@ OPERATION = "op"
 
 MAX_TRANSACTION = 100
 """Actions in one transaction (a limit of DynamoDB that every adapter keeps)."""
+MAX_BATCH = 100
+"""Keys in one BatchGetItem."""
 
 
 class Key(NamedTuple):
@@ -122,6 +128,15 @@ class ItemPage:
     """Opaque cursor for the next page of the same query or scan."""
 
 
+class UnprocessedKeysError(ThrottledError):
+    """The service answered a batch in part. `found`: the items that came, `left`: the keys to ask for again."""
+
+    def __init__(self, message: str, *, path: str, found: dict[Key, Item], left: Sequence[Key]) -> None:
+        super().__init__(message, path=path)
+        self.found = found
+        self.left = left
+
+
 class ItemStore(Protocol):
     """Items with conditional writes, transactions and strongly consistent reads.
 
@@ -133,8 +148,10 @@ class ItemStore(Protocol):
         """The item, strongly consistent, or None."""
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
-        """The items that exist, each read strongly consistent; any number of distinct keys (the adapter splits the
-        batch and asks again for what the service left unprocessed). Not a snapshot."""
+        """The items that exist, each read strongly consistent. Not a snapshot.
+
+        Up to MAX_BATCH keys are one request of an adapter; `reliable_items` divides more of them. Raises
+        UnprocessedKeysError when the service left some of them out."""
 
     async def write(self, action: Put | Update | Delete) -> None:
         """Apply one action. Raises ConditionFailedError (position 0, with the stored item),

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from itertools import chain
 
-import anyio
-
-from s3k_async.errors import OutcomeUnknownError, S3kError
-from s3k_async.retry import TRANSIENT, RetryPolicy, retry, retry_read
+from s3k_async.concurrency import AdaptiveLimit, gather
+from s3k_async.errors import OutcomeUnknownError, S3kError, ThrottledError
+from s3k_async.requests import Meter
+from s3k_async.retry import TRANSIENT, Retries, RetryPolicy
 from s3k_async.sources import Sources
-from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Upload
+from s3k_async.stores.blobs import MAX_DELETION, BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Upload
 from s3k_async.stores.reliable_items import LOST
+from s3k_async.stores.sending import Sender
 
 __all__ = ["ReliableBlobs"]
 
-T = TypeVar("T")
+_BATCHES = 16
+"""Batches of one deletion under way at once."""
+_PUT = "PutObject"
 
 
 class ReliableBlobs:
-    """A BlobStore over another one that sends a request again after a transient error, as long as `policy` allows.
+    """A BlobStore over another one that sends a request again after a transient error, as long as `retries` allow.
 
     When the answer to a conditional put was lost, stored bytes equal to ours are our success (whoever else stored
     the same bytes meant the same blob); anything else raises OutcomeUnknownError. `limiter` bounds the requests in
-    flight.
+    flight, `meter` counts them.
     """
 
     def __init__(
-        self, store: BlobStore, policy: RetryPolicy, sources: Sources, limiter: anyio.Semaphore | None = None
+        self,
+        store: BlobStore,
+        retries: Retries | RetryPolicy,
+        sources: Sources,
+        limiter: AdaptiveLimit | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._store = store
-        self._policy = policy
         self._sources = sources
-        self._limiter = limiter
+        self._sender = Sender(retries, sources, limiter, meter or Meter("data"))
         self.min_part = store.min_part
 
     def __repr__(self) -> str:
@@ -44,17 +51,20 @@ class ReliableBlobs:
         return self._store.uri(key)
 
     async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None) -> BlobInfo:
+        size = memoryview(data).nbytes
         if not if_absent and if_match is None:
-            return await self._retry(lambda: self._store.put(key, data))
-        delays = self._policy.delays(self._sources)
-        lost = False
+            return await self._sender.write(_PUT, lambda: self._store.put(key, data), size=size)
+        request = partial(self._store.put, key, data, if_absent=if_absent, if_match=if_match)
+        delays = self._sender.retries.write.delays(self._sources)
+        again = lost = False
         while True:
             try:
-                return await self._send(lambda: self._store.put(key, data, if_absent=if_absent, if_match=if_match))
+                return await self._sender.send(_PUT, request, again=again, size=size)
             except S3kError as error:
                 failure = error
+            again = True
             lost = lost or isinstance(failure, LOST)
-            delay = next(delays, None) if isinstance(failure, TRANSIENT) else None
+            delay = self._sender.next_delay(delays, failure) if isinstance(failure, TRANSIENT) else None
             if delay is not None:
                 await self._sources.sleep(delay)
             elif lost:
@@ -63,34 +73,44 @@ class ReliableBlobs:
                 raise failure
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        return await self._read(lambda: self._store.get(key, start, end))
+        return await self._sender.read("GetObject", lambda: self._store.get(key, start, end), received=len)
 
     async def head(self, key: str) -> BlobInfo | None:
-        return await self._read(lambda: self._store.head(key))
+        return await self._sender.read("HeadObject", lambda: self._store.head(key))
 
     def can_copy_from(self, source: BlobStore) -> bool:
         return self._store.can_copy_from(_bare(source))
 
     async def copy(self, source: BlobStore, source_key: str, key: str) -> BlobInfo:
-        return await self._retry(lambda: self._store.copy(_bare(source), source_key, key))
+        return await self._sender.write("CopyObject", lambda: self._store.copy(_bare(source), source_key, key))
 
     async def delete(self, key: str) -> None:
-        await self._retry(lambda: self._store.delete(key))
+        await self._sender.write("DeleteObject", lambda: self._store.delete(key))
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
-        delays = self._policy.delays(self._sources)
-        failures = await self._retry(lambda: self._store.delete_many(keys))
-        while again := [failure.key for failure in failures if isinstance(failure.error, TRANSIENT)]:
-            delay = next(delays, None)
+        wanted = list(dict.fromkeys(keys))
+        batches = [wanted[start : start + MAX_DELETION] for start in range(0, len(wanted), MAX_DELETION)]
+        return list(chain.from_iterable(await gather(self._delete_batch, batches, limit=_BATCHES)))
+
+    async def _delete_batch(self, keys: Sequence[str]) -> list[DeleteFailure]:
+        """Delete what fits into one request. Keys that were left for the moment are sent again; those that are left
+        for good are told, and the others are gone."""
+        delays = self._sender.retries.write.delays(self._sources)
+        kept: list[DeleteFailure] = []
+        again = False
+        while True:
+            request = partial(self._store.delete_many, keys)
+            failures = await self._sender.write("DeleteObjects", request, again=again, throttled=_any_throttled)
+            left = {failure.key: failure.error for failure in failures if isinstance(failure.error, TRANSIENT)}
+            kept += [failure for failure in failures if failure.key not in left]
+            delay = self._sender.next_delay(delays, next(iter(left.values()))) if left else None
             if delay is None:
-                break
+                return kept + [DeleteFailure(key, error) for key, error in left.items()]
             await self._sources.sleep(delay)
-            kept = [failure for failure in failures if failure.key not in again]
-            failures = kept + await self._retry(partial(self._store.delete_many, again))
-        return failures
+            keys, again = list(left), True
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
-        return await self._read(lambda: self._store.list(prefix, cursor=cursor, limit=limit))
+        return await self._sender.scan("ListObjectsV2", lambda: self._store.list(prefix, cursor=cursor, limit=limit))
 
     async def list_all(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
         cursor: str | None = None
@@ -103,31 +123,20 @@ class ReliableBlobs:
                 return
 
     async def start_upload(self, key: str) -> Upload:
-        return _ReliableUpload(self, await self._retry(lambda: self._store.start_upload(key)))
+        upload = await self._sender.write("CreateMultipartUpload", lambda: self._store.start_upload(key))
+        return _ReliableUpload(self._sender, upload)
 
     async def create(self) -> bool:
-        return await self._retry(self._store.create)
+        return await self._sender.write("CreateBucket", self._store.create)
 
     async def exists(self) -> bool:
-        return await self._read(self._store.exists)
+        return await self._sender.read("HeadBucket", self._store.exists)
 
     async def drop(self) -> None:
-        await self._retry(self._store.drop)
+        await self._sender.uncounted(self._store.drop)
 
     async def close(self) -> None:
         await self._store.close()
-
-    async def _send(self, request: Callable[[], Awaitable[T]]) -> T:
-        if self._limiter is None:
-            return await request()
-        async with self._limiter:
-            return await request()
-
-    async def _read(self, request: Callable[[], Awaitable[T]]) -> T:
-        return await retry_read(lambda: self._send(request), self._policy, self._sources)
-
-    async def _retry(self, request: Callable[[], Awaitable[T]]) -> T:
-        return await retry(lambda: self._send(request), self._policy, self._sources)
 
     async def _settle(self, key: str, data: Buffer, failure: S3kError) -> BlobInfo:
         with suppress(S3kError):  # it could not tell; `failure` is what the caller should know
@@ -140,18 +149,23 @@ class ReliableBlobs:
 
 
 class _ReliableUpload:
-    def __init__(self, blobs: ReliableBlobs, upload: Upload) -> None:
-        self._blobs = blobs
+    def __init__(self, sender: Sender, upload: Upload) -> None:
+        self._sender = sender
         self._upload = upload
 
     async def put_part(self, number: int, data: Buffer) -> None:
-        await self._blobs._retry(lambda: self._upload.put_part(number, data))
+        size = memoryview(data).nbytes
+        await self._sender.write("UploadPart", lambda: self._upload.put_part(number, data), size=size)
 
     async def complete(self) -> BlobInfo:
-        return await self._blobs._retry(self._upload.complete)
+        return await self._sender.write("CompleteMultipartUpload", self._upload.complete)
 
     async def abort(self) -> None:
-        await self._blobs._retry(self._upload.abort)
+        await self._sender.write("AbortMultipartUpload", self._upload.abort)
+
+
+def _any_throttled(failures: Sequence[DeleteFailure]) -> bool:
+    return any(isinstance(failure.error, ThrottledError) for failure in failures)
 
 
 def _bare(store: BlobStore) -> BlobStore:

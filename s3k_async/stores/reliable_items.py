@@ -5,29 +5,43 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import TypeVar
 
-import anyio
-
+from s3k_async.concurrency import AdaptiveLimit, gather
 from s3k_async.errors import (
     ConditionFailedError,
     OutcomeUnknownError,
     RequestTimeoutError,
     ResponseLostError,
     S3kError,
+    ThrottledError,
 )
-from s3k_async.retry import TRANSIENT, RetryPolicy, retry, retry_read
+from s3k_async.requests import Meter
+from s3k_async.retry import TRANSIENT, Retries, RetryPolicy
 from s3k_async.sources import Sources
-from s3k_async.stores.items import OPERATION, Action, Delete, Item, ItemPage, ItemStore, Key, Put, Update
+from s3k_async.stores.items import (
+    MAX_BATCH,
+    OPERATION,
+    Action,
+    Delete,
+    Item,
+    ItemPage,
+    ItemStore,
+    Key,
+    Put,
+    UnprocessedKeysError,
+    Update,
+)
+from s3k_async.stores.sending import Sender
 
 __all__ = ["LOST", "ReliableItems"]
-
-T = TypeVar("T")
 
 LOST: tuple[type[S3kError], ...] = (ResponseLostError, RequestTimeoutError)
 """Errors after which a write may or may not have been applied."""
 
 _READ_BACK_ATTEMPTS = 3
+_BATCHES = 16
+"""Batches of one read under way at once."""
+_TRANSACTION = "TransactWriteItems"
 
 
 class _Verdict(Enum):
@@ -39,73 +53,101 @@ class _Verdict(Enum):
 class ReliableItems:
     """An ItemStore over another one, whose writes end in success, a definite failure or OutcomeUnknownError.
 
-    A transient error is answered by the identical request, as long as `policy` allows. Once an answer was lost,
+    A transient error is answered by the identical request, as long as `retries` allow. Once an answer was lost,
     nothing but the stored items tells what became of the request: an item that carries the operation id (`op`)
     of our Put or Update is our success. A condition that fails without a lost answer before it is a plain
-    ConditionFailedError. `limiter` bounds the requests in flight.
+    ConditionFailedError. `limiter` bounds the requests in flight, `meter` counts them.
     """
 
     def __init__(
-        self, store: ItemStore, policy: RetryPolicy, sources: Sources, limiter: anyio.Semaphore | None = None
+        self,
+        store: ItemStore,
+        retries: Retries | RetryPolicy,
+        sources: Sources,
+        limiter: AdaptiveLimit | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._store = store
-        self._policy = policy
         self._sources = sources
-        self._limiter = limiter
+        self._sender = Sender(retries, sources, limiter, meter or Meter("table"))
 
     def __repr__(self) -> str:
         return f"ReliableItems({self._store!r})"
 
     async def get(self, key: Key) -> Item | None:
-        return await self._read(lambda: self._store.get(key))
+        return await self._sender.read("GetItem", lambda: self._store.get(key))
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
-        return await self._read(lambda: self._store.get_many(keys))
+        wanted = list(dict.fromkeys(keys))
+        batches = [wanted[start : start + MAX_BATCH] for start in range(0, len(wanted), MAX_BATCH)]
+        found: dict[Key, Item] = {}
+        for batch in await gather(self._get_batch, batches, limit=_BATCHES):
+            found |= batch
+        return found
 
     async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
-        return await self._read(lambda: self._store.query(partition, cursor=cursor, limit=limit))
+        return await self._sender.scan("Query", lambda: self._store.query(partition, cursor=cursor, limit=limit))
 
     async def scan(
         self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
     ) -> ItemPage:
-        return await self._read(lambda: self._store.scan(segment, segments, cursor=cursor, limit=limit))
+        return await self._sender.scan("Scan", lambda: self._store.scan(segment, segments, cursor=cursor, limit=limit))
 
     async def write(self, action: Put | Update | Delete) -> None:
         if isinstance(action, Delete):
             # A lone delete leaves nothing behind to settle by; a token makes the engine remember it.
             token = self._sources.uuid()
-            await self._apply(lambda: self._store.transact([action], token), [action], None)
+            await self._apply(_TRANSACTION, lambda: self._store.transact([action], token), [action], None)
         else:
-            await self._apply(lambda: self._store.write(action), [action], None)
+            operation = "PutItem" if isinstance(action, Put) else "UpdateItem"
+            await self._apply(operation, lambda: self._store.write(action), [action], None)
 
     async def transact(self, actions: Sequence[Action], token: str) -> None:
-        await self._apply(lambda: self._store.transact(actions, token), actions, token)
+        await self._apply(_TRANSACTION, lambda: self._store.transact(actions, token), actions, token)
 
     async def close(self) -> None:
         await self._store.close()
 
-    async def _send(self, request: Callable[[], Awaitable[T]]) -> T:
-        if self._limiter is None:
-            return await request()
-        async with self._limiter:
-            return await request()
+    async def _get_batch(self, keys: Sequence[Key]) -> dict[Key, Item]:
+        found: dict[Key, Item] = {}
+        left = keys
 
-    async def _read(self, request: Callable[[], Awaitable[T]]) -> T:
-        return await retry_read(lambda: self._send(request), self._policy, self._sources)
+        async def ask() -> None:
+            nonlocal left
+            try:
+                found.update(await self._store.get_many(left))
+            except UnprocessedKeysError as error:
+                found.update(error.found)
+                left = error.left
+                raise
+
+        while True:
+            before = len(left)
+            try:
+                await self._sender.read("BatchGetItem", ask)
+            except ThrottledError as error:
+                if len(left) < before:
+                    # Some came: whoever goes on gets the rest.
+                    continue
+                if not isinstance(error, UnprocessedKeysError):
+                    raise
+                raise ThrottledError(error.message, path=error.path) from error
+            return found
 
     async def _apply(
-        self, request: Callable[[], Awaitable[None]], actions: Sequence[Action], token: str | None
+        self, operation: str, request: Callable[[], Awaitable[None]], actions: Sequence[Action], token: str | None
     ) -> None:
-        delays = self._policy.delays(self._sources)
-        lost = final = False
+        delays = self._sender.retries.write.delays(self._sources)
+        again = lost = final = False
         while True:
             try:
-                return await self._send(request)
+                return await self._sender.send(operation, request, again=again)
             except S3kError as error:
                 failure = error
+            again = True
             lost = lost or isinstance(failure, LOST)
             transient = isinstance(failure, TRANSIENT)
-            delay = next(delays, None) if transient or lost else None
+            delay = self._sender.next_delay(delays, failure) if transient or lost else None
             if not (transient and delay is not None):
                 if not lost:
                     raise failure
@@ -136,8 +178,9 @@ class ReliableItems:
         return _Verdict.UNKNOWN
 
     async def _read_back(self, keys: Sequence[Key]) -> Mapping[Key, Item]:
-        policy = replace(self._policy, attempts=min(self._policy.attempts, _READ_BACK_ATTEMPTS))
-        return await retry(lambda: self._send(lambda: self._store.get_many(keys)), policy, self._sources)
+        policy = self._sender.retries.read
+        policy = replace(policy, attempts=min(policy.attempts, _READ_BACK_ATTEMPTS))
+        return await self._sender.read("BatchGetItem", lambda: self._store.get_many(keys), policy=policy)
 
 
 def _operation(action: Action) -> str | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-import anyio
-
+from s3k_async.concurrency import AdaptiveLimit
 from s3k_async.config import (
     BlobLocation,
     DynamoTable,
@@ -20,6 +19,7 @@ from s3k_async.config import (
     TableLocation,
     VolumeConfig,
 )
+from s3k_async.requests import Meter, Part, RequestCounter
 from s3k_async.retry import retry, retry_read
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import BlobStore
@@ -76,29 +76,35 @@ class Connections:
     session: object | None
     faults: FaultPlan | None
     stack: AsyncExitStack
+    counter: RequestCounter = field(default_factory=RequestCounter)
+    """Counts the requests of the client that the volume is opened for."""
+    _limits: dict[Part, AdaptiveLimit] = field(default_factory=dict)
 
     def table(self) -> tuple[ReliableItems, ItemTable]:
         """The items and the table they are in."""
         store = self._table(self.config.table)
         self.stack.push_async_callback(store.close)
-        return ReliableItems(store, self.config.tuning.retry, self.sources, self._limiter()), store
+        meter = Meter("table", self.counter)
+        return ReliableItems(store, self.config.tuning.retry, self.sources, self._limit("table"), meter), store
 
-    def blobs(self, location: BlobLocation, part: str) -> ReliableBlobs:
+    def blobs(self, location: BlobLocation, part: Part) -> ReliableBlobs:
         """The blobs at a place; `part` is `data` or `log`."""
         store = self._blobs(location, part)
         self.stack.push_async_callback(store.close)
-        return ReliableBlobs(store, self.config.tuning.retry, self.sources, self._limiter())
+        meter = Meter(part, self.counter)
+        return ReliableBlobs(store, self.config.tuning.retry, self.sources, self._limit(part), meter)
 
     async def patiently(self, call: Callable[[], Awaitable[T]]) -> T:
         """A call that may be sent again, under the volume's retry policy."""
-        return await retry(call, self.config.tuning.retry, self.sources)
+        return await retry(call, self.config.tuning.retry.write, self.sources)
 
     async def asked(self, question: Callable[[], Awaitable[T]]) -> T:
         """As `patiently`, for a call that changes nothing."""
-        return await retry_read(question, self.config.tuning.retry, self.sources)
+        return await retry_read(question, self.config.tuning.retry.read, self.sources)
 
-    def _limiter(self) -> anyio.Semaphore:
-        return anyio.Semaphore(self.config.tuning.max_concurrency)
+    def _limit(self, part: Part) -> AdaptiveLimit:
+        """What everything of the volume that goes to one place shares."""
+        return self._limits.setdefault(part, AdaptiveLimit(self.config.tuning.max_concurrency))
 
     def _session(self, part: str) -> object | None:
         return self.session.get(part) if isinstance(self.session, Mapping) else self.session

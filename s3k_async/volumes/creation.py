@@ -20,6 +20,7 @@ from s3k_async.errors import (
     VolumeExistsError,
 )
 from s3k_async.metadata.record import VolumeRecord, create_record, find_or_repair, load_or_repair, location_text
+from s3k_async.requests import Part
 from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.faults import FaultPlan
@@ -63,11 +64,11 @@ async def init_volume(
             record = await _claimed(connections, wanted)
             await _make_table(connections, table)
             try:
-                await create_record(items, table, record, where, sources=sources, policy=config.tuning.retry)
+                await create_record(items, table, record, where, sources=sources, policy=config.tuning.retry.write)
             except VolumeExistsError:
                 if not exist_ok:
                     raise
-                existing = await load_or_repair(items, table, where, sources=sources, policy=config.tuning.retry)
+                existing = await load_or_repair(items, table, where, sources=sources, policy=config.tuning.retry.write)
             else:
                 return record
         if not exist_ok:
@@ -116,7 +117,7 @@ async def _existing(
     """The record that is there. Raises NotAVolumeError for a table that is somebody else's."""
     if not await connections.asked(table.exists):
         return None
-    policy = connections.config.tuning.retry
+    policy = connections.config.tuning.retry.write
     record = await find_or_repair(items, table, where, sources=connections.sources, policy=policy, patience=NO_PATIENCE)
     if record is None:
         page = await items.scan(0, 1, limit=1)
@@ -137,7 +138,7 @@ async def _claimed(connections: Connections, record: VolumeRecord) -> VolumeReco
     return replace(record, volume_id=volume_id)
 
 
-async def _make_place(connections: Connections, config: VolumeConfig, part: str) -> ReliableBlobs:
+async def _make_place(connections: Connections, config: VolumeConfig, part: Part) -> ReliableBlobs:
     location = config.data if part == "data" else log_location(config)
     if isinstance(location, LocalDirectory):
         await anyio.to_thread.run_sync(_make_parent, location.path)

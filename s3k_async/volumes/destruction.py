@@ -65,7 +65,7 @@ async def destroy_volume(
             table,
             where,
             sources=sources,
-            policy=config.tuning.retry,
+            policy=config.tuning.retry.write,
             patience=NO_PATIENCE,
             destroying=True,
         )

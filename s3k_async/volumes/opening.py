@@ -14,6 +14,7 @@ from s3k_async.metadata.record import VolumeRecord, find_or_repair, load_or_repa
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
 from s3k_async.oplog.log import DisabledLog, NativeLog, OperationLog
+from s3k_async.requests import RequestCounter
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.storage.physical import PhysicalStorage
@@ -46,6 +47,8 @@ class Volume:
     store: MetadataStore
     tree: Tree
     read_only: bool
+    counter: RequestCounter
+    """Counts the requests to all of its parts."""
     _stack: AsyncExitStack
 
     async def close(self) -> None:
@@ -59,16 +62,17 @@ async def open_volume(
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
     faults: FaultPlan | None = None,
+    counter: RequestCounter | None = None,
 ) -> Volume:
     """Open a volume that exists.
 
     `session`: an aioboto3 session, or a mapping of `table`, `data` and `log` to one each. `faults` are for the parts
-    that are in memory. Raises VolumeNotFoundError (no table, record, bucket or directory), NotAVolumeError,
-    VolumeFormatError, VolumeMismatchError (`config` says otherwise than the record or the table's keys), ConfigError,
-    and the services' errors; nothing stays open then.
+    that are in memory; `counter` counts the requests. Raises VolumeNotFoundError (no table, record, bucket or
+    directory), NotAVolumeError, VolumeFormatError, VolumeMismatchError (`config` says otherwise than the record or the
+    table's keys), ConfigError, and the services' errors; nothing stays open then.
     """
     async with AsyncExitStack() as stack:
-        connections = Connections(config, sources, session, faults, stack)
+        connections = Connections(config, sources, session, faults, stack, counter or RequestCounter())
         items, table = connections.table()
         where = table_text(config.table)
         await require_table(connections, table, where)
@@ -108,6 +112,7 @@ async def open_volume(
             store=store,
             tree=Tree(store),
             read_only=not native,
+            counter=connections.counter,
             _stack=stack.pop_all(),
         )
 
@@ -154,7 +159,7 @@ async def _require_place(blobs: ReliableBlobs) -> None:
 
 async def _record(connections: Connections, items: ReliableItems, table: ItemTable, where: str) -> VolumeRecord:
     config = connections.config
-    sources, policy = connections.sources, config.tuning.retry
+    sources, policy = connections.sources, config.tuning.retry.write
     if config.kind == "native":
         record: VolumeRecord | None = await load_or_repair(items, table, where, sources=sources, policy=policy)
     else:

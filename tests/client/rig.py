@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from s3k_async.client import S3kClient, _Opened
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
-from s3k_async.retry import RetryPolicy
+from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.volumes import init_volume, open_volume
@@ -19,7 +19,11 @@ from tests.engines.volumes import fresh_name
 __all__ = ["TUNING", "faulty_client", "memory_config", "paths"]
 
 TUNING = Tuning(
-    part_size=100, multipart_threshold=250, read_ahead=64, busy_timeout=5.0, retry=RetryPolicy(attempts=6, base=0.001)
+    part_size=100,
+    multipart_threshold=250,
+    read_ahead=64,
+    busy_timeout=5.0,
+    retry=Retries.alike(RetryPolicy(attempts=6, base=0.001)),
 )
 """Small pieces, so that small files take the ways of large ones."""
 
@@ -39,7 +43,7 @@ async def faulty_client(
         config = memory_config()
         await init_volume(config)
     client = S3kClient(config=config)
-    volume = await open_volume(replace(config), sources=sources, faults=faults)
+    volume = await open_volume(replace(config), sources=sources, faults=faults, counter=client._counter)
     faults.calls.clear()
     client._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
     try:

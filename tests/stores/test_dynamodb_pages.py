@@ -11,9 +11,12 @@ import pytest
 
 from s3k_async.config import AwsConfig, DynamoTable
 from s3k_async.errors import ThrottledError
+from s3k_async.retry import RetryPolicy
+from s3k_async.sources import SYSTEM
 from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.dynamodb_wire import WireItems
-from s3k_async.stores.items import ABSENT, Item, ItemPage, Key, Put
+from s3k_async.stores.items import ABSENT, Item, ItemPage, Key, Put, UnprocessedKeysError
+from s3k_async.stores.reliable_items import ReliableItems
 from tests.aws.places import Adapter, Items
 from tests.engines.process import Engine
 from tests.proxy import Answer, Call, FaultProxy, Rewrite, json_answer
@@ -149,9 +152,20 @@ async def test_what_a_batch_leaves_out_is_asked_for_again(items: Items, proxy: F
     wanted = [Key("p", name) for name in await fill(items, "p", 20)]
     proxy.rule(leave_out(8), target="BatchGetItem", times=1)
     proxy.rule(leave_out(3), target="BatchGetItem", times=1)
-    assert set(await items.get_many(wanted)) == set(wanted)
+    reliable = ReliableItems(items, RetryPolicy(attempts=2, base=0.0), SYSTEM)
+    assert set(await reliable.get_many(wanted)) == set(wanted)
     sizes = [len(_keys(call)) for call in proxy.calls if call.target == "BatchGetItem"]
     assert sizes == [20, 8, 3]
+
+
+async def test_a_batch_tells_what_came_and_what_was_left_out(items: Items, proxy: FaultProxy) -> None:
+    wanted = [Key("p", name) for name in await fill(items, "p", 20)]
+    proxy.rule(leave_out(8), target="BatchGetItem", times=1)
+    with pytest.raises(UnprocessedKeysError) as caught:
+        await items.get_many(wanted)
+    assert len(caught.value.found) == 12
+    assert {*caught.value.found, *caught.value.left} == set(wanted)
+    assert proxy.count(target="BatchGetItem") == 1
 
 
 async def test_a_batch_without_progress_is_throttling(items: Items, proxy: FaultProxy) -> None:

@@ -8,6 +8,7 @@ from itertools import count
 import anyio
 import pytest
 
+from s3k_async.concurrency import AdaptiveLimit
 from s3k_async.errors import (
     ConditionFailedError,
     OutcomeUnknownError,
@@ -44,7 +45,7 @@ def at(ver: int) -> Condition:
 class Rig:
     """A reliable store over memory with faults, and a way around both, for the other client."""
 
-    def __init__(self, policy: RetryPolicy | None = None, limiter: anyio.Semaphore | None = None) -> None:
+    def __init__(self, policy: RetryPolicy | None = None, limiter: AdaptiveLimit | None = None) -> None:
         name = next(_names)
         self.plan = FaultPlan()
         self.clock = FakeClock()
@@ -317,7 +318,7 @@ async def test_reads_are_retried(method: str) -> None:
 
 
 async def test_the_limiter_bounds_the_requests_in_flight_and_not_the_waits() -> None:
-    rig = await Rig(limiter=anyio.Semaphore(2)).holding(item())
+    rig = await Rig(limiter=AdaptiveLimit(2)).holding(item())
     rig.plan.fail_when(lambda call: True, ThrottledError("slow down"), times=3)
     inside = most = 0
 

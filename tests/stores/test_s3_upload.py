@@ -11,7 +11,7 @@ import pytest
 
 from s3k_async.config import S3Bucket
 from s3k_async.errors import BlobExistsError, ResponseLostError, ServiceError
-from s3k_async.retry import RetryPolicy
+from s3k_async.retry import RetryPolicy, retry
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.s3 import S3Blobs
@@ -78,8 +78,7 @@ async def test_a_completion_that_the_service_has_forgotten(blobs: S3Blobs, proxy
     await upload.put_part(1, b"whole")
     proxy.rule(LOSE_ANSWER, when=completes, times=1)
     proxy.rule(s3_error("NoSuchUpload", status=404), when=completes)
-    reliable = ReliableBlobs(blobs, RetryPolicy(attempts=3, base=0.0, cap=0.0), SYSTEM)
-    assert (await reliable._retry(upload.complete)).size == 5
+    assert (await retry(upload.complete, RetryPolicy(attempts=3, base=0.0, cap=0.0), SYSTEM)).size == 5
     assert proxy.count(when=completes) == 2
 
 

@@ -1,0 +1,115 @@
+"""How requests to one place are sent: counted, so many at once, and again while policy and budget allow."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from s3k_async.concurrency import AdaptiveLimit
+from s3k_async.errors import S3kError
+from s3k_async.requests import Meter
+from s3k_async.retry import Retries, RetryAccount, RetryPolicy, retry, retry_read
+from s3k_async.sources import Sources
+
+__all__ = ["Sender"]
+
+T = TypeVar("T")
+
+
+class Sender:
+    """What the reliable stores have in common.
+
+    `retries` may be one policy for everything. `limit` bounds the requests in flight and learns from their answers.
+    """
+
+    def __init__(
+        self, retries: Retries | RetryPolicy, sources: Sources, limit: AdaptiveLimit | None, meter: Meter
+    ) -> None:
+        self.retries = retries if isinstance(retries, Retries) else Retries.alike(retries)
+        self.sources = sources
+        self.meter = meter
+        self._limit = limit
+        self._account = RetryAccount(self.retries.budget, sources)
+
+    async def send(
+        self,
+        operation: str,
+        request: Callable[[], Awaitable[T]],
+        *,
+        again: bool = False,
+        size: int = 0,
+        throttled: Callable[[T], bool] | None = None,
+    ) -> T:
+        """One request, once. `operation` is the service's name for it, `size` the bytes of content in its body;
+        `throttled` tells of an answer whether the service asked us to slow down."""
+        if not again:
+            self._account.earn()
+        if self._limit is None:
+            self.meter.sent(operation, retried=again, size=size)
+            return await request()
+        async with self._limit.slot() as slot:
+            self.meter.sent(operation, retried=again, size=size)
+            answer = await request()
+            slot.throttled = throttled is not None and throttled(answer)
+            return answer
+
+    async def read(
+        self,
+        operation: str,
+        request: Callable[[], Awaitable[T]],
+        *,
+        policy: RetryPolicy | None = None,
+        received: Callable[[T], int] | None = None,
+    ) -> T:
+        """A request that changes nothing, until it is answered; `received`: the bytes of content in an answer."""
+        sending = _Resent(self, operation, request)
+        answer = await retry_read(sending, policy or self.retries.read, self.sources, account=self._account)
+        if received is not None:
+            self.meter.received(operation, received(answer))
+        return answer
+
+    async def scan(self, operation: str, request: Callable[[], Awaitable[T]]) -> T:
+        """As `read`, for one page of a listing or a scan."""
+        return await self.read(operation, request, policy=self.retries.scan)
+
+    async def write(
+        self,
+        operation: str,
+        request: Callable[[], Awaitable[T]],
+        *,
+        size: int = 0,
+        again: bool = False,
+        throttled: Callable[[T], bool] | None = None,
+    ) -> T:
+        """An idempotent request that changes something, until it is answered. `again`: it was sent before."""
+        sending = _Resent(self, operation, request, size, throttled, again)
+        return await retry(sending, self.retries.write, self.sources, account=self._account)
+
+    async def uncounted(self, call: Callable[[], Awaitable[T]]) -> T:
+        """A call for which an adapter makes as many requests as it sees fit; only making and removing volumes has
+        such."""
+        return await retry(call, self.retries.write, self.sources, account=self._account)
+
+    def next_delay(self, delays: Iterator[float], error: S3kError) -> float | None:
+        """The wait before a request is sent again after `error`; None when it may not be."""
+        delay = next(delays, None)
+        return delay if delay is not None and self._account.spend(error) else None
+
+
+@dataclass(slots=True)
+class _Resent(Generic[T]):
+    """A request, to be called as often as it takes."""
+
+    sender: Sender
+    operation: str
+    request: Callable[[], Awaitable[T]]
+    size: int = 0
+    throttled: Callable[[T], bool] | None = None
+    again: bool = False
+
+    async def __call__(self) -> T:
+        again, self.again = self.again, True
+        return await self.sender.send(
+            self.operation, self.request, again=again, size=self.size, throttled=self.throttled
+        )
