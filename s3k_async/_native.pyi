@@ -196,8 +196,8 @@ class Signer:
         """
 
 def decode_listing(body: bytes, path: str) -> tuple[list[tuple[str, int, str, int]], str | None, bool]:
-    """A page of S3's ListObjectsV2: objects as (key, bytes, entity tag without quotes, epoch milliseconds), the token of
-    the next page, and whether there is one. URL-encoded keys are decoded.
+    """A page of S3's ListObjectsV2: objects as (key, bytes, entity tag without quotes, epoch milliseconds), the token
+    of the next page, and whether there is one. URL-encoded keys are decoded.
 
     Elements as in the Amazon S3 API Reference. Raises ResponseLostError, which names `path`, for a document that is not
     whole or is no listing.

@@ -17,6 +17,7 @@ from s3k_async.errors import (
 )
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.actions import validate, validate_page, validate_segment, validate_transaction
+from s3k_async.stores.batches import read_batches
 from s3k_async.stores.dynamodb_codec import (
     Wire,
     decode_item,
@@ -29,7 +30,6 @@ from s3k_async.stores.dynamodb_codec import (
     write_cursor,
 )
 from s3k_async.stores.items import (
-    MAX_BATCH,
     PARTITION,
     SORT,
     Action,
@@ -38,7 +38,6 @@ from s3k_async.stores.items import (
     ItemPage,
     Key,
     Put,
-    UnprocessedKeysError,
     Update,
 )
 
@@ -92,18 +91,7 @@ class DynamoItems:
         return decode_item(found) if found else None
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
-        wanted = list(dict.fromkeys(keys))
-        found: dict[Key, Item] = {}
-        for start in range(0, len(wanted), MAX_BATCH):
-            left = await self._get_batch(wanted[start : start + MAX_BATCH], found)
-            if left:
-                raise UnprocessedKeysError(
-                    "the table left out some keys of a batch",
-                    path=self._name,
-                    found=found,
-                    left=[*left, *wanted[start + MAX_BATCH :]],
-                )
-        return found
+        return await read_batches(keys, self._get_batch, self._name)
 
     async def _get_batch(self, keys: Sequence[Key], found: dict[Key, Item]) -> list[Key]:
         """Ask for up to 100 keys, add what came to `found`, and return the keys that the service left out."""

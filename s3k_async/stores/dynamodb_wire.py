@@ -9,9 +9,10 @@ from s3k_async import _native
 from s3k_async.aws.errors import dynamodb_refusal, map_exceptions
 from s3k_async.aws.wire import Answer, Wire
 from s3k_async.config import DynamoTable
-from s3k_async.errors import ResponseLostError, ThrottledError
+from s3k_async.errors import ResponseLostError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.actions import validate, validate_page, validate_segment, validate_transaction
+from s3k_async.stores.batches import read_batches
 from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.dynamodb_codec import cursor_text, decode_item, parse_cursor
 from s3k_async.stores.items import PARTITION, SORT, Action, Delete, Item, ItemPage, Key, Put, Update
@@ -20,8 +21,6 @@ __all__ = ["WireItems"]
 
 T = TypeVar("T")
 
-_BATCH = 100
-"""Keys in one BatchGetItem."""
 _VERBS = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}
 
 
@@ -50,13 +49,7 @@ class WireItems:
         return rows[0] if rows else None
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
-        wanted = list(dict.fromkeys(keys))
-        found: dict[Key, Item] = {}
-        for start in range(0, len(wanted), _BATCH):
-            left = wanted[start : start + _BATCH]
-            while left:
-                left = await self._get_batch(left, found)
-        return found
+        return await read_batches(keys, self._get_batch, self._name)
 
     async def _get_batch(self, keys: Sequence[Key], found: dict[Key, Item]) -> list[Key]:
         """Ask for up to 100 keys, add what came to `found`, and return the keys that the service left out."""
@@ -65,8 +58,6 @@ class WireItems:
         rows, left = _decoded(answer, self._name, lambda body, crc: _native.decode_batch(body, self._name, crc))
         for item in rows:
             found[Key(str(item[PARTITION]), str(item[SORT]))] = item
-        if len(left) >= len(keys):
-            raise ThrottledError("the table answered none of the keys of a batch", path=self._name)
         return [Key(*key) for key in left]
 
     async def write(self, action: Put | Update | Delete) -> None:
