@@ -1,15 +1,16 @@
-"""The order of every change: the log's pending entry, then the table, then the log's committed entry."""
+"""The order of every change: the log's pending entry, then the table, then, not waited for, the log's mark."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from s3k_async.concurrency import to_the_end
 from s3k_async.errors import OutcomeUnknownError, S3kError
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, OperationKind
 from s3k_async.oplog.log import OperationLog
+from s3k_async.oplog.segments import Operations
 from s3k_async.sources import Sources
 
 __all__ = ["Changes", "Outcome"]
@@ -17,16 +18,19 @@ __all__ = ["Changes", "Outcome"]
 
 @dataclass(slots=True)
 class Outcome:
-    """Which of the logged operations the body applied: their ids, or None for all."""
+    """What became of the logged operations, by id."""
 
     succeeded: set[str] | None = None
+    """Those that were applied; None: all but the unknown."""
+    unknown: set[str] = field(default_factory=set)
+    """Those of which it is not known; they stay pending."""
 
 
 class Changes:
     """Makes operations and sees them through the log."""
 
     def __init__(self, log: OperationLog, sources: Sources) -> None:
-        self._log = log
+        self.log = log
         self._sources = sources
 
     def operation(self, kind: OperationKind, before: Entry | None, after: Entry | None) -> Operation:
@@ -46,15 +50,15 @@ class Changes:
             after=after,
         )
 
-    async def run(self, operations: Sequence[Operation], body: Callable[[Outcome], Awaitable[object]]) -> None:
-        """Log the operations around the table writes of `body`.
+    async def run(self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]) -> None:
+        """Log the operations around the table writes of `body`; the committed mark is not waited for.
 
         Once the pending entry is there, cancellation waits for the end: what follows is short, and abandoning it
         half-way would leave its outcome unknown. A definite failure rolls the log back; an unknown outcome leaves it
         pending, for fsck to decide.
         """
         try:
-            pending = await self._log.begin(operations)
+            pending = await self.log.begin(operations)
         except S3kError as error:
             error.before_change = True
             raise
@@ -68,6 +72,6 @@ class Changes:
             except S3kError:
                 await pending.rollback()
                 raise
-            await pending.commit(outcome.succeeded)
+            await pending.commit_later(outcome.succeeded, unknown=outcome.unknown)
 
         await to_the_end(rest)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -42,7 +41,7 @@ __all__ = [
 ]
 
 FORMAT: Final = 1
-"""The format that is written, and the newest that is read."""
+"""The format of entries that is written, and the newest that is read."""
 
 MAX_VERSION: Final = 9_999_999_999
 """The key has ten digits for the version, so that the keys of an object sort by it."""
@@ -155,7 +154,7 @@ def encode(record: LogRecord) -> bytes:
     """The bytes of an entry. Raises LogFormatError for an operation that contradicts itself."""
     key = entry_key(record.operation, record.state)
     head = {"s3k": _ENTRY, "format": FORMAT, "state": record.state}
-    return seal([_line(head | _operation_document(record.operation, key))])
+    return seal(_line(head | _operation_document(record.operation, key)) + b"\n")
 
 
 def decode(data: bytes, key: str) -> LogRecord:
@@ -167,7 +166,7 @@ def decode(data: bytes, key: str) -> LogRecord:
     expected = parse_key(key)
     if not isinstance(expected, EntryKey):
         raise LogFormatError("not the key of an entry", path=key)
-    lines = unseal(data, _ENTRY, key)
+    lines = unseal(data, _ENTRY, FORMAT, key)
     if len(lines) != 1:
         raise LogFormatError("an entry holds one record", path=key)
     document = parse_line(lines[0], key)
@@ -189,14 +188,13 @@ def operation_from(line: bytes, key: str) -> Operation:
     return _operation(parse_line(line, key), key)
 
 
-def seal(lines: Iterable[bytes]) -> bytes:
-    """The lines and their seal: a whole log object."""
-    body = b"".join(line + b"\n" for line in lines)
+def seal(body: bytes) -> bytes:
+    """Lines, each ended by a newline, and their seal: a whole log object."""
     return body + _seal_of(body)
 
 
-def unseal(data: bytes, content: str, key: str) -> list[bytes]:
-    """The lines of a sealed object whose first line says that it is a `content`.
+def unseal(data: bytes, content: str, newest: int, key: str) -> list[bytes]:
+    """The lines of a sealed object whose first line says that it is a `content`, in a format from 1 to `newest`.
 
     Raises LogFormatError, with the key. A newer format is named as such even if its seal is not ours.
     """
@@ -207,16 +205,16 @@ def unseal(data: bytes, content: str, key: str) -> list[bytes]:
         document = {}
     format_number = document.get("format")
     ours = document.get("s3k") == content and type(format_number) is int
-    if ours and cast("int", format_number) > FORMAT:
+    if ours and cast("int", format_number) > newest:
         raise LogFormatError(
-            f"operation log format {format_number}; this version reads up to {FORMAT}, a newer one is needed", path=key
+            f"operation log format {format_number}; this version reads up to {newest}, a newer one is needed", path=key
         )
     body = data[:-_SEAL_LENGTH]
     if not body or data[-_SEAL_LENGTH:] != _seal_of(body):
         what = "truncated or damaged" if data.startswith(b'{"s3k":') else "not an operation log object"
         raise LogFormatError(what, path=key)
-    if not ours or format_number != FORMAT or not body.endswith(b"\n"):
-        raise LogFormatError(f"not an {content} of format {FORMAT}", path=key)
+    if not ours or cast("int", format_number) < 1 or not body.endswith(b"\n"):
+        raise LogFormatError(f"not an {content} of a known format", path=key)
     return body[:-1].split(b"\n")
 
 

@@ -19,14 +19,15 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, segment_key
-from s3k_async.oplog.segments import Segment, encode_segment
+from s3k_async.oplog.marks import Marks
+from s3k_async.oplog.segments import Mark, Operations, encode_mark, encode_segment, operation_ids
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import BlobStore
 
 __all__ = ["SEGMENT_OPERATIONS", "DisabledLog", "NativeLog", "OperationLog", "PendingLog"]
 
-SEGMENT_OPERATIONS: Final = 1000
-"""Operations in one segment at most (about a megabyte); more are spread over several."""
+SEGMENT_OPERATIONS: Final = 5000
+"""Operations in one segment at most (renames: about five megabytes); more are spread over several."""
 
 _OBJECTS_AT_ONCE: Final = 8
 
@@ -49,6 +50,11 @@ class PendingLog(Protocol):
         meanwhile; never raises for the store's errors. Raises ValueError for ids that were not begun.
         """
 
+    async def commit_later(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> None:
+        """As `commit`, but the caller does not wait for the mark, unless too many are being written: the log's
+        `drained` does, and its `close`. What did not happen is rolled back before this returns.
+        """
+
     async def rollback(self) -> bool:
         """Remove what `begin` wrote, after a definite failure.
 
@@ -68,7 +74,7 @@ class OperationLog(Protocol):
     def failed_rollbacks(self) -> int:
         """How many pending log objects could not be removed since this log was opened."""
 
-    async def begin(self, operations: Sequence[Operation]) -> PendingLog:
+    async def begin(self, operations: Operations) -> PendingLog:
         """Write the operations as pending: one as an entry, more as segments, none as nothing.
 
         Beginning the identical operation again is fine. Raises ConflictError when another operation is under the
@@ -77,6 +83,12 @@ class OperationLog(Protocol):
         reached, and the table must not be changed.
         """
 
+    async def drained(self) -> None:
+        """Wait until every mark that `commit_later` was asked for is written, or has failed and was counted."""
+
+    async def close(self) -> None:
+        """Wait as `drained` does, for the last time. Idempotent."""
+
 
 class DisabledLog:
     """A log that keeps nothing: such a volume cannot be restored."""
@@ -84,9 +96,15 @@ class DisabledLog:
     failed_commits = 0
     failed_rollbacks = 0
 
-    async def begin(self, operations: Sequence[Operation]) -> PendingLog:  # noqa: ARG002
+    async def begin(self, operations: Operations) -> PendingLog:  # noqa: ARG002
         """Write nothing; the handle's every answer is success."""
         return _NOTHING_PENDING
+
+    async def drained(self) -> None:
+        """Nothing is ever under way."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
 
 
 class _NothingPending:
@@ -97,6 +115,9 @@ class _NothingPending:
         unknown: Collection[str] = (),  # noqa: ARG002
     ) -> bool:
         return True
+
+    async def commit_later(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> None:
+        pass
 
     async def rollback(self) -> bool:
         return True
@@ -117,16 +138,25 @@ class NativeLog:
         self._blobs = blobs
         self._sources = sources
         self._settle_timeout = settle_timeout
+        self._marks = Marks()
         self.failed_commits = 0
         self.failed_rollbacks = 0
 
-    async def begin(self, operations: Sequence[Operation]) -> PendingLog:
+    async def begin(self, operations: Operations) -> PendingLog:
         """As `OperationLog.begin`; more than SEGMENT_OPERATIONS become several segments."""
         if not operations:
             return _NOTHING_PENDING
         handle = _NativePending(self, self._objects(operations))
         await handle.begin()
         return handle
+
+    async def drained(self) -> None:
+        """As `OperationLog.drained`."""
+        await self._marks.drained()
+
+    async def close(self) -> None:
+        """As `OperationLog.close`; cancelled, it gives up the marks that are being written."""
+        await self._marks.close()
 
     async def create(self, key: str, data: bytes, created: set[str] | None = None) -> None:
         """Write an object of the log; the same bytes may be there already, others are a ConflictError.
@@ -148,6 +178,10 @@ class NativeLog:
         self.failed_commits += not written
         return written
 
+    async def commit_later(self, key: str, data: bytes) -> None:
+        """Begin to write a committed object, and wait only while too many are being written."""
+        await self._marks.begin(lambda: self.commit(key, data))
+
     async def remove(self, key: str) -> bool:
         """Remove a pending object; False, counted and logged, if that fails or takes too long."""
         removed = await self._settle(lambda: self._blobs.delete(key), "not rolled back", key)
@@ -166,12 +200,12 @@ class NativeLog:
         _logger.warning("operation log: %s %s (%s)", key, failure, reason)
         return False
 
-    def _objects(self, operations: Sequence[Operation]) -> list[_LogObject]:
+    def _objects(self, operations: Operations) -> list[_LogObject]:
         if len(operations) == 1:
             return [_EntryObject(operations[0])]
         starts = range(0, len(operations), SEGMENT_OPERATIONS)
         return [
-            _SegmentObject(self._sources.uuid(), tuple(operations[start : start + SEGMENT_OPERATIONS]))
+            _SegmentObject(self._sources.uuid(), operations, start, min(len(operations), start + SEGMENT_OPERATIONS))
             for start in starts
         ]
 
@@ -180,7 +214,8 @@ class _LogObject(Protocol):
     """What one pending object and its committed twin hold."""
 
     @property
-    def operations(self) -> Sequence[Operation]: ...
+    def ids(self) -> Sequence[str]:
+        """The ids of its operations."""
 
     @property
     def pending_key(self) -> str: ...
@@ -191,43 +226,46 @@ class _LogObject(Protocol):
     def pending(self) -> bytes:
         """The pending object's bytes."""
 
-    def committed(self, succeeded: Sequence[Operation], unknown: Sequence[str]) -> bytes:
+    def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:
         """The committed object's bytes; at least one operation succeeded."""
 
 
 class _EntryObject:
     def __init__(self, operation: Operation) -> None:
-        self.operations = (operation,)
+        self._operation = operation
+        self.ids = (operation.id,)
         self.pending_key = entry_key(operation, "pending")
         self.committed_key = entry_key(operation, "committed")
 
     def pending(self) -> bytes:
-        return encode(LogRecord(self.operations[0], "pending"))
+        return encode(LogRecord(self._operation, "pending"))
 
-    def committed(self, succeeded: Sequence[Operation], unknown: Sequence[str]) -> bytes:  # noqa: ARG002
-        return encode(LogRecord(succeeded[0], "committed"))
+    def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:  # noqa: ARG002
+        return encode(LogRecord(self._operation, "committed"))
 
 
 class _SegmentObject:
-    def __init__(self, segment_id: str, operations: tuple[Operation, ...]) -> None:
+    def __init__(self, segment_id: str, operations: Operations, start: int, end: int) -> None:
         self._id = segment_id
-        self.operations = operations
+        self._operations = operations
+        self._start, self._end = start, end
+        self.ids = list(dict.fromkeys(operation_ids(operations, start, end)))
         self.pending_key = segment_key(segment_id, "pending")
         self.committed_key = segment_key(segment_id, "committed")
 
     def pending(self) -> bytes:
-        return encode_segment(Segment(self._id, "pending", self.operations))
+        return encode_segment(self._id, self._operations, self._start, self._end)
 
-    def committed(self, succeeded: Sequence[Operation], unknown: Sequence[str]) -> bytes:
-        complete = len(succeeded) == len(self.operations)
-        return encode_segment(Segment(self._id, "committed", tuple(succeeded), complete, tuple(unknown)))
+    def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:
+        named = None if len(succeeded) == len(self.ids) else tuple(succeeded)
+        return encode_mark(Mark(self._id, self._end - self._start, named, tuple(unknown)))
 
 
 class _NativePending:
     def __init__(self, log: NativeLog, objects: Sequence[_LogObject]) -> None:
         self._log = log
         self._objects = objects
-        self._ids = {operation.id for part in objects for operation in part.operations}
+        self._ids = {operation_id for part in objects for operation_id in part.ids}
         self._committing = False
 
     async def begin(self) -> None:
@@ -249,23 +287,43 @@ class _NativePending:
             raise
 
     async def commit(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> bool:
+        marks, removals = self._endings(succeeded, unknown)
+
+        async def settle_all() -> bool:
+            written = await gather(lambda mark: self._log.commit(*mark), marks, limit=_OBJECTS_AT_ONCE)
+            removed = await gather(self._log.remove, removals, limit=_OBJECTS_AT_ONCE)
+            return all([*written, *removed])
+
+        return await to_the_end(settle_all)
+
+    async def commit_later(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> None:
+        marks, removals = self._endings(succeeded, unknown)
+
+        async def settle_all() -> None:
+            for mark in marks:
+                await self._log.commit_later(*mark)
+            await gather(self._log.remove, removals, limit=_OBJECTS_AT_ONCE)
+
+        await to_the_end(settle_all)
+
+    def _endings(
+        self, succeeded: Collection[str] | None, unknown: Collection[str]
+    ) -> tuple[list[tuple[str, bytes]], list[str]]:
+        """The committed objects to write, key and bytes, and the keys of the pending ones to remove."""
         undecided = set(unknown)
         done = self._ids - undecided if succeeded is None else set(succeeded)
         if not (done | undecided) <= self._ids or done & undecided:
             raise ValueError("the ids that succeeded and the unknown ones must be apart, and must have been begun")
         self._committing = True
-
-        async def settle(part: _LogObject) -> bool:
-            successes = [operation for operation in part.operations if operation.id in done]
-            open_ids = sorted({operation.id for operation in part.operations} & undecided)
+        marks, removals = [], []
+        for part in self._objects:
+            successes = [operation_id for operation_id in part.ids if operation_id in done]
+            open_ids = [operation_id for operation_id in part.ids if operation_id in undecided]
             if successes:
-                return await self._log.commit(part.committed_key, part.committed(successes, open_ids))
-            return bool(open_ids) or await self._log.remove(part.pending_key)
-
-        async def settle_all() -> bool:
-            return all(await gather(settle, self._objects, limit=_OBJECTS_AT_ONCE))
-
-        return await to_the_end(settle_all)
+                marks.append((part.committed_key, part.committed(successes, open_ids)))
+            elif not open_ids:
+                removals.append(part.pending_key)
+        return marks, removals
 
     async def rollback(self) -> bool:
         if self._committing:

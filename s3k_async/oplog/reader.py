@@ -25,7 +25,7 @@ from s3k_async.oplog.entries import (
     parse_key,
 )
 from s3k_async.oplog.java import JavaEntry, JavaEntryV1, read_java
-from s3k_async.oplog.segments import decode_segment
+from s3k_async.oplog.segments import Mark, Segment, decode_segment
 from s3k_async.stores.blobs import BlobInfo, BlobStore
 
 __all__ = ["DamagedLog", "JavaLogReader", "LogReader", "Truth", "latest"]
@@ -33,7 +33,7 @@ __all__ = ["DamagedLog", "JavaLogReader", "LogReader", "Truth", "latest"]
 _ENTRIES: Final = "entries/"
 _SEGMENTS: Final = "segments/"
 _ENTRY_BATCH: Final = 512
-_SEGMENTS_AT_ONCE: Final = 4
+_SEGMENTS_AT_ONCE: Final = 2
 _JAVA_KEY: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.info", re.ASCII)
 _JAVA_PATH: Final = re.compile(r"ks://([^/]+)(/.*[^/])", re.DOTALL)
 
@@ -110,9 +110,10 @@ class LogReader:
         """Every operation in the log once, in the highest state that the log knows for it, and every object
         that cannot be understood.
 
-        Where a committed object is readable, its pending twin has no more to say and is not read, except for the
-        operations of a segment whose outcome was unknown. Bounded memory. Not a snapshot: an operation that is
-        being committed meanwhile may still be found pending. Raises the store's errors.
+        Where a committed entry is readable, its pending twin has no more to say and is not read; of a segment, the
+        operations are read from the pending object, and a mark whose pending object is missing is damage. Bounded
+        memory. Not a snapshot: an operation that is being committed meanwhile may still be found pending. Raises the
+        store's errors.
         """
         async for finding in self._read(_ENTRIES, self._entry, self._concurrency, _ENTRY_BATCH):
             yield finding
@@ -184,21 +185,46 @@ class LogReader:
         return findings
 
     async def _segment(self, keys: dict[LogState, str]) -> list[Finding]:
-        findings: list[Finding] = []
-        wanted: frozenset[str] | None = None
-        for state in ("committed", "pending"):
-            data = None if wanted == frozenset() else await _get(self._blobs, keys.get(state))
-            if data is None:
-                continue
+        damage: list[Finding] = []
+        committed = await self._decoded(keys.get("committed"), damage)
+        if isinstance(committed, Segment) and not committed.unknown:
+            return list(committed.records(keys["committed"]))
+        pending = await self._decoded(keys.get("pending"), damage)
+        begun = pending if isinstance(pending, Segment) else None
+        if isinstance(committed, Segment):
+            open_records = begun.records(keys["pending"]) if begun is not None else []
+            happened = committed.records(keys["committed"])
+            return [*damage, *happened, *(one for one in open_records if one.operation.id in committed.unknown)]
+        if isinstance(committed, Mark):
+            return damage + await self._marked(committed, begun, keys, damaged=bool(damage))
+        return damage + (list(begun.records(keys["pending"])) if begun is not None else [])
+
+    async def _marked(
+        self, mark: Mark, begun: Segment | None, keys: dict[LogState, str], *, damaged: bool
+    ) -> list[Finding]:
+        """What a mark says; a damaged pending object was reported, one that is missing is, too."""
+        key = keys["committed"]
+        if begun is not None:
             try:
-                segment = decode_segment(data, keys[state])
+                return list(mark.records(begun, key, keys["pending"]))
             except LogFormatError as error:
-                findings.append(DamagedLog(keys[state], error))
-                continue
-            records = segment.records(keys[state])
-            findings += [record for record in records if wanted is None or record.operation.id in wanted]
-            wanted = frozenset(segment.unknown)
-        return findings
+                return [DamagedLog(key, error), *begun.records(keys["pending"])]
+        if damaged or await _get(self._blobs, key) is None:
+            return []
+        return [DamagedLog(key, LogFormatError("the pending object with the operations is missing", path=key))]
+
+    async def _decoded(self, key: str | None, damage: list[Finding]) -> Segment | Mark | None:
+        """What an object of a segment holds; None if it is not there, or if it cannot be understood, which is added to
+        the damage.
+        """
+        data = await _get(self._blobs, key)
+        if data is None or key is None:
+            return None
+        try:
+            return decode_segment(data, key)
+        except LogFormatError as error:
+            damage.append(DamagedLog(key, error))
+            return None
 
 
 class JavaLogReader:

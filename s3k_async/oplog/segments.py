@@ -1,20 +1,22 @@
 """Segments: several operations in one log object.
 
-Lines of JSON as in `entries`: a header, one line for each operation, the seal. The pending object holds every
-operation that was begun. The committed object holds, in full, those that succeeded, so that it alone suffices; its
-header names them (`"all"`, or their ids) and the ones whose outcome is not known. An operation that a
-committed segment names in neither way did not happen.
+Lines of JSON as in `entries`. The pending object holds a header, one line for each operation that was begun, and the
+seal. The committed object is the mark that ends them: a header, which names the operations that succeeded (`"all"`,
+or their ids) and the ones whose outcome is not known, and the seal. It does not repeat the operations, so the pending
+object stays. An operation that a mark names in neither way did not happen.
+
+In format 1 the committed object held the operations that succeeded, in full; it is still read.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from s3k_async.errors import LogFormatError
 from s3k_async.oplog.entries import (
-    FORMAT,
     LogRecord,
     LogState,
     Operation,
@@ -29,21 +31,43 @@ from s3k_async.oplog.entries import (
     unseal,
 )
 
-__all__ = ["Segment", "decode_segment", "encode_segment"]
+__all__ = ["Mark", "Operations", "Segment", "decode_segment", "encode_mark", "encode_segment", "operation_ids"]
+
+FORMAT: Final = 2
+"""The format of segments that is written, and the newest that is read."""
 
 _SEGMENT: Final = "oplog-segment"
+_FULL_COMMITS: Final = 1
+"""The last format in which a committed object repeats the operations."""
+
+
+@runtime_checkable
+class Encoded(Protocol):
+    """Operations that are columns: they tell their ids and lines without an object for each."""
+
+    def ids(self) -> list[str]:
+        """The operation ids, in order."""
+
+    def lines(self, start: int, end: int) -> bytes:
+        """The lines of the operations [start, end), as `operation_line`, each ended by a newline."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, position: int, /) -> Operation: ...
+
+
+Operations: TypeAlias = Sequence[Operation] | Encoded
+"""What can be logged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What one segment object holds."""
+    """Operations in one object, in one state. Format 1 has such objects for the committed ones, too."""
 
     id: str
     state: LogState
     operations: tuple[Operation, ...]
     """Pending: all that were begun. Committed: those that succeeded."""
-    complete: bool = True
-    """Whether every operation that was begun is in it."""
     unknown: tuple[str, ...] = ()
     """Committed: ids of operations whose outcome is not known, so that they are still pending."""
 
@@ -52,27 +76,63 @@ class Segment:
         return [LogRecord(operation, self.state, key) for operation in self.operations]
 
 
-def encode_segment(segment: Segment) -> bytes:
-    """The bytes of a segment. Raises LogFormatError for a segment that contradicts itself."""
-    key = segment_key(segment.id, segment.state)
-    _check(segment, key)
-    head: dict[str, Any] = {
-        "s3k": _SEGMENT,
-        "format": FORMAT,
-        "segment": segment.id,
-        "state": segment.state,
-        "count": len(segment.operations),
-    }
-    if segment.state == "committed":
-        head["succeeded"] = "all" if segment.complete else _ids(segment)
-        head["unknown"] = list(segment.unknown)
-    lines = [json.dumps(head, separators=(",", ":")).encode("ascii")]
-    lines += [operation_line(operation, key) for operation in segment.operations]
-    return seal(lines)
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a committed object says of the operations in its pending twin."""
+
+    id: str
+    count: int
+    """Operations that the pending object holds."""
+    succeeded: tuple[str, ...] | None = None
+    """Ids of the operations that succeeded; None: all."""
+    unknown: tuple[str, ...] = ()
+    """Ids of operations whose outcome is not known, so that they are still pending."""
+
+    def records(self, begun: Segment, key: str, pending_key: str) -> list[LogRecord]:
+        """The operations that happened, or may have. Raises LogFormatError, with `key`, for a mark that is not about
+        the operations of this pending object.
+        """
+        ids = {operation.id for operation in begun.operations}
+        done = ids if self.succeeded is None else set(self.succeeded)
+        open_ids = set(self.unknown)
+        if self.count != len(begun.operations) or not (done | open_ids) <= ids:
+            raise LogFormatError("the mark is not about the operations of the pending object", path=key)
+        return [
+            LogRecord(operation, "committed", key)
+            if operation.id in done
+            else LogRecord(operation, "pending", pending_key)
+            for operation in begun.operations
+            if operation.id in done or operation.id in open_ids
+        ]
 
 
-def decode_segment(data: bytes, key: str) -> Segment:
-    """The segment in an object's bytes.
+def operation_ids(operations: Operations, start: int = 0, end: int | None = None) -> list[str]:
+    """The ids of the operations [start, end), in order."""
+    end = len(operations) if end is None else end
+    if isinstance(operations, Encoded):
+        return operations.ids()[start:end]
+    return [operations[number].id for number in range(start, end)]
+
+
+def encode_segment(segment_id: str, operations: Operations, start: int = 0, end: int | None = None) -> bytes:
+    """The pending object of the operations [start, end). Raises LogFormatError for operations that contradict
+    themselves or occur twice.
+    """
+    key = segment_key(segment_id, "pending")
+    end = len(operations) if end is None else end
+    head = _head(segment_id, "pending", end - start)
+    return seal(head + _lines(operations, start, end, key))
+
+
+def encode_mark(mark: Mark) -> bytes:
+    """The committed object. Raises LogFormatError for a mark that contradicts itself."""
+    _check_mark(mark, segment_key(mark.id, "committed"))
+    succeeded = "all" if mark.succeeded is None else list(mark.succeeded)
+    return seal(_head(mark.id, "committed", mark.count, succeeded=succeeded, unknown=list(mark.unknown)))
+
+
+def decode_segment(data: bytes, key: str) -> Segment | Mark:
+    """The segment in an object's bytes: its operations, or, for a committed object of the present format, its mark.
 
     Raises LogFormatError, with the key, for bytes that are cut, damaged, foreign or of a newer format, and for a
     segment that contradicts itself or its key.
@@ -80,27 +140,56 @@ def decode_segment(data: bytes, key: str) -> Segment:
     expected = parse_key(key)
     if not isinstance(expected, SegmentKey):
         raise LogFormatError("not the key of a segment", path=key)
-    lines = unseal(data, _SEGMENT, key)
+    lines = unseal(data, _SEGMENT, FORMAT, key)
     head = parse_line(lines[0], key)
     if SegmentKey(*(read_field(head, name, (str,), key) for name in ("segment", "state"))) != expected:
         raise LogFormatError("the segment's content does not belong to its key", path=key)
-    if read_field(head, "count", (int,), key) != len(lines) - 1:
+    count = read_field(head, "count", (int,), key)
+    marked = expected.state == "committed" and read_field(head, "format", (int,), key) > _FULL_COMMITS
+    if len(lines) - 1 != (0 if marked else count):
         raise LogFormatError("the segment does not hold the operations that it counts", path=key)
+    if marked:
+        mark = Mark(expected.segment_id, count, _succeeded(head, key), _unknown(head, key))
+        _check_mark(mark, key)
+        return mark
     operations = tuple(operation_from(line, key) for line in lines[1:])
+    _check_distinct(operations, key)
     if expected.state == "pending":
-        segment = Segment(expected.segment_id, "pending", operations)
-    else:
-        succeeded = head.get("succeeded")
-        unknown = _texts(read_field(head, "unknown", (list,), key), key)
-        segment = Segment(expected.segment_id, "committed", operations, succeeded == "all", unknown)
-        if succeeded != "all" and _texts(read_field(head, "succeeded", (list,), key), key) != tuple(_ids(segment)):
-            raise LogFormatError("the segment does not hold the operations that it names", path=key)
-    _check(segment, key)
-    return segment
+        return Segment(expected.segment_id, "pending", operations)
+    return _committed_in_full(expected.segment_id, operations, head, key)
 
 
-def _ids(segment: Segment) -> list[str]:
-    return list(dict.fromkeys(operation.id for operation in segment.operations))
+def _committed_in_full(segment_id: str, operations: tuple[Operation, ...], head: dict[str, Any], key: str) -> Segment:
+    """The committed object of format 1."""
+    succeeded, unknown = _succeeded(head, key), _unknown(head, key)
+    held = list(dict.fromkeys(operation.id for operation in operations))
+    if succeeded is not None and list(succeeded) != held:
+        raise LogFormatError("the segment does not hold the operations that it names", path=key)
+    if unknown and (succeeded is None or not set(unknown).isdisjoint(held)):
+        raise LogFormatError("an operation of the segment is both known and unknown", path=key)
+    return Segment(segment_id, "committed", operations, unknown)
+
+
+def _lines(operations: Operations, start: int, end: int, key: str) -> bytes:
+    """The lines of the operations, each ended by a newline: the one place that knows where they come from."""
+    if isinstance(operations, Encoded):
+        return operations.lines(start, end)
+    part = operations[start:end]
+    _check_distinct(part, key)
+    return b"".join(operation_line(operation, key) + b"\n" for operation in part)
+
+
+def _head(segment_id: str, state: LogState, count: int, **more: object) -> bytes:
+    head = {"s3k": _SEGMENT, "format": FORMAT, "segment": segment_id, "state": state, "count": count, **more}
+    return json.dumps(head, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _succeeded(head: dict[str, Any], key: str) -> tuple[str, ...] | None:
+    return None if head.get("succeeded") == "all" else _texts(read_field(head, "succeeded", (list,), key), key)
+
+
+def _unknown(head: dict[str, Any], key: str) -> tuple[str, ...]:
+    return _texts(read_field(head, "unknown", (list,), key), key)
 
 
 def _texts(values: list[object], key: str) -> tuple[str, ...]:
@@ -109,11 +198,17 @@ def _texts(values: list[object], key: str) -> tuple[str, ...]:
     return tuple(str(value) for value in values)
 
 
-def _check(segment: Segment, key: str) -> None:
-    objects = {(operation.object_id, operation.version, operation.id) for operation in segment.operations}
-    if len(objects) != len(segment.operations):
-        raise LogFormatError("the segment holds an operation twice", path=key)
-    if segment.unknown and (segment.complete or not set(segment.unknown).isdisjoint(_ids(segment))):
+def _check_mark(mark: Mark, key: str) -> None:
+    named: Collection[str] = mark.succeeded or ()
+    if len(set(named)) != len(named) or len(set(mark.unknown)) != len(mark.unknown):
+        raise LogFormatError("the mark names an operation twice", path=key)
+    if mark.unknown and (mark.succeeded is None or not set(mark.unknown).isdisjoint(named)):
         raise LogFormatError("an operation of the segment is both known and unknown", path=key)
-    if segment.state == "pending" and not segment.complete:
-        raise LogFormatError("a pending segment holds all that was begun", path=key)
+    if mark.count < len(named) + len(mark.unknown):
+        raise LogFormatError("the mark names more operations than were begun", path=key)
+
+
+def _check_distinct(operations: Sequence[Operation], key: str) -> None:
+    objects = {(operation.object_id, operation.version, operation.id) for operation in operations}
+    if len(objects) != len(operations):
+        raise LogFormatError("the segment holds an operation twice", path=key)

@@ -52,7 +52,7 @@ class Volume:
     _stack: AsyncExitStack
 
     async def close(self) -> None:
-        """Release connections and files. Idempotent."""
+        """Wait for the log's marks that are being written, then release connections and files. Idempotent."""
         await self._stack.aclose()
 
 
@@ -97,6 +97,7 @@ async def open_volume(
         log: OperationLog = DisabledLog()
         if native and log_blobs is not None:
             log = NativeLog(log_blobs, sources)
+            stack.push_async_callback(log.close)
         keys = KeyScheme(record.name, record.suffix_count, record.hash)
         store = MetadataStore(items, keys, log, sources, config.tuning, read_only=not native)
         storage = PhysicalStorage(blobs, sources, config.tuning, config.data)

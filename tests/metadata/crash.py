@@ -46,6 +46,13 @@ class Client:
     storage: PhysicalStorage
     tree: Tree
 
+    async def run(self, scenario: Scenario) -> None:
+        """Make the change, and live until its marks are in the log."""
+        try:
+            await scenario.run(self)
+        finally:
+            await self.store.changes.log.drained()
+
     async def write(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
         await publishing.write(self, path, data, overwrite=overwrite)
 

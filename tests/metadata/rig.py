@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from anyio import sleep_forever
@@ -17,7 +18,7 @@ from s3k_async.oplog.log import NativeLog
 from s3k_async.oplog.reader import LogReader, Truth, latest
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_blobs import ReliableBlobs
@@ -36,6 +37,8 @@ class Rig:
     suffix_count: int = 3
     real_time: bool = False
     """With the fake clock a sleeping task makes time pass at once; where a test holds tasks at a gate it must not."""
+
+    logs: list[NativeLog] = field(default_factory=list)
 
     async def start(self) -> Rig:
         self.sources: Sources = SYSTEM if self.real_time else fake_sources(self.clock, seed=7)
@@ -61,6 +64,7 @@ class Rig:
         policy = RetryPolicy(attempts=4)
         items = ReliableItems(MemoryItems(self.name, faults), policy, self.sources)
         log = NativeLog(ReliableBlobs(MemoryBlobs(self.name, faults), policy, self.sources), self.sources)
+        self.logs.append(log)
         tuning = Tuning(busy_timeout=5.0, lease=600.0)
         return MetadataStore(items, KeyScheme("v", self.suffix_count), log, self.sources, tuning)
 
@@ -78,6 +82,10 @@ class Rig:
         return entry
 
     async def truths(self) -> dict[str, Truth]:
+        """What the log says, once the marks of all clients that live are written."""
+        for log in self.logs:
+            with suppress(Died):
+                await log.drained()
         return latest([record async for record in LogReader(MemoryBlobs(self.name)).records()])
 
     async def paths(self) -> set[str]:

@@ -38,7 +38,7 @@ async def calls_of(name: str, scenario: Scenario) -> int:
     """How many calls the change makes when nothing interrupts it."""
     async with world_of(f"{name}-probe", scenario) as world:
         faults = FaultPlan()
-        await scenario.run(world.client(faults))
+        await world.client(faults).run(scenario)
         assert await world.tree() == scenario.after
         world.clock.advance(1000)
         assert [finding for finding in await world.findings() if finding.is_problem] == []
@@ -68,7 +68,7 @@ async def check_tree(world: World, scenario: Scenario) -> dict[str, bytes | None
 async def finish(world: World, scenario: Scenario, found: Paths) -> None:
     """The same call again, by somebody else."""
     try:
-        await scenario.run(world.client())
+        await world.client().run(scenario)
     except PathNotFoundError:
         assert scenario.gone
         assert found == scenario.after
@@ -82,7 +82,7 @@ async def die_at(name: str, scenario: Scenario, number: int, when: Moment) -> No
         faults.die(number, when=when)
         faults.fail_when(lambda call: call.number > number, Died("is dead"), times=EVER)
         with pytest.raises(Died):
-            await scenario.run(world.client(faults))
+            await world.client(faults).run(scenario)
         world.clock.advance(1000)
         problems = {finding.kind for finding in await world.findings() if finding.is_problem}
         assert problems <= RECOVERABLE
@@ -123,7 +123,7 @@ async def fail_at(
         faults.fail_when(lambda call: call.number >= number, error, when=when, times=times)
         raised: S3kError | None = None
         try:
-            await scenario.run(world.client(faults))
+            await world.client(faults).run(scenario)
         except S3kError as caught:
             raised = caught
         world.clock.advance(1000)
@@ -177,7 +177,7 @@ async def cancel_at(name: str, scenario: Scenario, number: int) -> None:
             if call.number == number:
                 task.cancel()
 
-        task = asyncio.ensure_future(scenario.run(world.client(FaultPlan(gate))))
+        task = asyncio.ensure_future(world.client(FaultPlan(gate)).run(scenario))
         with pytest.raises(asyncio.CancelledError):
             await task
         assert len(asyncio.all_tasks()) == 1

@@ -67,12 +67,14 @@ class Ground:
         return _by_path(found)
 
     async def truths(self) -> dict[str, Truth]:
+        await self.store.changes.log.drained()
         findings = [finding async for finding in self.log.records()]
         assert not [finding for finding in findings if isinstance(finding, DamagedLog)]
         return latest(findings)
 
     async def operations(self, entry: Entry) -> list[tuple[str, int, str]]:
         """(kind, version, state) of everything the log holds of an object, oldest first."""
+        await self.store.changes.log.drained()
         records = [record for record in await self.log.history(entry.id) if not isinstance(record, DamagedLog)]
         committed = {record.operation.id for record in records if record.state == "committed"}
         return [

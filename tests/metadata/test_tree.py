@@ -15,8 +15,9 @@ from s3k_async.errors import (
     ServiceError,
     UncommittedFileError,
 )
+from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
-from s3k_async.model import ContentSummary
+from s3k_async.model import ContentSummary, Entry
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from tests.metadata.rig import Rig
 
@@ -74,13 +75,14 @@ async def test_an_interrupted_rename_is_finished_by_the_same_call(rig: Rig) -> N
     rig.stop_renewing()  # so that the call that dies is one that every run makes
     await grow(rig, "/a")
     total = FaultPlan()
-    await Tree(rig.client(total)).rename(await rig.need("/a"), "/probe")
+    await rename_to_the_end(rig.client(total), await rig.need("/a"), "/probe")
     await rig.tree.rename(await rig.need("/probe"), "/a")
     for number in range(1, len(total.calls) + 1, 3):
         faults = FaultPlan()
         faults.die(number, when="after")
+        client = rig.client(faults)
         with pytest.raises(Died):
-            await Tree(rig.client(faults)).rename(await rig.need("/a"), "/z")
+            await rename_to_the_end(client, await rig.need("/a"), "/z")
         rig.clock.advance(60)
         if await rig.store.get("/a") is not None:
             await rig.tree.rename(await rig.need("/a"), "/z")
@@ -88,6 +90,12 @@ async def test_an_interrupted_rename_is_finished_by_the_same_call(rig: Rig) -> N
         assert found == {path.replace("/a", "/z", 1) for path in await expected_paths()}, number
         assert found == await rig.scanned()
         await rig.tree.rename(await rig.need("/z"), "/a")
+
+
+async def rename_to_the_end(store: MetadataStore, source: Entry, target: str) -> None:
+    """Rename, and wait for the marks in the log as well."""
+    await Tree(store).rename(source, target)
+    await store.changes.log.drained()
 
 
 async def expected_paths() -> set[str]:
@@ -99,8 +107,10 @@ async def test_an_interrupted_delete_is_finished_by_the_same_call(rig: Rig) -> N
         await grow(rig, "/a")
         faults = FaultPlan()
         faults.die(number, when="before")
+        client = rig.client(faults)
         try:
-            await Tree(rig.client(faults)).delete(await rig.need("/a"))
+            await Tree(client).delete(await rig.need("/a"))
+            await client.changes.log.drained()
         except Died:
             rig.clock.advance(60)
             await rig.tree.delete(await rig.need("/a"))

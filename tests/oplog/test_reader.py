@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key
 from s3k_async.oplog.java import JavaEntryV1, JavaEntryV2, write_java
 from s3k_async.oplog.log import NativeLog
 from s3k_async.oplog.reader import DamagedLog, JavaLogReader, LogReader, Truth, latest
+from s3k_async.oplog.segments import Mark, encode_mark
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from tests.oplog import operations as sample
@@ -88,13 +90,13 @@ async def test_damage_is_reported_in_place_and_never_touched() -> None:
     damaged = entry_key(sample.UPDATE, "committed")
     await blobs.put(damaged, (await blobs.get(damaged))[:-5])
     await blobs.put("entries/12/readme.txt", b"hello")
-    await blobs.put("segments/5e6.committed", b'{"s3k":"oplog-segment","format":2}\n')
+    await blobs.put("segments/5e6.committed", b'{"s3k":"oplog-segment","format":3}\n')
     before = {key: await blobs.get(key) for key in await keys_of(blobs)}
     found = await findings(blobs)
     assert {finding.key: str(finding.error) for finding in found if isinstance(finding, DamagedLog)} == {
         damaged: f"truncated or damaged: {damaged}",
         "entries/12/readme.txt": "not the key of an operation log object: entries/12/readme.txt",
-        "segments/5e6.committed": "operation log format 2; this version reads up to 1, a newer one is needed: "
+        "segments/5e6.committed": "operation log format 3; this version reads up to 2, a newer one is needed: "
         "segments/5e6.committed",
     }
     # The pending twin of the damaged entry is still good, and then it counts.
@@ -109,17 +111,66 @@ async def test_damage_is_reported_in_place_and_never_touched() -> None:
     ]
 
 
-async def test_a_damaged_committed_segment_leaves_its_operations_pending() -> None:
+async def test_a_damaged_mark_leaves_the_operations_of_its_segment_pending() -> None:
     blobs = await log_blobs()
     operations = make_directories(3)
     await commit(blobs, *operations)
     committed, pending = await keys_of(blobs)
-    await blobs.put(committed, b"")
-    found = await findings(blobs)
-    assert isinstance(found[0], DamagedLog)
-    assert found[1:] == [LogRecord(operation, "pending") for operation in operations]
+    mark = await blobs.get(committed)
+    foreign = encode_mark(Mark(committed.removeprefix("segments/").removesuffix(".committed"), 3, ("other",)))
+    for wrong in (foreign, b""):
+        await blobs.put(committed, wrong)
+        found = await findings(blobs)
+        assert isinstance(found[0], DamagedLog)
+        assert found[0].key == committed
+        assert found[1:] == [LogRecord(operation, "pending") for operation in operations]
     await blobs.put(pending, b"")
     assert [finding.key for finding in await findings(blobs) if isinstance(finding, DamagedLog)] == [committed, pending]
+    await blobs.put(committed, mark)
+    assert [finding.key for finding in await findings(blobs) if isinstance(finding, DamagedLog)] == [pending]
+
+
+async def test_a_mark_whose_pending_object_is_missing_is_damage_by_name() -> None:
+    blobs = await log_blobs()
+    await commit(blobs, *make_directories(3))
+    committed, pending = await keys_of(blobs)
+    await blobs.delete(pending)
+    (found,) = await findings(blobs)
+    assert isinstance(found, DamagedLog)
+    assert (found.key, found.error.path) == (committed, committed)
+    assert "pending object" in str(found.error)
+    assert "missing" in str(found.error)
+
+
+async def test_a_segment_that_is_compacted_away_while_it_is_read_is_passed_over() -> None:
+    blobs = await log_blobs()
+    await commit(blobs, *make_directories(3))
+    keys = await keys_of(blobs)
+
+    class CompactedMeanwhile(MemoryBlobs):
+        async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+            data = await super().get(key, start, end)
+            for gone in keys:
+                await blobs.delete(gone)
+            return data
+
+    assert await findings(CompactedMeanwhile(blobs._name)) == []
+
+
+async def test_segments_of_every_format_are_merged() -> None:
+    """What format 1 committed in full and what a mark names, together, and the highest state wins for each."""
+    blobs = await log_blobs()
+    old = Path(__file__).parent.parent / "data" / "oplog"
+    done, failed, unknown = make_directories(3)
+    for number, part in ((1, "pending"), (1, "committed-part"), (2, "pending"), (2, "committed-part")):
+        data = (old / f"segment-{number}-{part}.jsonl").read_bytes()
+        await blobs.put(f"segments/5e6.{part.partition('-')[0]}", data)
+        if part == "committed-part":
+            assert [(record.operation, record.state) for record in records_only(await findings(blobs))] == [
+                (done, "committed"),
+                (unknown, "pending"),
+            ]
+    assert failed.object_id not in latest(await findings(blobs))
 
 
 @pytest.mark.parametrize("method", ["get", "list"])
