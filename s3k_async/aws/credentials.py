@@ -14,7 +14,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, NoCredentialsError
 
-from s3k_async.errors import CredentialsError
+from s3k_async.errors import ClosedClientError, CredentialsError
 from s3k_async.sources import Sources
 
 __all__ = ["Credentials", "Keys"]
@@ -68,9 +68,19 @@ class Credentials:
         return self._keys
 
     async def get(self) -> Keys:
-        """The keys; waits while there are none that are good. Raises CredentialsError, and botocore's errors."""
+        """The keys; waits while there are none that are good. Raises CredentialsError, ClosedClientError and errors of
+        botocore."""
         keys = self.ready()
-        return await asyncio.shield(self._renewal or self._begin()) if keys is None else keys
+        if keys is not None:
+            return keys
+        renewal = self._renewal or self._begin()
+        try:
+            return await asyncio.shield(renewal)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if renewal.cancelled() and task is not None and not task.cancelling():
+                raise ClosedClientError("the client was closed while its credentials were fetched") from error
+            raise
 
     async def invalidate(self, refused: Keys) -> bool:
         """The service refused these keys. Whether there are others now, fetched where they can be."""
