@@ -15,6 +15,9 @@ from s3k_async.cli.command import common_options
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import report
+from s3k_async.cli.stats import tell
+from s3k_async.requests import counting
+from s3k_async.sources import SYSTEM
 
 __all__ = ["run", "s3k"]
 
@@ -123,11 +126,16 @@ def run(arguments: Sequence[str]) -> int:
 def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     code = 0
     _quiet_log()
-    try:
-        with s3k.make_context("s3k", list(arguments), obj=invocation) as context:
-            s3k.invoke(context)
-    except click.exceptions.Exit as error:
-        code = error.exit_code
+    began = SYSTEM.monotonic()
+    with counting() as counter:
+        try:
+            with s3k.make_context("s3k", list(arguments), obj=invocation) as context:
+                s3k.invoke(context)
+        except click.exceptions.Exit as error:
+            code = error.exit_code
+        finally:
+            if invocation.stats:
+                tell(counter.requests, SYSTEM.monotonic() - began, as_json=invocation.json)
     sys.stdout.flush()
     return code
 

@@ -48,6 +48,7 @@ def common_options(*, hidden: bool) -> list[click.Parameter]:
         ),
         option("--json", is_flag=True, help="Write results, and errors, as JSON."),
         option("-q", "--quiet", is_flag=True, help="No progress, and no line that says what was done."),
+        option("--stats", is_flag=True, help="Tell on standard error what was asked of the services."),
         option("--debug", is_flag=True, hidden=hidden, help="Show where an error comes from."),
     ]
 

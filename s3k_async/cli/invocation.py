@@ -35,6 +35,7 @@ class Invocation:
     hadoop: tuple[str, ...] = ()
     quiet: bool = False
     json: bool = False
+    stats: bool = False
     debug: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     """Options of the table of settings that were given as flags."""

@@ -1,0 +1,57 @@
+"""`--stats`: what a command asked of the services."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def volume(cli: Cli, tmp_path: Path) -> str:
+    cli.ok("init", str(tmp_path / "vol"))
+    cli.ok("put", "-", f"{tmp_path}/vol:/a", stdin=b"twelve bytes")
+    return f"{tmp_path}/vol:"
+
+
+def test_requests_by_kind(cli: Cli, volume: str) -> None:
+    done = cli("--stats", "cat", f"{volume}/a")
+    assert (done.code, done.output) == (0, b"twelve bytes")
+    first, *parts = done.errors.splitlines()
+    assert re.fullmatch(r"\d+ requests, 12 bytes, \d+\.\d\d s", first)
+    assert [part.split(":")[0] for part in parts] == ["  table", "  data", "  log"]
+    assert "GetObject 1" in parts[1]
+
+
+def test_as_json(cli: Cli, volume: str) -> None:
+    done = cli("--json", "stat", "--stats", f"{volume}/a")
+    (line,) = done.errors.splitlines()
+    stats = json.loads(line)["stats"]
+    assert set(stats) == {"requests", "total", "sent_again", "bytes", "seconds"}
+    assert stats["requests"]["table"]["GetItem"] >= 1
+    assert stats["total"] == sum(sum(kinds.values()) for kinds in stats["requests"].values())
+    assert stats["sent_again"] == stats["bytes"] == 0
+    assert json.loads(done.output)["path"] == "/a"
+
+
+def test_what_is_written_after_the_answer_counts(cli: Cli, volume: str) -> None:
+    done = cli("--stats", "--json", "rm", f"{volume}/a")
+    stats = json.loads(done.errors)["stats"]
+    assert stats["requests"]["log"]["PutObject"] == 2
+
+
+def test_a_failure_has_its_requests_too(cli: Cli, volume: str) -> None:
+    done = cli("--stats", "cat", f"{volume}/missing")
+    assert done.code == 3
+    assert "requests, 0 bytes" in done.errors
+    assert done.errors.splitlines()[-1].startswith("s3k: ")
+
+
+def test_without_volumes_there_is_nothing_to_count(cli: Cli) -> None:
+    done = cli("--stats", "cat")
+    assert done.code == 2
+    assert "request" not in done.errors.replace("requests, 0 bytes", "")
