@@ -12,6 +12,8 @@ from typing import Final
 
 import anyio
 
+from s3k_async.requests import deferred
+
 __all__ = ["MARKS_UNDER_WAY", "Marks"]
 
 MARKS_UNDER_WAY: Final = 64
@@ -62,7 +64,8 @@ class Marks:
 
     async def _write(self, write: Callable[[], Awaitable[object]], pid: int) -> None:
         if pid == os.getpid():
-            await write()
+            with deferred():
+                await write()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

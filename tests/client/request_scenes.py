@@ -1,0 +1,114 @@
+"""One scene for each row of the table in docs/requests.md: what is there before, and the call that is counted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+from s3k_async.client import S3kClient
+
+__all__ = ["SCENES", "Scene"]
+
+DATA = b"twelve bytes"
+
+
+async def _nothing(fs: S3kClient) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """`before` is not counted, nor are the marks that it leaves to be written."""
+
+    call: Callable[[S3kClient], Awaitable[object]]
+    before: Callable[[S3kClient], Awaitable[object]] = _nothing
+
+
+async def drained(stream: AsyncIterator[object]) -> int:
+    number = 0
+    async for _ in stream:
+        number += 1
+    return number
+
+
+async def file(fs: S3kClient) -> None:
+    await fs.makedirs("/d")
+    await fs.makedirs("/e")
+    await fs.write("/d/f", DATA)
+
+
+async def two_files(fs: S3kClient) -> None:
+    await file(fs)
+    await fs.write("/e/g", DATA)
+
+
+async def hundred(fs: S3kClient) -> None:
+    """`/d` with a hundred files."""
+    await fs.makedirs("/e")
+    for number in range(100):
+        await fs.write(f"/d/part-{number:05}", DATA)
+
+
+async def three_levels(fs: S3kClient) -> None:
+    """`/d` with two directories, each of which has five files."""
+    for directory in ("a", "b"):
+        for number in range(5):
+            await fs.write(f"/d/{directory}/part-{number}", DATA)
+
+
+async def directory(fs: S3kClient) -> None:
+    await fs.makedirs("/d")
+
+
+async def written(fs: S3kClient, path: str, mode: str) -> None:
+    async with fs.open(path, mode) as writer:
+        await writer.write(DATA)  # type: ignore[union-attr]
+
+
+async def read_through(fs: S3kClient, path: str) -> None:
+    async with fs.open(path) as reader:
+        await reader.read()
+
+
+SCENES: dict[str, Scene] = {
+    "stat": Scene(lambda fs: fs.stat("/d/f"), file),
+    "stat of the root": Scene(lambda fs: fs.stat("/")),
+    "exists": Scene(lambda fs: fs.exists("/d/f"), file),
+    "is_file": Scene(lambda fs: fs.is_file("/d/f"), file),
+    "is_dir": Scene(lambda fs: fs.is_dir("/d"), directory),
+    "physical_path": Scene(lambda fs: fs.physical_path("/d/f"), file),
+    "checksum": Scene(lambda fs: fs.checksum("/d/f"), file),
+    "list, 100 files": Scene(lambda fs: drained(fs.list("/d")), hundred),
+    "list, recursive, 3 directories": Scene(lambda fs: drained(fs.list("/d", recursive=True)), three_levels),
+    "walk, 3 directories": Scene(lambda fs: drained(fs.walk("/d")), three_levels),
+    "find, 3 directories": Scene(lambda fs: drained(fs.find("/d", pattern="part-1")), three_levels),
+    "glob, `/d/a/*`": Scene(lambda fs: drained(fs.glob("/d/a/*")), three_levels),
+    "content_summary of a file": Scene(lambda fs: fs.content_summary("/d/f"), file),
+    "content_summary, 3 directories": Scene(lambda fs: fs.content_summary("/d"), three_levels),
+    "read": Scene(lambda fs: fs.read("/d/f"), file),
+    "read_ranges, 3 ranges": Scene(lambda fs: fs.read_ranges("/d/f", [(0, 1), (4, 6), (9, 12)]), file),
+    "open `rb`, read to the end": Scene(lambda fs: read_through(fs, "/d/f"), file),
+    "write a new file": Scene(lambda fs: fs.write("/d/f", DATA), directory),
+    "write another one there": Scene(lambda fs: fs.write("/d/g", DATA), file),
+    "write, 3 parents missing": Scene(lambda fs: fs.write("/a/b/c/f", DATA)),
+    "write over a file": Scene(lambda fs: fs.write("/d/f", DATA), file),
+    "open `wb`, a new file": Scene(lambda fs: written(fs, "/d/f", "wb"), directory),
+    "open `xb`, a new file": Scene(lambda fs: written(fs, "/d/f", "xb"), directory),
+    "open `wb` over a file": Scene(lambda fs: written(fs, "/d/f", "wb"), file),
+    "touch a new file": Scene(lambda fs: fs.touch("/d/f"), directory),
+    "touch a file": Scene(lambda fs: fs.touch("/d/f"), file),
+    "makedirs, it exists": Scene(lambda fs: fs.makedirs("/d"), directory),
+    "makedirs, 1 level": Scene(lambda fs: fs.makedirs("/d/e"), directory),
+    "makedirs, 5 levels": Scene(lambda fs: fs.makedirs("/a/b/c/d/e")),
+    "rename a file": Scene(lambda fs: fs.rename("/d/f", "/e/g"), file),
+    "rename over a file": Scene(lambda fs: fs.rename("/d/f", "/e/g", overwrite=True), two_files),
+    "rename a directory of 100 files": Scene(lambda fs: fs.rename("/d", "/e/d"), hundred),
+    "delete a file": Scene(lambda fs: fs.delete("/d/f"), file),
+    "delete what is missing": Scene(lambda fs: fs.delete("/d/f", missing_ok=True), directory),
+    "delete an empty directory": Scene(lambda fs: fs.delete("/d"), directory),
+    "delete a directory of 100 files": Scene(lambda fs: fs.delete("/d", recursive=True), hundred),
+    "copy a file": Scene(lambda fs: fs.copy("/d/f", "/e/g"), file),
+    "copy over a file": Scene(lambda fs: fs.copy("/d/f", "/e/g", overwrite=True), two_files),
+    "copy a directory of 100 files": Scene(lambda fs: fs.copy("/d", "/e/d", recursive=True), hundred),
+    "copy_to another client": Scene(lambda fs: fs.copy_to(fs, "/d/f", "/e/g"), file),
+}
