@@ -1,4 +1,4 @@
-"""Both ways to a table: by aioboto3 (the reference) and by requests of our own."""
+"""Both ways to a table and to a bucket: by aioboto3 (the reference) and by requests of our own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.dynamodb_wire import WireItems
-from tests.aws.places import Adapter, OpenItems, open_items
+from s3k_async.stores.s3 import S3Blobs
+from s3k_async.stores.s3_wire import WireBlobs
+from tests.aws.places import Adapter, OpenBlobs, OpenItems, open_blobs, open_items
 
 
 @pytest.fixture(params=[DynamoItems, WireItems], ids=["reference", "wire"])
@@ -22,3 +24,9 @@ def adapter(request: pytest.FixtureRequest) -> Adapter:
 def dynamo_items(adapter: Adapter) -> OpenItems:
     """Opens a table's adapter for the length of a block."""
     return partial(open_items, adapter)
+
+
+@pytest.fixture
+def s3_blobs(adapter: Adapter) -> OpenBlobs:
+    """Opens a bucket's adapter, of the same way, for the length of a block."""
+    return partial(open_blobs, S3Blobs if adapter is DynamoItems else WireBlobs)

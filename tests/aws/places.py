@@ -11,7 +11,17 @@ from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.s3 import S3Blobs
 
-__all__ = ["SECRET_KEY", "SESSION_TOKEN", "Adapter", "Items", "OpenItems", "open_items", "s3_blobs", "settings"]
+__all__ = [
+    "SECRET_KEY",
+    "SESSION_TOKEN",
+    "Adapter",
+    "Items",
+    "OpenBlobs",
+    "OpenItems",
+    "open_blobs",
+    "open_items",
+    "settings",
+]
 
 Items: TypeAlias = DynamoItems | WireItems
 Adapter: TypeAlias = type[DynamoItems] | type[WireItems]
@@ -21,6 +31,14 @@ class OpenItems(Protocol):
     """Opens a table's adapter for the length of a block."""
 
     def __call__(self, aws: AwsConfig, name: str = "meta") -> AbstractAsyncContextManager[Items]: ...
+
+
+class OpenBlobs(Protocol):
+    """Opens a bucket's adapter for the length of a block."""
+
+    def __call__(
+        self, aws: AwsConfig, bucket: str = "data", prefix: str = ""
+    ) -> AbstractAsyncContextManager[S3Blobs]: ...
 
 
 SECRET_KEY = "wJalrXUtnFEMI-made-up-secret"
@@ -49,9 +67,11 @@ async def open_items(adapter: Adapter, aws: AwsConfig, name: str = "meta") -> As
 
 
 @asynccontextmanager
-async def s3_blobs(aws: AwsConfig, bucket: str = "data", prefix: str = "") -> AsyncIterator[S3Blobs]:
+async def open_blobs(
+    adapter: type[S3Blobs], aws: AwsConfig, bucket: str = "data", prefix: str = ""
+) -> AsyncIterator[S3Blobs]:
     """A bucket's adapter, closed at the end."""
-    blobs = S3Blobs(S3Bucket(bucket, prefix, aws))
+    blobs = adapter(S3Bucket(bucket, prefix, aws))
     try:
         yield blobs
     finally:

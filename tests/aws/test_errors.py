@@ -31,7 +31,7 @@ from s3k_async.retry import TRANSIENT
 from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import ABSENT, Condition, Delete, Key, Put, Update
 from s3k_async.stores.s3 import S3Blobs
-from tests.aws.places import SECRET_KEY, SESSION_TOKEN, Items, OpenItems, s3_blobs, settings
+from tests.aws.places import SECRET_KEY, SESSION_TOKEN, Items, OpenBlobs, OpenItems, settings
 from tests.proxy import Answer, FaultProxy, dynamodb_error, json_answer, s3_error
 
 KEY = Key("ks://v/-sf0", "name")
@@ -140,7 +140,7 @@ S3_CODES: list[tuple[str, int, type[S3kError]]] = [
 ]
 
 
-async def test_s3_codes() -> None:
+async def test_s3_codes(s3_blobs: OpenBlobs) -> None:
     async with FaultProxy() as proxy, s3_blobs(settings(proxy.url)) as blobs:
         for code, status, expected in S3_CODES:
             proxy.clear()
@@ -167,7 +167,7 @@ async def test_s3_codes() -> None:
         (504, ResponseLostError),
     ],
 )
-async def test_answers_without_a_body(status: int, expected: type[S3kError]) -> None:
+async def test_answers_without_a_body(status: int, expected: type[S3kError], s3_blobs: OpenBlobs) -> None:
     """HEAD has no room for a code, and gateways have bodies of their own."""
     async with FaultProxy() as proxy, s3_blobs(settings(proxy.url)) as blobs:
         proxy.rule(Answer(status), method="HEAD")
@@ -176,7 +176,7 @@ async def test_answers_without_a_body(status: int, expected: type[S3kError]) -> 
             assert type(await raised(call)) is expected
 
 
-async def test_a_code_that_a_call_gives_a_meaning() -> None:
+async def test_a_code_that_a_call_gives_a_meaning(s3_blobs: OpenBlobs) -> None:
     async with FaultProxy() as proxy, s3_blobs(settings(proxy.url)) as blobs:
         proxy.rule(s3_error("PreconditionFailed", status=412), method="PUT")
         proxy.rule(s3_error("InvalidRange", status=416), path="/range$")
@@ -189,13 +189,13 @@ async def test_a_code_that_a_call_gives_a_meaning() -> None:
         await blobs.delete("k")
 
 
-async def test_replacing_what_is_gone_is_a_change() -> None:
+async def test_replacing_what_is_gone_is_a_change(s3_blobs: OpenBlobs) -> None:
     async with FaultProxy() as proxy, s3_blobs(settings(proxy.url)) as blobs:
         proxy.rule(s3_error("NoSuchKey", status=404))
         assert type(await raised(blobs.put("k", b"1", if_match="e"))) is BlobChangedError
 
 
-async def test_another_region_is_named() -> None:
+async def test_another_region_is_named(s3_blobs: OpenBlobs) -> None:
     async with FaultProxy() as proxy, s3_blobs(settings(proxy.url)) as blobs:
         wrong = s3_error(
             "AuthorizationHeaderMalformed", "the region 'us-east-1' is wrong; expecting 'eu-west-1'", status=400
@@ -295,7 +295,7 @@ async def told(call: Awaitable[Any]) -> tuple[S3kError, str]:
     return error, shown + repr(pickle.dumps(error))
 
 
-async def test_refused_credentials_do_not_show(dynamo_items: OpenItems) -> None:
+async def test_refused_credentials_do_not_show(dynamo_items: OpenItems, s3_blobs: OpenBlobs) -> None:
     async with FaultProxy() as proxy:
         aws = settings(proxy.url)
         async with dynamo_items(aws) as items, s3_blobs(aws) as blobs:

@@ -26,7 +26,7 @@ from s3k_async.stores.items import ABSENT, Key, Put
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
 from s3k_async.stores.s3 import S3Blobs
-from tests.aws.places import Items, OpenItems, s3_blobs, settings
+from tests.aws.places import Items, OpenBlobs, OpenItems, settings
 from tests.proxy import (
     CLOSE_AFTER,
     CLOSE_BEFORE,
@@ -61,7 +61,7 @@ class Stores(Protocol):
 
 
 @pytest.fixture
-def stores(dynamo_items: OpenItems) -> Stores:
+def stores(dynamo_items: OpenItems, s3_blobs: OpenBlobs) -> Stores:
     @asynccontextmanager
     async def both(endpoint: str, **more: object) -> AsyncIterator[tuple[Items, S3Blobs]]:
         aws = settings(endpoint, **more)

@@ -18,7 +18,7 @@ from s3k_async.aws.session import AwsClient
 from s3k_async.config import AwsConfig, DynamoTable, Secret
 from s3k_async.errors import ClosedClientError, ConfigError, CredentialsError, S3kError, WrongLoopError
 from s3k_async.stores.items import Key
-from tests.aws.places import SECRET_KEY, SESSION_TOKEN, Adapter, Items, OpenItems, s3_blobs, settings
+from tests.aws.places import SECRET_KEY, SESSION_TOKEN, Adapter, Items, OpenBlobs, OpenItems, settings
 from tests.proxy import Answer, FaultProxy, json_answer
 
 KEY = Key("p", "s")
@@ -71,7 +71,7 @@ async def test_a_profile_gives_region_and_credentials(bare_environment: Path) ->
         await signed_region(AwsConfig(profile="play"))
 
 
-async def test_no_credentials_anywhere(dynamo_items: OpenItems) -> None:
+async def test_no_credentials_anywhere(dynamo_items: OpenItems, s3_blobs: OpenBlobs) -> None:
     async with dynamo_items(AwsConfig(endpoint=NOWHERE)) as items, s3_blobs(AwsConfig(endpoint=NOWHERE)) as blobs:
         for call in (items.get(KEY), blobs.get("k")):
             with pytest.raises(CredentialsError):
@@ -91,7 +91,7 @@ async def test_an_endpoint_that_is_none(endpoint: str, dynamo_items: OpenItems) 
             await items.get(KEY)
 
 
-async def test_the_bucket_is_in_the_path_at_an_endpoint() -> None:
+async def test_the_bucket_is_in_the_path_at_an_endpoint(s3_blobs: OpenBlobs) -> None:
     async with FaultProxy() as proxy, s3_blobs(settings(proxy.url.replace("127.0.0.1", "localhost"))) as blobs:
         proxy.rule(Answer(200, b"x"))
         await blobs.get("k")

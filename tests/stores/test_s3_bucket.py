@@ -9,8 +9,9 @@ import pytest
 from s3k_async.config import AwsConfig, S3Bucket, Secret
 from s3k_async.errors import ConfigError, PermissionDeniedError, VolumeExistsError, VolumeNotFoundError
 from s3k_async.stores.s3 import S3Blobs
-from tests.engines.process import Engine
+from s3k_async.stores.s3_wire import WireBlobs
 from tests.proxy import Answer, FaultProxy, s3_error
+from tests.stores.conftest import S3Way
 
 MISSING = Answer(404)
 FORBIDDEN = Answer(403)
@@ -23,9 +24,9 @@ async def proxy() -> AsyncIterator[FaultProxy]:
         yield proxy
 
 
-def bucket(endpoint: str, region: str | None = None, name: str = "data") -> S3Blobs:
+def bucket(endpoint: str, region: str | None = None, name: str = "data", adapter: type[S3Blobs] = WireBlobs) -> S3Blobs:
     aws = AwsConfig(region=region, endpoint=endpoint, access_key_id=Secret("a"), secret_access_key=Secret("b"))
-    return S3Blobs(S3Bucket(name, "", aws))
+    return adapter(S3Bucket(name, "", aws))
 
 
 @pytest.fixture
@@ -80,17 +81,15 @@ async def test_a_bucket_without_permission(blobs: S3Blobs, proxy: FaultProxy) ->
 
 
 @pytest.mark.parametrize("name", ["Has Spaces", "x/y", ""])
-async def test_a_name_that_no_bucket_can_have(name: str) -> None:
-    blobs = bucket("http://127.0.0.1:9", name=name)
+async def test_a_name_that_no_bucket_can_have(name: str, s3_adapter: type[S3Blobs]) -> None:
+    blobs = bucket("http://127.0.0.1:9", name=name, adapter=s3_adapter)
     with pytest.raises(ConfigError):
         await blobs.get("k")
     await blobs.close()
 
 
-@pytest.mark.parametrize("engine", ["seaweedfs", "moto_s3"])
-async def test_a_missing_bucket_on_an_engine(engine: str, request: pytest.FixtureRequest) -> None:
-    server: Engine = request.getfixturevalue(engine)
-    blobs = S3Blobs(S3Bucket("nobody-made-this", "v/", server.aws()))
+async def test_a_missing_bucket_on_an_engine(s3_way: S3Way) -> None:
+    blobs = s3_way.adapter(S3Bucket("nobody-made-this", "v/", s3_way.engine.aws()))
     assert await blobs.exists() is False
     for call in (blobs.put("k", b"1"), blobs.get("k"), blobs.list(), blobs.start_upload("k")):
         with pytest.raises(VolumeNotFoundError) as caught:

@@ -15,15 +15,15 @@ from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.s3 import S3Blobs
 from tests.engines.process import Engine
 from tests.proxy import Answer, Call, FaultProxy, s3_error, xml_answer
+from tests.stores.conftest import S3Way
 
 MIB = 1024 * 1024
 _buckets = count()
 
 
-@pytest.fixture(params=["seaweedfs", "moto_s3"])
-def engine(request: pytest.FixtureRequest) -> Engine:
-    server: Engine = request.getfixturevalue(request.param)
-    return server
+@pytest.fixture
+def engine(s3_way: S3Way) -> Engine:
+    return s3_way.engine
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ async def proxy(engine: Engine) -> AsyncIterator[FaultProxy]:
 
 
 @pytest.fixture
-async def blobs(proxy: FaultProxy, engine: Engine) -> AsyncIterator[S3Blobs]:
+async def blobs(proxy: FaultProxy, engine: Engine, s3_way: S3Way) -> AsyncIterator[S3Blobs]:
     aws = replace(engine.aws(), endpoint=proxy.url)
-    store = S3Blobs(S3Bucket(f"copy-{next(_buckets)}", "v/", aws))
+    store = s3_way.adapter(S3Bucket(f"copy-{next(_buckets)}", "v/", aws))
     await store.create()
     yield store
     proxy.clear()
@@ -112,7 +112,7 @@ async def test_a_source_that_vanishes_meanwhile(blobs: S3Blobs, proxy: FaultProx
 
 async def test_between_prefixes_and_buckets(blobs: S3Blobs, proxy: FaultProxy) -> None:
     aws = blobs._location.aws
-    other = S3Blobs(S3Bucket(f"copy-{next(_buckets)}", "", aws))
+    other = type(blobs)(S3Bucket(f"copy-{next(_buckets)}", "", aws))
     await other.create()
     await blobs.put("a.id=1", b"x")
     assert other.can_copy_from(blobs)
@@ -135,13 +135,13 @@ GIB = 1024 * MIB
     ],
 )
 async def test_five_gibibytes_is_the_limit(
-    monkeypatch: pytest.MonkeyPatch, size: int, part: int, parts: int | None
+    monkeypatch: pytest.MonkeyPatch, s3_adapter: type[S3Blobs], size: int, part: int, parts: int | None
 ) -> None:
     """What is sent for objects of such sizes, without the objects. The last: no more parts than there may be."""
     monkeypatch.setattr("s3k_async.stores.s3._MAX_PARTS", 10_000 if part > 1 else 20)
     async with FaultProxy() as proxy:
         aws = AwsConfig(endpoint=proxy.url, access_key_id=Secret("a"), secret_access_key=Secret("b"))
-        blobs = S3Blobs(S3Bucket("data", "", aws))
+        blobs = s3_adapter(S3Bucket("data", "", aws))
         blobs.copy_part = part
         proxy.rule(head_of(size), method="HEAD")
         started = "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"
@@ -178,14 +178,14 @@ AWS = AwsConfig(region="eu-west-1", access_key_id=Secret("A"), secret_access_key
         (replace(AWS, max_connections=3), True),
     ],
 )
-def test_who_can_copy_from_whom(other: AwsConfig, can: bool) -> None:
-    here, there = S3Blobs(S3Bucket("a", "", AWS)), S3Blobs(S3Bucket("b", "x/", other))
+def test_who_can_copy_from_whom(other: AwsConfig, can: bool, s3_adapter: type[S3Blobs]) -> None:
+    here, there = S3Blobs(S3Bucket("a", "", AWS)), s3_adapter(S3Bucket("b", "x/", other))
     assert here.can_copy_from(there) is can
     assert there.can_copy_from(here) is can
 
 
-async def test_other_kinds_of_store_cannot_be_copied_from() -> None:
-    blobs = S3Blobs(S3Bucket("a", "", AWS))
+async def test_other_kinds_of_store_cannot_be_copied_from(s3_adapter: type[S3Blobs]) -> None:
+    blobs = s3_adapter(S3Bucket("a", "", AWS))
     assert not blobs.can_copy_from(MemoryBlobs("m"))
     with pytest.raises(UnsupportedError):
         await blobs.copy(MemoryBlobs("m"), "a", "b")

@@ -24,15 +24,15 @@ from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.s3 import S3Blobs
 from tests.engines.process import Engine
 from tests.proxy import LOSE_ANSWER, REFUSE, Answer, Call, Fault, FaultProxy, s3_error, xml_answer
+from tests.stores.conftest import S3Way
 
 PREFIX = "vol/"
 _buckets = count()
 
 
-@pytest.fixture(params=["seaweedfs", "moto_s3"])
-def engine(request: pytest.FixtureRequest) -> Engine:
-    server: Engine = request.getfixturevalue(request.param)
-    return server
+@pytest.fixture
+def engine(s3_way: S3Way) -> Engine:
+    return s3_way.engine
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ async def proxy(engine: Engine) -> AsyncIterator[FaultProxy]:
 
 
 @pytest.fixture
-async def blobs(proxy: FaultProxy, engine: Engine) -> AsyncIterator[S3Blobs]:
+async def blobs(proxy: FaultProxy, engine: Engine, s3_way: S3Way) -> AsyncIterator[S3Blobs]:
     aws = replace(engine.aws(), endpoint=proxy.url)
-    store = S3Blobs(S3Bucket(f"delete-{next(_buckets)}", PREFIX, aws))
+    store = s3_way.adapter(S3Bucket(f"delete-{next(_buckets)}", PREFIX, aws))
     await store.create()
     yield store
     proxy.clear()
@@ -178,7 +178,7 @@ async def test_a_drop_that_leaves_something_says_so(blobs: S3Blobs, proxy: Fault
 
 
 async def test_dropping_takes_what_is_below_the_prefix(blobs: S3Blobs, engine: Engine) -> None:
-    beside = S3Blobs(S3Bucket(blobs._bucket, "volume-two/", engine.aws()))
+    beside = type(blobs)(S3Bucket(blobs._bucket, "volume-two/", engine.aws()))
     await beside.put("kept", b"1")
     await beside.start_upload("kept upload")
     await fill(blobs, *[f"n{at}" for at in range(5)], "deep/er")
@@ -194,7 +194,8 @@ async def test_dropping_takes_what_is_below_the_prefix(blobs: S3Blobs, engine: E
     await beside.close()
 
 
-async def test_dropping_what_is_not_there(engine: Engine) -> None:
-    blobs = S3Blobs(S3Bucket("never-made", "", engine.aws()))
+async def test_dropping_what_is_not_there(s3_way: S3Way) -> None:
+    adapter, engine = s3_way
+    blobs = adapter(S3Bucket("never-made", "", engine.aws()))
     await blobs.drop()
     await blobs.close()

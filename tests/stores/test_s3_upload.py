@@ -17,15 +17,15 @@ from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.s3 import S3Blobs
 from tests.engines.process import Engine
 from tests.proxy import CLOSE_AFTER, LOSE_ANSWER, REFUSE, Call, Fault, FaultProxy, s3_error, xml_answer
+from tests.stores.conftest import S3Way
 
 MIB = 1024 * 1024
 _buckets = count()
 
 
-@pytest.fixture(params=["seaweedfs", "moto_s3"])
-def engine(request: pytest.FixtureRequest) -> Engine:
-    server: Engine = request.getfixturevalue(request.param)
-    return server
+@pytest.fixture
+def engine(s3_way: S3Way) -> Engine:
+    return s3_way.engine
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ async def proxy(engine: Engine) -> AsyncIterator[FaultProxy]:
 
 
 @pytest.fixture
-async def blobs(proxy: FaultProxy, engine: Engine) -> AsyncIterator[S3Blobs]:
+async def blobs(proxy: FaultProxy, engine: Engine, s3_way: S3Way) -> AsyncIterator[S3Blobs]:
     aws = replace(engine.aws(), endpoint=proxy.url)
-    store = S3Blobs(S3Bucket(f"upload-{next(_buckets)}", "v/", aws))
+    store = s3_way.adapter(S3Bucket(f"upload-{next(_buckets)}", "v/", aws))
     await store.create()
     yield store
     proxy.clear()

@@ -1,0 +1,39 @@
+"""Both ways to a bucket: by aioboto3 (the reference) and by requests of our own."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from s3k_async.stores.s3 import S3Blobs
+from s3k_async.stores.s3_wire import WireBlobs
+from tests.engines.process import Engine
+
+
+class S3Way(NamedTuple):
+    """An adapter and the engine that it speaks to."""
+
+    adapter: type[S3Blobs]
+    engine: Engine
+
+
+WAYS: dict[str, tuple[type[S3Blobs], str]] = {
+    "wire, SeaweedFS": (WireBlobs, "seaweedfs"),
+    "wire, moto": (WireBlobs, "moto_s3"),
+    "reference, SeaweedFS": (S3Blobs, "seaweedfs"),
+}
+
+
+@pytest.fixture(params=[S3Blobs, WireBlobs], ids=["reference", "wire"])
+def s3_adapter(request: pytest.FixtureRequest) -> type[S3Blobs]:
+    """The adapter under test."""
+    adapter: type[S3Blobs] = request.param
+    return adapter
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.engine) for name in WAYS])
+def s3_way(request: pytest.FixtureRequest) -> S3Way:
+    """The adapter under test and an engine."""
+    adapter, engine = WAYS[request.param]
+    return S3Way(adapter, request.getfixturevalue(engine))
