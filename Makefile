@@ -1,5 +1,6 @@
 # make demo   what it does, shown on a real tree of files
 # make test   every check and every test
+# make bench  every figure of docs/performance.md, written there; make bench-quick takes minutes and writes nothing
 # Each sets up what it needs: .venv, the native build, .engines.
 
 SHELL := /bin/bash
@@ -15,11 +16,13 @@ unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 VENV := .venv/.stamp-packages
 NATIVE := .venv/.stamp-native
 ENGINES := .engines/.stamp
+BENCH := .venv/.stamp-bench
+CANNED := target/canned/release/canned
 SOURCES := $(shell find rust -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
 PYTEST := .venv/bin/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help venv build engines lint lint-python lint-rust test-rust test test-full demo bench clean always
+.PHONY: help venv build engines lint lint-python lint-rust test-rust test test-full demo bench bench-quick lint-bench clean always
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -71,8 +74,25 @@ test-full: lint test-rust $(ENGINES)
 demo: $(NATIVE)
 	@.venv/bin/python docs/demo.py $(SRC)
 
-bench: $(NATIVE) $(ENGINES)
-	@for each in benchmarks/*.py; do echo "== $$each"; .venv/bin/python "$$each"; done
+$(BENCH): pyproject.toml .ci/bench $(VENV)
+	@.ci/bench
+	@touch $@
+
+$(CANNED): $(wildcard benchmarks/canned/src/*.rs benchmarks/canned/src/bin/*.rs) benchmarks/canned/Cargo.toml benchmarks/canned/Cargo.lock .ci/rust
+	@.ci/rust
+	@CARGO_TARGET_DIR=$(CURDIR)/target/canned cargo build --release --quiet --locked --manifest-path benchmarks/canned/Cargo.toml
+	@touch $@
+
+bench: $(NATIVE) $(ENGINES) $(BENCH) $(CANNED)
+	@.venv/bin/python -m benchmarks --write
+
+bench-quick: $(NATIVE) $(ENGINES) $(BENCH) $(CANNED)
+	@.venv/bin/python -m benchmarks --quick
+
+lint-bench: $(CANNED)
+	@cargo fmt --check --manifest-path benchmarks/canned/Cargo.toml
+	@CARGO_TARGET_DIR=$(CURDIR)/target/canned cargo clippy --quiet --locked --all-targets --manifest-path benchmarks/canned/Cargo.toml -- -D warnings
+	@CARGO_TARGET_DIR=$(CURDIR)/target/canned cargo test --quiet --locked --manifest-path benchmarks/canned/Cargo.toml
 
 clean:
 	@rm -rf .venv .engines target dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

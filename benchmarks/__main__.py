@@ -1,0 +1,100 @@
+"""`python -m benchmarks [--quick] [--only ROW ...] [--write]`: measure, keep the raw results, print the goals."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from benchmarks.environment import ROOT, environment
+from benchmarks.goals import verdicts
+from benchmarks.measuring import Result
+from benchmarks.plots import draw
+from benchmarks.report import goals_table, write
+from benchmarks.rows import codec, engines, keys, listing, single, startup, trees
+from benchmarks.rows.scope import CANNED_PROCESSOR, CLIENT_PROCESSOR, Scope
+from benchmarks.servers import Canned, canned
+
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "performance.md"
+PLOTS = ROOT / "docs" / "performance"
+ALONE = {"codec": codec, "keys": keys, "engines": engines}
+CANNED = {"startup": startup, "single": single, "listing": listing, "trees": trees}
+ROWS = ("codec", "keys", "startup", "single", "listing", "trees", "engines")
+
+
+async def _measured(name: str, scope: Scope, server: Canned) -> AsyncIterator[Result]:
+    everywhere = os.sched_getaffinity(0)
+    if CLIENT_PROCESSOR is not None and name != "engines":
+        os.sched_setaffinity(0, {CLIENT_PROCESSOR})
+    try:
+        server.command("forget")
+        server.latency(0)
+        rows = ALONE[name].results(scope) if name in ALONE else CANNED[name].results(scope, server)
+        async for result in rows:
+            yield result
+    finally:
+        os.sched_setaffinity(0, everywhere)
+
+
+async def _run(names: list[str], scope: Scope) -> list[Result]:
+    results: list[Result] = []
+    with canned(CANNED_PROCESSOR) as server:
+        for name in names:
+            began = time.perf_counter()
+            async for result in _measured(name, scope, server):
+                results.append(result)
+                _tell(result)
+            print(f"-- {name}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    return results
+
+
+def _tell(result: Result) -> None:
+    if result.seconds:
+        told = f"{result.rate:>14,.0f} {result.unit}/s"
+    else:
+        told = ", ".join(f"{name} {value}" for name, value in result.facts.items())
+    print(f"{result.row:18}{result.case:46}{result.contender:32}{told}", flush=True)
+
+
+def _load(path: Path) -> tuple[list[Result], dict[str, str]]:
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    return [Result(**each) for each in kept["results"]], kept["environment"]
+
+
+def main() -> None:
+    """Measure, or with --report only write anew what was measured."""
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes; under three minutes")
+    parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
+    parser.add_argument("--rounds", type=int, help="repetitions that count, of each contender")
+    parser.add_argument("--write", action="store_true", help="write the tables and plots into docs/")
+    parser.add_argument("--report", metavar="FILE", type=Path, help="measure nothing; report these results")
+    options = parser.parse_args()
+    command = "make bench-quick" if options.quick else "make bench"
+    if options.report is not None:
+        results, machine = _load(options.report)
+    else:
+        machine = environment()
+        scope = Scope(options.quick, options.rounds or (3 if options.quick else 5))
+        results = asyncio.run(_run(options.only, scope))
+        RESULTS.mkdir(exist_ok=True)
+        kept = {"environment": machine, "results": [result.as_json() for result in results]}
+        path = RESULTS / ("quick.json" if options.quick else "full.json")
+        path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        print(f"raw results: {path.relative_to(ROOT)}")
+    print("\n" + ", ".join(f"{name} {value}" for name, value in machine.items()) + "\n")
+    print(goals_table(verdicts(results)))
+    if options.write:
+        write(PAGE, results, machine, command)
+        for path in draw(PLOTS, results):
+            print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+//! What a benchmark says to the server: `/_/directory`, `/_/latency`, `/_/counts`, `/_/reset` (a volume stays), `/_/forget`.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+
+use crate::directories::Directory;
+use crate::http::{Answer, Request};
+use crate::server::{Server, lock};
+
+fn number(request: &Request<'_>, name: &str, default: usize) -> usize {
+    request.parameter(name).and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Carry out a command.
+pub fn answer(server: &Server, command: &str, request: &Request<'_>) -> Answer {
+    let body = match command {
+        "directory" => {
+            let name = |name| request.parameter(name).unwrap_or_default();
+            lock(&server.dynamo).add(Directory::new(
+                &name("volume"),
+                &name("path"),
+                number(request, "entries", 0),
+                number(request, "suffixes", 1),
+                number(request, "page", 3_000),
+            ));
+            json!({})
+        }
+        "latency" => {
+            server.latency_us.store(number(request, "us", 0) as u64, Ordering::Relaxed);
+            json!({})
+        }
+        "forget" => {
+            lock(&server.dynamo).forget();
+            lock(&server.objects).clear("");
+            json!({})
+        }
+        "reset" => {
+            lock(&server.dynamo).forget_files();
+            lock(&server.objects).clear(&request.parameter("keep").unwrap_or_default());
+            lock(&server.counts).clear();
+            json!({})
+        }
+        "counts" => json!(*lock(&server.counts)),
+        _ => return Answer::new(404, String::new(), b"no such command".to_vec()),
+    };
+    Answer::json(200, body.to_string().into_bytes())
+}

@@ -1,0 +1,179 @@
+//! HTTP/1.1 with keep-alive, as much as the clients of two services need.
+
+use std::fmt::Write;
+use std::io;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const MOST_HEADERS: usize = 64;
+/// Bodies up to this size go out in one buffer with their head.
+const SMALL: usize = 16 * 1024;
+
+/// A request that has come whole.
+pub struct Request<'a> {
+    pub method: &'a str,
+    /// As sent, still percent-encoded.
+    pub path: &'a str,
+    pub query: &'a str,
+    /// `x-amz-target`.
+    pub target: Option<&'a str>,
+    pub range: Option<&'a str>,
+    pub if_none_match: bool,
+    pub copy_source: Option<&'a str>,
+    pub body: &'a [u8],
+}
+
+impl Request<'_> {
+    /// The decoded value of a query parameter; empty where it has none.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        self.query.split('&').find_map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (key == name).then(|| unquote(value))
+        })
+    }
+}
+
+/// Text without its percent-encoding.
+pub fn unquote(text: &str) -> String {
+    let mut bytes = text.bytes();
+    let mut plain = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let digits = [bytes.next().unwrap_or(b'0'), bytes.next().unwrap_or(b'0')];
+            let value = std::str::from_utf8(&digits).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            plain.push(value.unwrap_or(b'?'));
+        } else {
+            plain.push(byte);
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+/// Where a request lies in the buffer.
+#[derive(Clone, Copy)]
+pub struct Size {
+    head: usize,
+    body: usize,
+}
+
+/// A response.
+pub struct Answer {
+    pub status: u16,
+    /// Whole lines, each with its line end.
+    pub headers: String,
+    pub body: Vec<u8>,
+    /// What `content-length` says where it is not the body's: an answer to HEAD.
+    pub length: Option<usize>,
+}
+
+impl Answer {
+    /// An answer with a body.
+    pub fn new(status: u16, headers: String, body: Vec<u8>) -> Self {
+        Self { status, headers, body, length: None }
+    }
+
+    /// A DynamoDB answer with its checksum.
+    pub fn json(status: u16, body: Vec<u8>) -> Self {
+        let crc = crc32fast::hash(&body);
+        let headers =
+            format!("content-type: application/x-amz-json-1.0\r\nx-amz-crc32: {crc}\r\nx-amzn-requestid: CANNED\r\n");
+        Self::new(status, headers, body)
+    }
+}
+
+/// One client's connection.
+pub struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    pub fn new(stream: TcpStream) -> Self {
+        Self { stream, buffer: Vec::with_capacity(SMALL) }
+    }
+
+    /// Read until a whole request is in the buffer; None at the end or for what is no request.
+    pub async fn receive(&mut self) -> io::Result<Option<Size>> {
+        let mut told_to_continue = false;
+        loop {
+            if let Some((size, wants_continue)) = measure(&self.buffer) {
+                if self.buffer.len() >= size.head + size.body {
+                    return Ok(Some(size));
+                }
+                if wants_continue && !told_to_continue {
+                    told_to_continue = true;
+                    self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+                }
+                self.buffer.reserve(size.head + size.body - self.buffer.len());
+            } else {
+                self.buffer.reserve(SMALL);
+            }
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The request of that size at the front of the buffer.
+    pub fn request(&self, size: Size) -> Option<Request<'_>> {
+        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut parsed = httparse::Request::new(&mut headers);
+        parsed.parse(self.buffer.get(..size.head)?).ok()?;
+        let (path, query) = parsed.path?.split_once('?').unwrap_or((parsed.path?, ""));
+        let find = |name: &str| {
+            let header = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+            std::str::from_utf8(header.value).ok()
+        };
+        Some(Request {
+            method: parsed.method?,
+            path,
+            query,
+            target: find("x-amz-target"),
+            range: find("range"),
+            if_none_match: find("if-none-match").is_some(),
+            copy_source: find("x-amz-copy-source"),
+            body: self.buffer.get(size.head..size.head + size.body)?,
+        })
+    }
+
+    /// Forget the request at the front.
+    pub fn consume(&mut self, size: Size) {
+        self.buffer.drain(..size.head + size.body);
+    }
+
+    /// Send an answer.
+    pub async fn send(&mut self, answer: &Answer, is_head: bool) -> io::Result<()> {
+        let reason = if answer.status < 300 { "OK" } else { "Error" };
+        let length = answer.length.unwrap_or(answer.body.len());
+        let mut head = String::with_capacity(256);
+        let written =
+            write!(head, "HTTP/1.1 {} {reason}\r\n{}content-length: {length}\r\n\r\n", answer.status, answer.headers);
+        written.map_err(io::Error::other)?;
+        let body: &[u8] = if is_head { &[] } else { &answer.body };
+        if body.len() <= SMALL {
+            let mut whole = head.into_bytes();
+            whole.extend_from_slice(body);
+            return self.stream.write_all(&whole).await;
+        }
+        self.stream.write_all(head.as_bytes()).await?;
+        self.stream.write_all(body).await
+    }
+}
+
+/// Sizes of the request at the front of the buffer, and whether its client waits for `100 Continue`.
+fn measure(buffer: &[u8]) -> Option<(Size, bool)> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let httparse::Status::Complete(head) = parsed.parse(buffer).ok()? else { return None };
+    let mut body = 0;
+    let mut wants_continue = false;
+    for header in parsed.headers.iter() {
+        if header.name.eq_ignore_ascii_case("content-length") {
+            body = std::str::from_utf8(header.value).ok()?.trim().parse().ok()?;
+        } else if header.name.eq_ignore_ascii_case("expect") {
+            wants_continue = true;
+        }
+    }
+    Some((Size { head, body }, wants_continue))
+}

@@ -1,0 +1,142 @@
+//! S3's small operations over objects in memory, by path-style addresses.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::http::{Answer, Request, unquote};
+
+const LIST: usize = 1_000;
+
+/// Objects by `/bucket/key`.
+#[derive(Default)]
+pub struct Objects {
+    objects: BTreeMap<String, Vec<u8>>,
+}
+
+fn etag(data: &[u8]) -> String {
+    format!("{:08x}{:024x}", crc32fast::hash(data), data.len())
+}
+
+fn headers(data: &[u8]) -> String {
+    format!(
+        "etag: \"{}\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\naccept-ranges: bytes\r\n\
+         content-type: binary/octet-stream\r\n",
+        etag(data)
+    )
+}
+
+fn xml(body: String) -> Answer {
+    Answer::new(200, "content-type: application/xml\r\n".to_owned(), body.into_bytes())
+}
+
+fn refusal(status: u16, code: &str) -> Answer {
+    let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>canned</Message></Error>");
+    Answer::new(status, "content-type: application/xml\r\n".to_owned(), body.into_bytes())
+}
+
+/// First and last byte of `bytes=a-b`, `bytes=a-`.
+fn range_of(range: &str, size: usize) -> Option<(usize, usize)> {
+    let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+    let first = first.parse().ok()?;
+    let last = if last.is_empty() { size } else { last.parse::<usize>().ok()? + 1 };
+    (first < size).then_some((first, last.min(size)))
+}
+
+impl Objects {
+    /// Forget all objects but those whose last part of the key is `keep`.
+    pub fn clear(&mut self, keep: &str) {
+        self.objects.retain(|path, _| !keep.is_empty() && path.ends_with(keep));
+    }
+
+    /// The answer to a request.
+    pub fn answer(&mut self, request: &Request<'_>) -> Answer {
+        let path = unquote(request.path);
+        let of_bucket = path.trim_matches('/').split_once('/').is_none_or(|(_, key)| key.is_empty());
+        match request.method {
+            "GET" if of_bucket => self.list(&path, request),
+            "POST" => self.delete_many(&path, request.body),
+            "PUT" if of_bucket => Answer::new(200, String::new(), Vec::new()),
+            "HEAD" if of_bucket => Answer::new(200, "x-amz-bucket-region: us-east-1\r\n".to_owned(), Vec::new()),
+            "PUT" => self.put(path, request),
+            "GET" | "HEAD" => self.get(&path, request),
+            "DELETE" => {
+                self.objects.remove(&path);
+                Answer::new(204, String::new(), Vec::new())
+            }
+            _ => refusal(405, "MethodNotAllowed"),
+        }
+    }
+
+    fn put(&mut self, path: String, request: &Request<'_>) -> Answer {
+        if request.if_none_match && self.objects.contains_key(&path) {
+            return refusal(412, "PreconditionFailed");
+        }
+        if let Some(source) = request.copy_source {
+            let source = unquote(source);
+            let Some(data) = self.objects.get(&format!("/{}", source.trim_start_matches('/'))).cloned() else {
+                return refusal(404, "NoSuchKey");
+            };
+            let answer = format!(
+                "<?xml version=\"1.0\"?><CopyObjectResult><LastModified>2026-01-01T00:00:00.000Z</LastModified>\
+                 <ETag>&quot;{}&quot;</ETag></CopyObjectResult>",
+                etag(&data)
+            );
+            self.objects.insert(path, data);
+            return xml(answer);
+        }
+        let answer = Answer::new(200, headers(request.body), Vec::new());
+        self.objects.insert(path, request.body.to_vec());
+        answer
+    }
+
+    fn get(&self, path: &str, request: &Request<'_>) -> Answer {
+        let Some(data) = self.objects.get(path) else { return refusal(404, "NoSuchKey") };
+        if request.method == "HEAD" {
+            return Answer { length: Some(data.len()), ..Answer::new(200, headers(data), Vec::new()) };
+        }
+        let Some(range) = request.range else { return Answer::new(200, headers(data), data.clone()) };
+        let Some((first, end)) = range_of(range, data.len()) else { return refusal(416, "InvalidRange") };
+        let told = format!("{}content-range: bytes {first}-{}/{}\r\n", headers(data), end - 1, data.len());
+        Answer::new(206, told, data.get(first..end).unwrap_or_default().to_vec())
+    }
+
+    fn delete_many(&mut self, bucket: &str, body: &[u8]) -> Answer {
+        let text = String::from_utf8_lossy(body);
+        for part in text.split("<Key>").skip(1) {
+            if let Some((key, _)) = part.split_once("</Key>") {
+                self.objects.remove(&format!("/{}/{key}", bucket.trim_matches('/')));
+            }
+        }
+        xml("<?xml version=\"1.0\"?><DeleteResult></DeleteResult>".to_owned())
+    }
+
+    fn list(&self, bucket: &str, request: &Request<'_>) -> Answer {
+        let root = format!("/{}/", bucket.trim_matches('/'));
+        let prefix = format!("{root}{}", request.parameter("prefix").unwrap_or_default());
+        let after = request.parameter("continuation-token").or_else(|| request.parameter("start-after"));
+        let most = request.parameter("max-keys").and_then(|most| most.parse().ok()).unwrap_or(LIST).min(LIST);
+        let from = after.map_or_else(|| prefix.clone(), |key| format!("{root}{key}\u{1}"));
+        let mut found = self.objects.range(from..).take_while(|(path, _)| path.starts_with(&prefix));
+        let mut body = String::from("<?xml version=\"1.0\"?><ListBucketResult>");
+        let mut last = "";
+        for (path, data) in found.by_ref().take(most) {
+            last = path.strip_prefix(&root).unwrap_or_default();
+            // Writing to a String cannot fail.
+            let _ = write!(
+                body,
+                "<Contents><Key>{last}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>\
+                 <ETag>&quot;{}&quot;</ETag><Size>{}</Size><StorageClass>STANDARD</StorageClass></Contents>",
+                etag(data),
+                data.len()
+            );
+        }
+        if found.next().is_some() {
+            let _ =
+                write!(body, "<IsTruncated>true</IsTruncated><NextContinuationToken>{last}</NextContinuationToken>");
+        } else {
+            body.push_str("<IsTruncated>false</IsTruncated>");
+        }
+        body.push_str("</ListBucketResult>");
+        xml(body)
+    }
+}

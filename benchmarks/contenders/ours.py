@@ -1,0 +1,94 @@
+"""This package: the public client, and below it the port to the table."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from benchmarks.contenders.keys import bounded, item_of
+from s3k_async import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.stores.dynamodb_codec import decode_item, decode_key
+from s3k_async.stores.items import ABSENT, Condition, Delete, Put
+from s3k_async.volumes import init_volume
+
+__all__ = ["Ours", "client"]
+
+UNCHANGED = Condition(equals={"id": "00000000-0000-4000-8000-000000000000", "ver": 2}, missing=("next",))
+
+
+@asynccontextmanager
+async def client(config: VolumeConfig) -> AsyncIterator[S3kClient]:
+    """A client of a volume that is made if it is not there."""
+    await init_volume(config, exist_ok=True)
+    async with S3kClient(config=config) as entered:
+        yield entered
+
+
+def without_log(config: VolumeConfig) -> VolumeConfig:
+    """The same volume as if it had no log: what the other contenders do."""
+    return replace(config, log_mode="disabled")
+
+
+class Ours:
+    """The rows' work over a client."""
+
+    def __init__(self, fs: S3kClient) -> None:
+        self.fs = fs
+
+    async def single(self, operation: str, count: int, in_flight: int) -> int:
+        """`count` requests of one kind through the port that everything goes through, retries and all."""
+        items = self.fs._volume().items
+        item = decode_item(item_of(0))
+
+        async def get(number: int) -> None:
+            await items.get(decode_key(item_of(number)))
+
+        async def put(number: int) -> None:
+            key = decode_key(item_of(number))
+            await items.write(Put({**item, "path": key.partition, "children": key.sort}, ABSENT))
+
+        async def delete(number: int) -> None:
+            await items.write(Delete(decode_key(item_of(number)), UNCHANGED))
+
+        await bounded({"get": get, "put": put, "delete": delete}[operation], range(count), in_flight)
+        return count
+
+    async def verb(self, operation: str, count: int, in_flight: int) -> int:
+        """`count` calls of one of the client's verbs."""
+        fs = self.fs
+
+        async def stat(number: int) -> None:
+            await fs.stat(f"/single/part-{number:08}")
+
+        async def create(number: int) -> None:
+            await fs.write(f"/single/new-{number:08}", b"0123456789")
+
+        async def delete(number: int) -> None:
+            await fs.delete(f"/single/part-{number:08}")
+
+        await bounded({"stat": stat, "create": create, "delete": delete}[operation], range(count), in_flight)
+        return count
+
+    async def list(self, path: str) -> int:
+        """One object for each entry."""
+        found = 0
+        async for _ in self.fs.list(path):
+            found += 1
+        return found
+
+    async def list_batches(self, path: str) -> int:
+        """Arrow record batches."""
+        found = 0
+        async for batch in self.fs.list(path, batches=True):
+            found += batch.num_rows
+        return found
+
+    async def rename(self, path: str, target: str) -> int:
+        """The whole verb: job, mark, target directory, files, and the source's removal."""
+        return (await self.fs.rename(path, target)).files
+
+    async def delete(self, path: str) -> int:
+        """The whole verb."""
+        return (await self.fs.delete(path, recursive=True)).files

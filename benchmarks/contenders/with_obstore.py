@@ -1,0 +1,71 @@
+"""obstore: Rust's object_store, called from asyncio."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import obstore
+from obstore.store import S3Store
+
+from benchmarks.contenders.keys import bounded
+from tests.engines.process import Engine
+
+__all__ = ["Obstore"]
+
+
+class Obstore:
+    """A bucket's objects."""
+
+    def __init__(self, server: Engine, bucket: str) -> None:
+        self.store: Any = S3Store(
+            bucket,
+            access_key_id=server.access_key,
+            secret_access_key=server.secret_key,
+            endpoint=server.endpoint,
+            region=server.region,
+            virtual_hosted_style_request=False,
+            client_options={"allow_http": True},
+        )
+
+    async def put(self, path: str, files: int, data: bytes, in_flight: int) -> int:
+        """Write small files."""
+
+        async def write(number: int) -> None:
+            await obstore.put_async(self.store, f"{path[1:]}/part-{number:08}", data)
+
+        await bounded(write, range(files), in_flight)
+        return files
+
+    async def read(self, path: str, files: int, in_flight: int) -> int:
+        """Read them."""
+        total = 0
+
+        async def read(number: int) -> None:
+            nonlocal total
+            answer = await obstore.get_async(self.store, f"{path[1:]}/part-{number:08}")
+            data = await answer.bytes_async()
+            total += len(data)
+
+        await bounded(read, range(files), in_flight)
+        return total
+
+    async def list(self, path: str) -> int:
+        """List a directory."""
+        found = 0
+        async for batch in obstore.list(self.store, path[1:]):
+            found += len(batch)
+        return found
+
+    async def rename(self, path: str, target: str, files: int, in_flight: int) -> None:
+        """It has objects only: each is copied and deleted."""
+
+        async def move(number: int) -> None:
+            name = f"part-{number:08}"
+            await obstore.rename_async(self.store, f"{path[1:]}/{name}", f"{target[1:]}/{name}")
+
+        await bounded(move, range(files), in_flight)
+
+    async def delete(self, path: str) -> None:
+        """Remove what is below a prefix, in batches."""
+        async for batch in obstore.list(self.store, path[1:]):
+            await obstore.delete_async(self.store, [meta["path"] for meta in batch])

@@ -1,0 +1,71 @@
+"""s3fs: fsspec over aiobotocore. A directory is a prefix: renaming it copies and deletes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import s3fs
+
+from benchmarks.contenders.keys import bounded
+from tests.engines.process import Engine
+
+__all__ = ["S3fs"]
+
+
+class S3fs:
+    """A bucket as a filesystem."""
+
+    def __init__(self, server: Engine, bucket: str, *, asynchronous: bool = True) -> None:
+        self.bucket = bucket
+        self.fs: Any = s3fs.S3FileSystem(
+            key=server.access_key,
+            secret=server.secret_key,
+            client_kwargs={"endpoint_url": server.endpoint, "region_name": server.region},
+            config_kwargs={
+                "max_pool_connections": 256,
+                "request_checksum_calculation": "when_required",
+                "response_checksum_validation": "when_required",
+            },
+            asynchronous=asynchronous,
+            use_listings_cache=False,
+            skip_instance_cache=True,
+        )
+
+    async def close(self) -> None:
+        """Close its connections."""
+        session = await self.fs.set_session()
+        await session.close()
+
+    async def put(self, path: str, files: int, data: bytes, in_flight: int) -> int:
+        """Write small files."""
+
+        async def write(number: int) -> None:
+            await self.fs._pipe_file(f"{self.bucket}{path}/part-{number:08}", data)
+
+        await bounded(write, range(files), in_flight)
+        return files
+
+    async def read(self, path: str, files: int, in_flight: int) -> int:
+        """Read them."""
+        total = 0
+
+        async def read(number: int) -> None:
+            nonlocal total
+            data = await self.fs._cat_file(f"{self.bucket}{path}/part-{number:08}")
+            total += len(data)
+
+        await bounded(read, range(files), in_flight)
+        return total
+
+    async def list(self, path: str) -> int:
+        """List a directory."""
+        return len(await self.fs._ls(f"{self.bucket}{path}", detail=True))
+
+    async def rename(self, path: str, target: str) -> None:
+        """What fsspec's `mv` does, within a running loop: copy recursively, then remove."""
+        await self.fs._copy(f"{self.bucket}{path}/", f"{self.bucket}{target}/", recursive=True)
+        await self.fs._rm(f"{self.bucket}{path}", recursive=True)
+
+    async def delete(self, path: str) -> None:
+        """Remove a directory."""
+        await self.fs._rm(f"{self.bucket}{path}", recursive=True)

@@ -1,0 +1,44 @@
+"""The machine, the versions and the commit that a run was made with."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["ROOT", "environment"]
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("aiobotocore", "aiohttp", "boto3", "aioboto3", "aiodynamo", "s3fs", "pyarrow", "obstore", "xxhash")
+
+
+def environment() -> dict[str, str]:
+    """What a reader needs to know to compare figures."""
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    return {
+        "processor": _processor(),
+        "processors": str(os.cpu_count()),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        "system": platform.platform(),
+        "python": sys.version.split()[0],
+        "packages": versions,
+        "commit": _commit(),
+        "load": " ".join(f"{load:.2f}" for load in os.getloadavg()),
+    }
+
+
+def _processor() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _commit() -> str:
+    git = ["git", "-C", str(ROOT)]
+    asked = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    if asked.returncode != 0:
+        return "unknown"
+    changed = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False)
+    return asked.stdout.strip() + (" with changes" if changed.stdout.strip() else "")

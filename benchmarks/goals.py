@@ -1,0 +1,153 @@
+"""The goals, and what a run made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.measuring import Result
+
+__all__ = ["Verdict", "verdicts"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One line of the goals table."""
+
+    work: str
+    goal: str
+    measured: str
+    met: bool | None
+    """None: not measured in this run."""
+
+
+class _Run:
+    def __init__(self, results: Sequence[Result]) -> None:
+        self.results = results
+
+    def of(self, row: str, contender: str, case: str = "") -> list[Result]:
+        found = [each for each in self.results if each.row == row and each.contender == contender]
+        return [each for each in found if case in each.case]
+
+    def ratios(self, row: str, contender: str, case: str = "") -> list[tuple[Result, float]]:
+        """How many times as fast as its baseline a contender was, for each case."""
+        answer = []
+        for ours in self.of(row, contender, case):
+            base = [each for each in self.of(row, ours.baseline) if each.case == ours.case]
+            # A case may be measured twice, with its own baseline beside it each time.
+            if base:
+                nearest = min(base, key=lambda each: abs(self.results.index(each) - self.results.index(ours)))
+                answer.append((ours, nearest.median / ours.median))
+        return answer
+
+
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    """The goals table of a run."""
+    run = _Run(results)
+    lines = [
+        _ratio(run, "decode a page to objects", 40, "decode", "ours, objects"),
+        _ratio(run, "decode a page to Arrow", 60, "decode", "ours, Arrow"),
+        _largest(run, "list to objects", 40, "ours, objects"),
+        _largest(run, "list to Arrow", 60, "ours, Arrow"),
+        _memory(run),
+        *_rename(run),
+        *_single(run),
+        _ratio(run, "keys in a batch, against Python", 20, "keys", "ours", "item keys in a batch"),
+        _ratio(run, "physical keys in a batch, against Python", 30, "keys", "ours", "physical keys in a batch"),
+        *_imports(run),
+        *_engines(run),
+    ]
+    return [line for line in lines if line is not None]
+
+
+def _times(value: float) -> str:
+    return f"{value:.1f}×" if value < 20 else f"{value:.0f}×"
+
+
+def _verdict(work: str, least: float, found: list[tuple[Result, float]], *, note: str = "") -> Verdict:
+    """Met if the worst of the cases is."""
+    if not found:
+        return Verdict(work, f"≥ {least:g}×", "not measured", None)
+    low, high = min(ratio for _, ratio in found), max(ratio for _, ratio in found)
+    measured = _times(low) if len(found) == 1 else f"{_times(low)} to {_times(high)}"
+    return Verdict(work, f"≥ {least:g}×", measured + note, low >= least)
+
+
+def _ratio(run: _Run, work: str, least: float, row: str, contender: str, case: str = "") -> Verdict:
+    return _verdict(work, least, run.ratios(row, contender, case))
+
+
+def _largest(run: _Run, work: str, least: float, contender: str) -> Verdict:
+    """Over all suffix counts of the largest directory, without latency."""
+    found = [pair for pair in run.ratios("list", contender) if pair[0].case.endswith(" 0 ms")]
+    most = max((result.amount for result, _ in found), default=0)
+    found = [pair for pair in found if pair[0].amount == most]
+    return _verdict(f"{work}, {most:,} entries", least, found)
+
+
+def _memory(run: _Run) -> Verdict | None:
+    found = [each for each in run.results if each.row == "memory"]
+    if not found:
+        return None
+    worst = max(found, key=lambda each: float(each.facts["above"]))
+    above = float(worst.facts["above"])
+    return Verdict(f"memory above the idle client, {worst.case}", "≤ 150 MiB", f"{above:.0f} MiB", above <= 150)
+
+
+def _rename(run: _Run) -> list[Verdict]:
+    lines = []
+    for contender, what in (("ours", ""), ("ours, with log", ", with its operation log")):
+        found = run.ratios("rename", contender)
+        most = max((result.amount for result, _ in found), default=0)
+        found = [pair for pair in found if pair[0].amount == most]
+        lines.append(_verdict(f"recursive rename, {most:,} files{what}", 35, found))
+    return lines
+
+
+def _single(run: _Run) -> list[Verdict]:
+    requests = [
+        _ratio(run, f"single request: {operation}", 5, "request", "ours", operation)
+        for operation in ("GetItem", "PutItem", "DeleteItem")
+    ]
+    verbs = [
+        _ratio(run, f"client's {verb}, against the same requests by hand", 5, "verb", "ours", verb)
+        for verb in ("stat", "create", "delete")
+    ]
+    return requests + verbs
+
+
+def _imports(run: _Run) -> list[Verdict]:
+    found = run.of("import", "ours")
+    if not found:
+        return []
+    milliseconds = found[0].median * 1000
+    loaded = ", ".join(found[0].facts["loaded"]) or "none"
+    return [
+        Verdict("`import s3k_async`", "≤ 60 ms", f"{milliseconds:.0f} ms", milliseconds <= 60),
+        Verdict("loaded by it of botocore, pyarrow, pyspark", "none", loaded, loaded == "none"),
+    ]
+
+
+def _engines(run: _Run) -> list[Verdict]:
+    lines: list[Verdict] = []
+    counted = {(each.case.split()[0], each.contender): each for each in run.results if each.row == "requests"}
+    ours, theirs = counted.get(("rename", "ours")), counted.get(("rename", "s3fs"))
+    if ours is not None and theirs is not None:
+        fewer = theirs.amount / max(ours.amount, 1)
+        measured = f"{_times(fewer)}: {ours.amount:,} and {theirs.amount:,}"
+        lines.append(Verdict(f"fewer requests than s3fs, {ours.case}", "≥ 40×", measured, fewer >= 40))
+    lines.append(_ratio(run, "rename of a directory on engines, against s3fs", 10, "rename on engines", "ours"))
+    against: list[tuple[str, Callable[[Result], bool]]] = [
+        ("s3fs", lambda each: each.contender == "s3fs"),
+        ("pyarrow", lambda each: each.contender == "pyarrow"),
+    ]
+    for verb in ("list", "delete"):
+        mine = run.of(f"{verb} on engines", "ours")
+        for name, fits in against:
+            peers = [each for each in run.results if each.row == f"{verb} on engines" and fits(each)]
+            if mine and peers:
+                faster = peers[0].median / mine[0].median
+                lines.append(
+                    Verdict(f"{verb} of a directory on engines, against {name}", "faster", _times(faster), faster > 1)
+                )
+    return lines

@@ -1,0 +1,131 @@
+"""Results as Markdown between markers of `docs/performance.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.goals import Verdict, verdicts
+from benchmarks.measuring import Result
+
+__all__ = ["goals_table", "write"]
+
+BEGIN = "<!-- begin: {name} -->"
+END = "<!-- end: {name} -->"
+
+
+def write(page: Path, results: Sequence[Result], environment: Mapping[str, str], command: str) -> None:
+    """Replace what stands between the markers `environment`, `goals`, `slower` and `rows` of a page."""
+    text = page.read_text(encoding="utf-8")
+    sections = {
+        "environment": _environment(environment, command),
+        "goals": goals_table(verdicts(results)),
+        "slower": _slower(results),
+        "rows": _rows(results),
+    }
+    for name, section in sections.items():
+        begin, end = BEGIN.format(name=name), END.format(name=name)
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not found or not closed:
+            raise ValueError(f"{page} has no markers {begin} and {end}")
+        text = f"{before}{begin}\n{section}{end}{after}"
+    page.write_text(text, encoding="utf-8")
+
+
+def goals_table(lines: Sequence[Verdict]) -> str:
+    """The goals, each met or short."""
+    words = {True: "met", False: "**short**", None: "not measured"}
+    rows = [f"| {line.work} | {line.goal} | {line.measured} | {words[line.met]} |\n" for line in lines]
+    return "| work | goal | measured | |\n|---|---|---|---|\n" + "".join(rows)
+
+
+def _environment(environment: Mapping[str, str], command: str) -> str:
+    rows = [f"| {name} | {value} |\n" for name, value in {"command": f"`{command}`", **environment}.items()]
+    return "| | |\n|---|---|\n" + "".join(rows)
+
+
+def _ratio(result: Result, baseline: Result | None) -> float | None:
+    if baseline is None or not result.seconds or not baseline.seconds:
+        return None
+    return baseline.median / result.median
+
+
+def _cases(results: Sequence[Result]) -> Iterator[tuple[str, str, list[Result]]]:
+    """Results that were measured together."""
+    group: list[Result] = []
+    for result in results:
+        if group and (group[0].row, group[0].case) != (result.row, result.case):
+            yield group[0].row, group[0].case, group
+            group = []
+        if any(each.contender == result.contender for each in group):
+            yield group[0].row, group[0].case, group
+            group = []
+        group.append(result)
+    if group:
+        yield group[0].row, group[0].case, group
+
+
+def _baseline(group: Sequence[Result]) -> Result | None:
+    return next((each for each in group if each.contender == each.baseline), None)
+
+
+def _slower(results: Sequence[Result]) -> str:
+    lines = [
+        f"| {row} | {case} | {mine.contender} | {peer.contender} | {mine.median / peer.median:.1f}× |\n"
+        for row, case, group in _cases(results)
+        for mine in group
+        for peer in group
+        if _is_ours(mine) and not _is_ours(peer) and mine.seconds and peer.seconds and peer.median < mine.median
+    ]
+    if not lines:
+        return "In no row.\n"
+    return "| row | case | | is slower than | by |\n|---|---|---|---|---|\n" + "".join(lines)
+
+
+def _is_ours(result: Result) -> bool:
+    return result.contender.startswith("ours")
+
+
+def _rows(results: Sequence[Result]) -> str:
+    text = ""
+    previous = ""
+    for row, case, group in _cases(results):
+        if row != previous:
+            text += f"\n### {row}\n\n" + _header(row)
+            previous = row
+        baseline = _baseline(group)
+        for result in group:
+            text += _line(case, result, _ratio(result, baseline))
+    return text.lstrip("\n")
+
+
+def _header(row: str) -> str:
+    if row == "memory":
+        return "| case | contender | idle, MiB | peak, MiB | above idle, MiB |\n|---|---|---|---|---|\n"
+    if row == "requests":
+        return "| case | contender | requests |\n|---|---|---|\n"
+    if row == "import":
+        return "| module | ms | slowest to fastest |\n|---|---|---|\n"
+    return (
+        "| case | contender | a second | slowest to fastest | µs of processor a unit | ratio | other side's limit |\n"
+        "|---|---|---|---|---|---|---|\n"
+    )
+
+
+def _line(case: str, result: Result, ratio: float | None) -> str:
+    facts = result.facts
+    if result.row == "memory":
+        return f"| {case} | {result.contender} | {facts['idle']} | {facts['peak']} | {facts['above']} |\n"
+    if result.row == "requests":
+        return f"| {case} | {result.contender} | {result.amount:,} |\n"
+    if result.row == "import":
+        slowest, fastest = max(result.seconds) * 1000, min(result.seconds) * 1000
+        return f"| {result.contender} | {result.median * 1000:.0f} | {slowest:.0f} to {fastest:.0f} |\n"
+    low, high = result.spread
+    busy = sorted(result.processor)[len(result.processor) // 2] / result.amount * 1e6
+    told = "" if ratio is None else f"{ratio:.1f}×"
+    return (
+        f"| {case} | {result.contender} | {result.rate:,.0f} {result.unit} | {low:,.0f} to {high:,.0f} |"
+        f" {busy:,.2f} | {told} | {result.limit} |\n"
+    )

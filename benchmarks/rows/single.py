@@ -1,0 +1,137 @@
+"""Single operations against the canned server, at several numbers in flight."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+from benchmarks.contenders.keys import ITEM, bounded, condition_fields, item_of, key_of
+from benchmarks.contenders.ours import Ours, client
+from benchmarks.contenders.with_aioboto3 import Aioboto3, table_of
+from benchmarks.contenders.with_aiobotocore import Aiobotocore, client_of
+from benchmarks.contenders.with_aiodynamo import Aiodynamo, aiodynamo_client
+from benchmarks.contenders.with_boto3 import Boto3
+from benchmarks.measuring import Case, Result, Run, measure
+from benchmarks.rows.scope import Scope
+from benchmarks.servers import BUCKET, TABLE, Canned, config_for
+
+__all__ = ["results"]
+
+OPERATIONS = {"get": "GetItem", "put": "PutItem", "delete": "DeleteItem"}
+VERBS = ("stat", "create", "delete")
+
+
+async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
+    """Requests of the table, then the client's verbs beside the same requests by hand."""
+    count = scope.pick(400, 4_000)
+    async with AsyncExitStack() as stack:
+        low = await stack.enter_async_context(client_of(server.engine, "dynamodb"))
+        blobs = await stack.enter_async_context(client_of(server.engine, "s3"))
+        table = await stack.enter_async_context(table_of(server.engine))
+        pure = await stack.enter_async_context(aiodynamo_client(server.engine))
+        fs = await stack.enter_async_context(client(config_for(server.engine, server.engine)))
+        await fs.makedirs("/single")
+        server.directory("/single", 1_000_000, 16)
+        ours, by_hand = Ours(fs), ByHand(low, blobs)
+        others: dict[str, Any] = {
+            "aiobotocore": Aiobotocore(low),
+            "boto3": Boto3(server.engine),
+            "aioboto3": Aioboto3(table),
+            "aiodynamo": Aiodynamo(pure),
+        }
+        for operation, name in OPERATIONS.items():
+            for in_flight in scope.pick((32,), (1, 32, 256)):
+                runs: dict[str, Run] = {
+                    peer: partial(rows.single, operation, count, in_flight) for peer, rows in others.items()
+                }
+                runs["ours"] = partial(ours.single, operation, count, in_flight)
+                request = {"TableName": TABLE, **(_body(operation))}
+                limit = server.own_rate(name, request, connections=in_flight, seconds=0.5)
+                case = Case(
+                    "request",
+                    f"{name}, {in_flight} in flight",
+                    count,
+                    "requests",
+                    runs,
+                    rounds=scope.rounds,
+                    expected=count,
+                    limit=f"{limit:,.0f} requests/s",
+                )
+                for result in await measure(case):
+                    yield result
+        for verb in VERBS:
+            for in_flight in scope.pick((32,), (1, 32, 256)):
+                runs = {
+                    "aiobotocore": partial(by_hand.verb, verb, count // 2, in_flight),
+                    "ours": partial(ours.verb, verb, count // 2, in_flight),
+                }
+
+                async def forget(_: str) -> None:
+                    server.reset()
+                    server.directory("/single", 1_000_000, 16)
+                    await fs.makedirs("/single")
+
+                case = Case(
+                    "verb",
+                    f"{verb}, {in_flight} in flight",
+                    count // 2,
+                    "calls",
+                    runs,
+                    rounds=scope.rounds,
+                    before=forget,
+                    expected=count // 2,
+                )
+                for result in await measure(case):
+                    yield result
+
+
+def _body(operation: str) -> dict[str, Any]:
+    if operation == "put":
+        return {"Item": item_of(1)}
+    return {"Key": key_of(1)} | (condition_fields() if operation == "delete" else {"ConsistentRead": True})
+
+
+class ByHand:
+    """What the client's verbs send, sent by aiobotocore's clients: the same safety by the same requests."""
+
+    def __init__(self, table: Any, blobs: Any) -> None:
+        self.table = table
+        self.blobs = blobs
+
+    async def verb(self, verb: str, count: int, in_flight: int) -> int:
+        """`count` calls."""
+        await bounded(
+            {"stat": self._stat, "create": self._create, "delete": self._delete}[verb], range(count), in_flight
+        )
+        return count
+
+    async def _stat(self, number: int) -> None:
+        await self.table.get_item(TableName=TABLE, Key=key_of(number), ConsistentRead=True)
+
+    async def _log(self, number: int, state: str) -> None:
+        key = f"oplog/entries/00/{number:08}.0000000002.{state}"
+        await self.blobs.put_object(Bucket=BUCKET, Key=key, Body=b"x" * 400, IfNoneMatch="*")
+
+    async def _create(self, number: int) -> None:
+        new = {"path": key_of(number)["path"], "children": {"S": f"new-{number:08}"}}
+        parent = {"path": {"S": "ks://bench/-sf0"}, "children": {"S": "single"}}
+        await self.table.batch_get_item(RequestItems={TABLE: {"Keys": [parent, new], "ConsistentRead": True}})
+        await self.blobs.put_object(Bucket=BUCKET, Key=f"{number:08}", Body=b"0123456789")
+        await self._log(number, "pending")
+        await self.table.put_item(
+            TableName=TABLE,
+            Item={**new, **ITEM},
+            ConditionExpression="attribute_not_exists(#n0)",
+            ExpressionAttributeNames={"#n0": "path"},
+        )
+        await self.table.get_item(TableName=TABLE, Key=parent, ConsistentRead=True)
+        await self._log(number, "committed")
+
+    async def _delete(self, number: int) -> None:
+        await self._stat(number)
+        await self._log(number, "pending")
+        delete = {"Delete": {"TableName": TABLE, "Key": key_of(number), **condition_fields()}}
+        await self.table.transact_write_items(TransactItems=[delete], ClientRequestToken=f"token-{number:08}")
+        await self._log(number, "committed")
