@@ -91,9 +91,7 @@ def main() -> None:
     print("\n" + ", ".join(f"{name} {value}" for name, value in machine.items()) + "\n")
     print(goals_table(verdicts(results)))
     if options.write:
-        write(PAGE, results, machine, command)
-        for path in draw(PLOTS, results):
-            print(path.relative_to(ROOT))
+        write(PAGE, results, machine, command, draw(PLOTS, results))
 
 
 if __name__ == "__main__":

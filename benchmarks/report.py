@@ -14,12 +14,15 @@ BEGIN = "<!-- begin: {name} -->"
 END = "<!-- end: {name} -->"
 
 
-def write(page: Path, results: Sequence[Result], environment: Mapping[str, str], command: str) -> None:
-    """Replace what stands between the markers `environment`, `goals`, `slower` and `rows` of a page."""
+def write(
+    page: Path, results: Sequence[Result], environment: Mapping[str, str], command: str, plots: Sequence[Path]
+) -> None:
+    """Replace what stands between the markers `environment`, `goals`, `plots`, `slower` and `rows` of a page."""
     text = page.read_text(encoding="utf-8")
     sections = {
         "environment": _environment(environment, command),
         "goals": goals_table(verdicts(results)),
+        "plots": "\n".join(f"![{plot.stem}]({plot.relative_to(page.parent)})\n" for plot in plots),
         "slower": _slower(results),
         "rows": _rows(results),
     }

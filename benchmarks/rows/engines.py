@@ -24,7 +24,8 @@ from tests.engines.process import Engine, engine
 
 __all__ = ["results"]
 
-PEERS = "bench-peers"
+PEERS = ("s3fs", "pyarrow", "obstore")
+"""Each in a bucket of its own."""
 IN_FLIGHT = 32
 DATA = b"x" * 4096
 
@@ -90,16 +91,16 @@ class Contenders:
         return {"s3fs": self.s3fs, "pyarrow": self.arrow, "obstore": self.objects}[name]
 
 
-NAMES = ("s3fs", "pyarrow", "obstore", "ours")
+NAMES = (*PEERS, "ours")
 
 
 @asynccontextmanager
 async def contenders(table: Engine, data: Engine) -> AsyncIterator[Contenders]:
     """Clients of two engines."""
-    fs3 = S3fs(data, PEERS)
+    fs3 = S3fs(data, "bench-s3fs")
     try:
-        async with client(config_for(table, data, connections=64)) as fs:
-            yield Contenders(fs, fs3, PyarrowS3(data, PEERS), Obstore(data, PEERS))
+        async with client(config_for(table, data, suffixes=10, connections=64)) as fs:
+            yield Contenders(fs, fs3, PyarrowS3(data, "bench-pyarrow"), Obstore(data, "bench-obstore"))
     finally:
         await fs3.close()
 
@@ -108,11 +109,12 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
     """Small files, a large one, then a directory's listing, renaming and removal; last their requests, counted."""
     with engine_named("dynoxide") as table, engine_named("seaweedfs") as data:
         async with client_of(data, "s3") as low, contenders(table, data) as all_of_them:
-            await low.create_bucket(Bucket=PEERS)
+            for peer in PEERS:
+                await low.create_bucket(Bucket=f"bench-{peer}")
             async for result in _files(scope, all_of_them):
                 yield result
             if not scope.quick:
-                async for result in gigabyte.results(all_of_them.fs, all_of_them.objects.store, low, PEERS):
+                async for result in gigabyte.results(all_of_them.fs, all_of_them.objects.store, low, "bench-obstore"):
                     yield result
             async for result in _trees(scope, all_of_them):
                 yield result
