@@ -87,8 +87,11 @@ class BlobStore(Protocol):
     def can_copy_from(self, source: BlobStore) -> bool:
         """Whether `copy` can read from that store without the bytes passing through this process."""
 
-    async def copy(self, source: BlobStore, source_key: str, key: str) -> BlobInfo:
-        """Copy inside the service. Raises BlobNotFoundError; UnsupportedError unless `can_copy_from(source)`."""
+    async def copy(self, source: BlobStore, source_key: str, key: str, *, found: BlobInfo | None = None) -> BlobInfo:
+        """Copy inside the service. Raises BlobNotFoundError; UnsupportedError unless `can_copy_from(source)`.
+
+        `found`: what `source.head(source_key)` says, for an adapter that would have to ask.
+        """
 
     async def delete(self, key: str) -> None:
         """Remove the blob; absent is fine."""

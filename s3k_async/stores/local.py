@@ -84,7 +84,14 @@ class LocalBlobs:
     def can_copy_from(self, source: BlobStore) -> bool:
         return isinstance(source, LocalBlobs)
 
-    async def copy(self, source: BlobStore, source_key: str, key: str) -> BlobInfo:
+    async def copy(
+        self,
+        source: BlobStore,
+        source_key: str,
+        key: str,
+        *,
+        found: BlobInfo | None = None,  # noqa: ARG002 - the port's
+    ) -> BlobInfo:
         _checked(source_key)
         _checked(key)
         if not isinstance(source, LocalBlobs):

@@ -127,7 +127,14 @@ class MemoryBlobs:
     def can_copy_from(self, source: BlobStore) -> bool:
         return isinstance(source, MemoryBlobs)
 
-    async def copy(self, source: BlobStore, source_key: str, key: str) -> BlobInfo:
+    async def copy(
+        self,
+        source: BlobStore,
+        source_key: str,
+        key: str,
+        *,
+        found: BlobInfo | None = None,  # noqa: ARG002 - the port's
+    ) -> BlobInfo:
         check_key(source_key)
         check_key(key)
         if not isinstance(source, MemoryBlobs):

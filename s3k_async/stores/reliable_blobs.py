@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 
 from s3k_async.concurrency import AdaptiveLimit, gather
-from s3k_async.errors import OutcomeUnknownError, S3kError, ThrottledError
+from s3k_async.errors import BlobNotFoundError, OutcomeUnknownError, S3kError, ThrottledError
 from s3k_async.requests import Meter
 from s3k_async.retry import TRANSIENT, Retries, RetryPolicy
 from s3k_async.sources import Sources
@@ -81,8 +81,12 @@ class ReliableBlobs:
     def can_copy_from(self, source: BlobStore) -> bool:
         return self._store.can_copy_from(_bare(source))
 
-    async def copy(self, source: BlobStore, source_key: str, key: str) -> BlobInfo:
-        return await self._sender.write("CopyObject", lambda: self._store.copy(_bare(source), source_key, key))
+    async def copy(self, source: BlobStore, source_key: str, key: str, *, found: BlobInfo | None = None) -> BlobInfo:
+        found = found or await source.head(source_key)
+        if found is None:
+            raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
+        request = partial(self._store.copy, _bare(source), source_key, key, found=found)
+        return await self._sender.write("CopyObject", request)
 
     async def delete(self, key: str) -> None:
         await self._sender.write("DeleteObject", lambda: self._store.delete(key))

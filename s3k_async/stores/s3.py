@@ -184,11 +184,11 @@ class S3Blobs:
     def can_copy_from(self, source: BlobStore) -> bool:
         return isinstance(source, S3Blobs) and self._aws.shares_account_with(source._aws)
 
-    async def copy(self, source: BlobStore, source_key: str, key: str) -> BlobInfo:
+    async def copy(self, source: BlobStore, source_key: str, key: str, *, found: BlobInfo | None = None) -> BlobInfo:
         full = self._full(key)
         if not isinstance(source, S3Blobs) or not self.can_copy_from(source):
             raise UnsupportedError("the service cannot copy from that store", path=self.uri(key))
-        found = await source.head(source_key)
+        found = found or await source.head(source_key)
         if found is None:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
         origin = {"Bucket": source._bucket, "Key": source._full(source_key)}
