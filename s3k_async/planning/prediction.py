@@ -9,7 +9,8 @@ from typing import Final
 from s3k_async.planning.layout import Count
 from s3k_async.planning.service import Service
 from s3k_async.planning.tree_shape import LaidTree
-from s3k_async.planning.work import Heat, Part, Work
+from s3k_async.planning.work import Heat, Work
+from s3k_async.requests import Part
 
 __all__ = ["Bound", "Prediction", "predict", "suggest_suffix_count"]
 

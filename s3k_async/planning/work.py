@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
 from s3k_async.planning.item_size import read_units, write_units
 from s3k_async.planning.layout import Count
 from s3k_async.planning.service import Latency
+from s3k_async.requests import Part
 
-__all__ = ["MAX_BATCH_GET", "Heat", "Part", "Work"]
+__all__ = ["MAX_BATCH_GET", "Heat", "Work"]
 
-Part: TypeAlias = Literal["table", "data", "log"]
 
 MAX_BATCH_GET = 100
 """Keys of one BatchGetItem."""

@@ -9,11 +9,13 @@ from dataclasses import replace
 import pytest
 
 from s3k_async.client import S3kClient
+from s3k_async.concurrency import run_all
 from s3k_async.planning import SINGLE_VERBS, Subject, Work, deletion, listing, renaming, single
 from s3k_async.planning.service import Service
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
-from tests.planning.counting import MEMORY, ONE_AT_A_TIME, counted, laid, predicted
+from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.planning.counting import MEMORY, ONE_AT_A_TIME, laid, made, predicted
 
 SERVICE = Service()
 
@@ -46,9 +48,12 @@ async def plant(client: S3kClient, top: str, files: list[str]) -> None:
     store = client._volume().store
     entry = await store.get(seed.path)
     assert entry is not None
-    for number, file in enumerate(files):
-        new = replace(entry, path=f"{top}/{file}", id=f"{number:036}")
-        await store.restore(new, None)
+
+    async def put(numbered: tuple[int, str]) -> None:
+        number, file = numbered
+        await store.restore(replace(entry, path=f"{top}/{file}", id=f"{number:036}"), None)
+
+    await run_all(put, enumerate(files), limit=32)
 
 
 @pytest.mark.parametrize("suffix_count", [1, 3, 10])
@@ -59,16 +64,45 @@ async def test_trees(verb: str, shape: str, suffix_count: int) -> None:
         await plant(client, "/in/tree", SHAPES[shape])
         tree = await laid(client, "/in/tree", MEMORY)
         assert tree.files == len(SHAPES[shape])
-        count = counted(client)
-        if verb == "list":
+        with client.count() as counter:
+            match verb:
+                case "list":
+                    found = [status async for status in client.list("/in/tree", recursive=True)]
+                    assert len(found) == tree.files + tree.directories - 1
+                    work = listing(tree, SERVICE)
+                case "rename":
+                    await client.rename("/in/tree", "/in/moved")
+                    work = renaming(tree, SERVICE, target_parents=1)
+                case _:
+                    await client.delete("/in/tree", recursive=True)
+                    work = deletion(tree, SERVICE)
+            assert predicted(work) == await made(client, counter)
+
+
+@volume_backends("dynoxide+seaweedfs")
+@pytest.mark.parametrize("suffix_count", [1, 4])
+async def test_trees_on_an_engine(new_volume: VolumeMaker, suffix_count: int) -> None:
+    """It cuts pages by bytes: 900 items of more than a kilobyte in one partition are two."""
+    config = new_volume(suffix_count=suffix_count)
+    await init_volume(config)
+    files = [*SHAPES["mixed"], *(f"{number:01000}" for number in range(900))]
+    async with S3kClient(config=config) as client:
+        await plant(client, "/in/tree", files)
+        tree = await laid(client, "/in/tree", SERVICE)
+        assert (tree.files, tree.top.pages().likely > suffix_count) == (len(files), suffix_count == 1)
+        with client.count() as counter:
             found = [status async for status in client.list("/in/tree", recursive=True)]
-            assert (len(found), predicted(listing(tree, SERVICE))) == (tree.files + tree.directories - 1, count)
-        elif verb == "rename":
+            assert (len(found), predicted(listing(tree, SERVICE))) == (
+                tree.files + tree.directories - 1,
+                await made(client, counter),
+            )
+        with client.count() as counter:
             await client.rename("/in/tree", "/in/moved")
-            assert predicted(renaming(tree, SERVICE, target_parents=1)) == count
-        else:
-            await client.delete("/in/tree", recursive=True)
-            assert predicted(deletion(tree, SERVICE)) == count
+            assert predicted(renaming(tree, SERVICE, target_parents=1)) == await made(client, counter)
+        moved = await laid(client, "/in/moved", SERVICE)
+        with client.count() as counter:
+            await client.delete("/in/moved", recursive=True)
+            assert predicted(deletion(moved, SERVICE)) == await made(client, counter)
 
 
 @pytest.mark.parametrize("target", ["/moved", "/a/b/c/moved"])
@@ -77,18 +111,20 @@ async def test_renames_to_elsewhere(target: str) -> None:
         await client.makedirs("/a/b/c")
         await plant(client, "/tree", SHAPES["two levels"])
         tree = await laid(client, "/tree", MEMORY)
-        count = counted(client)
-        await client.rename("/tree", target)
-        assert predicted(renaming(tree, SERVICE, target_parents=target.count("/") - 1)) == count
+        with client.count() as counter:
+            await client.rename("/tree", target)
+            work = renaming(tree, SERVICE, target_parents=target.count("/") - 1)
+            assert predicted(work) == await made(client, counter)
 
 
 async def test_the_root_has_no_item_to_read() -> None:
     async with client_of(3) as client:
         await plant(client, "/tree", SHAPES["mixed"])
         tree = await laid(client, "/", MEMORY)
-        count = counted(client)
-        assert len([status async for status in client.list("/", recursive=True)]) == tree.files + tree.directories - 1
-        assert predicted(listing(tree, SERVICE)) == count
+        with client.count() as counter:
+            found = [status async for status in client.list("/", recursive=True)]
+            assert len(found) == tree.files + tree.directories - 1
+            assert predicted(listing(tree, SERVICE)) == await made(client, counter)
 
 
 @pytest.mark.parametrize("parents", [0, 1, 4])
@@ -100,22 +136,22 @@ async def test_single_verbs(verb: str, parents: int) -> None:
         await client.makedirs(directory or "/")
         if verb not in {"write", "makedirs"}:
             await client.write(path, b"x" * 120)
-        count = counted(client)
-        match verb:
-            case "stat":
-                await client.stat(path)
-            case "read":
-                await client.read(path)
-            case "write" | "overwrite":
-                await client.write(path, b"x" * 120)
-            case "rename-file":
-                await client.rename(path, f"{directory}/renamed")
-            case "delete-file":
-                await client.delete(path)
-            case "makedirs":
-                await client.makedirs("/new" + directory)
-        subject = Subject(parents=parents, file_bytes=120, tuning=client.config.tuning)
-        assert predicted(single(verb, subject, SERVICE)) == count
+        with client.count() as counter:
+            match verb:
+                case "stat":
+                    await client.stat(path)
+                case "read":
+                    await client.read(path)
+                case "write" | "overwrite":
+                    await client.write(path, b"x" * 120)
+                case "rename-file":
+                    await client.rename(path, f"{directory}/renamed")
+                case "delete-file":
+                    await client.delete(path)
+                case "makedirs":
+                    await client.makedirs("/new" + directory)
+            subject = Subject(parents=parents, file_bytes=120, tuning=client.config.tuning)
+            assert predicted(single(verb, subject, SERVICE)) == await made(client, counter)
 
 
 def test_work_of_nothing_is_nothing() -> None:
