@@ -16,6 +16,7 @@ import pytest
 
 from tests.engines import dynamodb_local as dynamodb_local_engine
 from tests.engines import dynoxide as dynoxide_engine
+from tests.engines import extenddb as extenddb_engine
 from tests.engines import moto_s3 as moto_s3_engine
 from tests.engines import seaweedfs as seaweedfs_engine
 from tests.engines.process import ENGINES, Engine, running
@@ -24,7 +25,7 @@ from tests.engines.volumes import BACKENDS, Rooms, VolumeMaker, backend_params
 MUST_RUN = ("engine", "spark")
 """Markers of tests that may be skipped where something is missing, but not in CI."""
 
-ENGINE_FIXTURES = frozenset({"dynamodb_local", "dynoxide", "seaweedfs", "moto_s3"})
+ENGINE_FIXTURES = frozenset({"dynamodb_local", "dynoxide", "extenddb", "seaweedfs", "moto_s3"})
 
 
 def in_ci() -> bool:
@@ -83,6 +84,12 @@ def dynamodb_local() -> Iterator[Engine]:
 def dynoxide() -> Iterator[Engine]:
     """dynoxide, another DynamoDB."""
     yield from _engine(dynoxide_engine)
+
+
+@pytest.fixture(scope="session")
+def extenddb() -> Iterator[Engine]:
+    """ExtendDB, a DynamoDB that checks signatures and throttles."""
+    yield from _engine(extenddb_engine)
 
 
 @pytest.fixture(scope="session")

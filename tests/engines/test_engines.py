@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from tests.engines.process import Engine, listening_addresses
 from tests.engines.volumes import closing_client, fresh_name
 
-EVERY = ["dynamodb_local", "dynoxide", "seaweedfs", "moto_s3"]
+EVERY = ["dynamodb_local", "dynoxide", "extenddb", "seaweedfs", "moto_s3"]
 
 
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.engine) for name in EVERY])

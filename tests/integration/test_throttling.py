@@ -1,0 +1,150 @@
+"""A table that may do little (ExtendDB limits it as provisioned): everything finishes, and finishes right."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from s3k_async.client import S3kClient
+from s3k_async.concurrency import gather
+from s3k_async.config import DynamoTable, LocalDirectory, Secret, VolumeConfig
+from s3k_async.errors import CredentialsError
+from s3k_async.retry import Retries
+from s3k_async.sources import SYSTEM
+from s3k_async.stores.dynamodb_wire import WireItems
+from s3k_async.stores.items import ABSENT, Condition, Delete, ItemPage, Key, Put
+from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.volumes import init_volume
+from tests.engines.process import Engine
+from tests.engines.volumes import closing_client, fresh_table
+from tests.proxy import Answer, FaultProxy, Rewrite
+
+MANY = 60
+
+
+@dataclass
+class Busy:
+    """A table behind a proxy that counts how often the engine refused for the load."""
+
+    table: DynamoTable
+    refused: int = 0
+
+    def watch(self, answer: Answer) -> Answer:
+        self.refused += b"ProvisionedThroughputExceeded" in answer.body
+        return answer
+
+
+@pytest.fixture(params=[30])
+async def busy(extenddb: Engine, request: pytest.FixtureRequest) -> AsyncIterator[Busy]:
+    """Its parameter is how many units a second the table has, for reads and for writes."""
+    async with FaultProxy(extenddb.endpoint) as proxy:
+        with fresh_table(extenddb) as table, closing_client(extenddb, "dynamodb") as client:
+            client.create_table(
+                TableName=table.name,
+                KeySchema=[
+                    {"AttributeName": "path", "KeyType": "HASH"},
+                    {"AttributeName": "children", "KeyType": "RANGE"},
+                ],
+                AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("path", "children")],
+                ProvisionedThroughput={"ReadCapacityUnits": request.param, "WriteCapacityUnits": request.param},
+            )
+            client.get_waiter("table_exists").wait(TableName=table.name, WaiterConfig={"Delay": 1})
+            made = Busy(replace(table, aws=replace(table.aws, endpoint=proxy.url)))
+            proxy.rule(Rewrite(made.watch))
+            yield made
+
+
+@pytest.fixture
+async def items(busy: Busy) -> AsyncIterator[ReliableItems]:
+    store = WireItems(busy.table)
+    yield ReliableItems(store, Retries(), SYSTEM)
+    await store.close()
+
+
+def name(number: int) -> str:
+    return f"n{number:03}"
+
+
+def put(number: int) -> Put:
+    return Put({"path": "p", "children": name(number), "op": f"op {number}", "ver": 1}, ABSENT)
+
+
+async def all_names(fetch: Callable[[str | None], Awaitable[ItemPage]]) -> list[str]:
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = await fetch(cursor)
+        found += [str(item["children"]) for item in page.items]
+        cursor = page.next
+        if cursor is None:
+            return found
+
+
+async def test_the_port(busy: Busy, items: ReliableItems) -> None:
+    """Single writes and reads, pages, scans, batches and transactions, each above what the table may do."""
+    await gather(lambda number: items.write(put(number)), range(MANY), limit=MANY)
+    assert busy.refused > 0
+    expected = [name(number) for number in range(MANY)]
+
+    busy.refused = 0
+    assert await all_names(lambda cursor: items.query("p", cursor=cursor, limit=2)) == expected
+    assert busy.refused > 0
+
+    async def part(segment: int) -> list[str]:
+        return await all_names(lambda cursor: items.scan(segment, 3, cursor=cursor, limit=2))
+
+    busy.refused = 0
+    assert sorted(chain.from_iterable(await gather(part, range(3), limit=3))) == expected
+    assert busy.refused > 0
+
+    busy.refused = 0
+    found = await gather(lambda number: items.get(Key("p", name(number))), range(MANY), limit=MANY)
+    assert found == [put(number).item for number in range(MANY)]
+    assert busy.refused > 0
+
+    keys = [Key("p", name(number)) for number in range(MANY + 50)]
+    assert await items.get_many(keys) == {key: put(number).item for number, key in enumerate(keys[:MANY])}
+
+    async def move(start: int) -> None:
+        for_each = range(start, start + 5)
+        gone = [Delete(Key("p", name(number)), Condition(equals={"ver": 1})) for number in for_each]
+        made = [Put({**put(number).item, "path": "q"}, ABSENT) for number in for_each]
+        await items.transact([*gone, *made], SYSTEM.uuid())
+
+    await gather(move, range(0, MANY, 5), limit=8)
+    assert await all_names(lambda cursor: items.query("p", cursor=cursor)) == []
+    assert await all_names(lambda cursor: items.query("q", cursor=cursor)) == expected
+
+
+@pytest.mark.parametrize("busy", [8], indirect=True)
+async def test_a_client(busy: Busy, tmp_path: Path) -> None:
+    config = VolumeConfig("busy", busy.table, LocalDirectory(str(tmp_path / "data")), suffix_count=3)
+    await init_volume(config)
+    async with S3kClient(config=config) as fs:
+        await gather(lambda number: fs.write(f"/a/{number % 3}/{name(number)}", b"1"), range(30), limit=30)
+        assert busy.refused > 0
+        assert len([status async for status in fs.list("/a", recursive=True)]) == 30 + 3
+        assert (await fs.content_summary("/a")).file_count == 30
+        await fs.rename("/a", "/b")
+        assert not await fs.exists("/a")
+        names = {status.path async for status in fs.list("/b", recursive=True) if status.is_file}
+        assert names == {f"/b/{number % 3}/{name(number)}" for number in range(30)}
+        assert (await fs.delete("/b", recursive=True)).files == 30
+        assert [status async for status in fs.list("/")] == []
+
+
+async def test_a_wrong_secret(extenddb: Engine, busy: Busy, tmp_path: Path) -> None:
+    wrong = replace(busy.table, aws=replace(busy.table.aws, secret_access_key=Secret("another")))
+    items = WireItems(wrong)
+    for call in (items.get(Key("p", "s")), items.write(put(1)), items.query("p"), items.transact([put(1)], "t")):
+        with pytest.raises(CredentialsError):
+            await call
+    await items.close()
+    config = VolumeConfig("busy", wrong, LocalDirectory(str(tmp_path / "data")))
+    with pytest.raises(CredentialsError):
+        async with S3kClient(config=config):
+            pass
