@@ -18,7 +18,6 @@ from s3k_async.errors import (
     ArgumentTypeError,
     ClosedClientError,
     ConflictError,
-    CorruptDataError,
     CrossVolumeError,
     ForkedClientError,
     InvalidArgumentError,
@@ -32,13 +31,13 @@ from s3k_async.errors import (
 from s3k_async.files import FileReader, FileWriter, Opening, check_mode, open_reader, open_writer
 from s3k_async.globbing import glob_entries
 from s3k_async.listing import EntryType, Filter, Walked, find_pages, list_pages, record_batches, walk_pages
+from s3k_async.many import ManyPaths
 from s3k_async.metadata.tree import TreeResult
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
 from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
 from s3k_async.races import Race
-from s3k_async.reading import existing, need_readable, read_spans
+from s3k_async.reading import existing, need_readable, read_file, read_spans
 from s3k_async.requests import RequestCounter, Requests, counted, counting
-from s3k_async.storage.physical import checksum_of
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.stores.blobs import Buffer
 
@@ -66,7 +65,7 @@ class _Opened:
     pid: int
 
 
-class S3kClient:
+class S3kClient(ManyPaths):
     """A volume as a filesystem, for asyncio. Used by `async with`, by the event loop and process that entered it.
 
     `volume` is `s3k://name`, `./directory`, or None for `S3K_VOLUME` and then the configured default; `config` is a
@@ -315,10 +314,7 @@ class S3kClient:
 
         Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, DataMissingError, CorruptDataError.
         """
-        entry, (data,) = await read_spans(self._volume(), self._path(path), [(0, None)])
-        if entry.checksum.startswith(CHECKSUM_PREFIX) and checksum_of(data) != entry.checksum:
-            raise CorruptDataError(f"the checksum of the bytes is {checksum_of(data)}", path=entry.path)
-        return data
+        return await read_file(self._volume(), self._path(path))
 
     async def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Ranges:
         """The bytes [start, end) of each range, cut at the end of the file, all of one version, several at once.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -13,7 +13,7 @@ import anyio
 
 from s3k_async.errors import ThrottledError
 
-__all__ = ["AdaptiveLimit", "Budget", "first_error", "gather", "merge", "run_all", "to_the_end"]
+__all__ = ["AdaptiveLimit", "Budget", "ByteBudget", "first_error", "gather", "merge", "run_all", "to_the_end"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -170,6 +170,51 @@ class Slot:
         elif error is None:
             self._limit._succeeded()
         self._limit._release()
+
+
+class ByteBudget:
+    """How many bytes may be under way at once. First come, first served; what is larger than all of it goes alone.
+
+    Belongs to one event loop.
+
+        async with budget.hold(len(data)):
+            await send(data)
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = self._free = size
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def hold(self, size: int) -> AsyncGenerator[None, None]:
+        """Wait for room for `size` bytes, and hold it for the length of a block."""
+        held = min(size, self._size)
+        if self._waiting or held > self._free:
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((held, place))
+            try:
+                await place
+            except BaseException:
+                if place.done() and not place.cancelled():
+                    self._give_back(held)
+                else:
+                    place.cancel()
+                    self._give_back(0)
+                raise
+        else:
+            self._free -= held
+        try:
+            yield
+        finally:
+            self._give_back(held)
+
+    def _give_back(self, size: int) -> None:
+        self._free += size
+        while self._waiting and (self._waiting[0][1].done() or self._waiting[0][0] <= self._free):
+            held, place = self._waiting.popleft()
+            if not place.done():
+                self._free -= held
+                place.set_result(None)
 
 
 async def gather(work: Callable[[T], Awaitable[R]], items: Iterable[T], *, limit: int) -> list[R]:

@@ -15,9 +15,19 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import Entry
-from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.storage.physical import PhysicalStorage, checksum_of
+from s3k_async.storage.upload import CHECKSUM_PREFIX
 
-__all__ = ["LOOKS", "OpenVolume", "existing", "need_readable", "read_span", "read_spans"]
+__all__ = [
+    "LOOKS",
+    "OpenVolume",
+    "existing",
+    "need_readable",
+    "read_file",
+    "read_span",
+    "read_spans",
+    "read_version",
+]
 
 SPAN_REQUESTS = 4
 """Requests under way at once for one long span of bytes."""
@@ -105,3 +115,29 @@ async def read_spans(
             gone = error
     assert gone is not None
     raise gone
+
+
+async def read_file(volume: OpenVolume, path: str) -> bytes:
+    """A whole file, its size and checksum verified. Raises as `read_spans`."""
+    entry, (data,) = await read_spans(volume, path, [(0, None)])
+    return _verified(entry, data)
+
+
+async def read_version(volume: OpenVolume, entry: Entry) -> bytes | None:
+    """The bytes of the version that the entry names, size and checksum verified; None if they are gone.
+
+    Raises IsDirectoryError, UncommittedFileError, CorruptDataError.
+    """
+    need_readable(entry)
+    try:
+        data = await read_span(volume.storage, entry, 0, entry.size)
+    except DataMissingError:
+        return None
+    return _verified(entry, data)
+
+
+def _verified(entry: Entry, data: bytes) -> bytes:
+    """The data. Raises CorruptDataError if it has not the checksum that was recorded."""
+    if entry.checksum.startswith(CHECKSUM_PREFIX) and checksum_of(data) != entry.checksum:
+        raise CorruptDataError(f"the checksum of the bytes is {checksum_of(data)}", path=entry.path)
+    return data

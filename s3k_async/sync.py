@@ -6,7 +6,7 @@ import asyncio
 import os
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
@@ -17,6 +17,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.listing import EntryType, Walked, record_batches
+from s3k_async.many import Answers, Contents, Outcomes, Statuses
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
 from s3k_async.publishing import ProgressCallback
 from s3k_async.requests import RequestCounter, Requests
@@ -255,6 +256,24 @@ class S3kSyncClient:
     def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Ranges:
         """The bytes [start, end) of each range, cut at the end of the file, all of one version, several at once."""
         return self._call(lambda fs: fs.read_ranges(path, ranges))
+
+    def stat_many(self, paths: Iterable[Path]) -> Statuses:
+        """What is at each path, in the order of the paths; None where nothing is."""
+        return self._call(lambda fs: fs.stat_many(paths))
+
+    def exists_many(self, paths: Iterable[Path]) -> Answers:
+        """Whether something is at each path, in the order of the paths, files that are being written included."""
+        return self._call(lambda fs: fs.exists_many(paths))
+
+    @overload
+    def read_many(self, paths: Iterable[Path], *, return_errors: Literal[False] = ...) -> Contents: ...
+    @overload
+    def read_many(self, paths: Iterable[Path], *, return_errors: Literal[True]) -> Outcomes: ...
+    @overload
+    def read_many(self, paths: Iterable[Path], *, return_errors: bool) -> Outcomes: ...
+    def read_many(self, paths: Iterable[Path], *, return_errors: bool = False) -> Contents | Outcomes:
+        """Whole files, in the order of the paths, each as `read` gives it, size and checksum verified."""
+        return self._call(lambda fs: fs.read_many(paths, return_errors=return_errors))
 
     def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
         """Make `data` the file at a path, in one step, with missing parents; of racing writers the last one wins."""

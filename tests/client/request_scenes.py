@@ -10,6 +10,7 @@ from s3k_async.client import S3kClient
 __all__ = ["SCENES", "Scene"]
 
 DATA = b"twelve bytes"
+PARTS = [f"/d/part-{number:05}" for number in range(100)]
 
 
 async def _nothing(fs: S3kClient) -> None:
@@ -78,6 +79,8 @@ SCENES: dict[str, Scene] = {
     "is_dir": Scene(lambda fs: fs.is_dir("/d"), directory),
     "physical_path": Scene(lambda fs: fs.physical_path("/d/f"), file),
     "checksum": Scene(lambda fs: fs.checksum("/d/f"), file),
+    "stat_many, 100 paths": Scene(lambda fs: fs.stat_many(PARTS), hundred),
+    "exists_many, 250 paths": Scene(lambda fs: fs.exists_many([f"/d/{number}" for number in range(250)]), directory),
     "list, 100 files": Scene(lambda fs: drained(fs.list("/d")), hundred),
     "list, recursive, 3 directories": Scene(lambda fs: drained(fs.list("/d", recursive=True)), three_levels),
     "walk, 3 directories": Scene(lambda fs: drained(fs.walk("/d")), three_levels),
@@ -87,6 +90,7 @@ SCENES: dict[str, Scene] = {
     "content_summary, 3 directories": Scene(lambda fs: fs.content_summary("/d"), three_levels),
     "read": Scene(lambda fs: fs.read("/d/f"), file),
     "read_ranges, 3 ranges": Scene(lambda fs: fs.read_ranges("/d/f", [(0, 1), (4, 6), (9, 12)]), file),
+    "read_many, 100 files": Scene(lambda fs: fs.read_many(PARTS), hundred),
     "open `rb`, read to the end": Scene(lambda fs: read_through(fs, "/d/f"), file),
     "write a new file": Scene(lambda fs: fs.write("/d/f", DATA), directory),
     "write another one there": Scene(lambda fs: fs.write("/d/g", DATA), file),

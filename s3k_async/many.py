@@ -1,0 +1,125 @@
+"""The verbs that look at a list of paths: entries in batches, bytes side by side under one budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, TypeAlias, overload
+
+from s3k_async.concurrency import ByteBudget, gather, run_all
+from s3k_async.errors import ItemFormatError, PartialFailureError, PathNotFoundError, S3kError
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import Entry, FileStatus
+from s3k_async.reading import OpenVolume, read_file, read_version
+
+if TYPE_CHECKING:
+    from s3k_async.client import Path
+    from s3k_async.volumes import Volume
+
+__all__ = ["Answers", "Contents", "ManyPaths", "Outcomes", "Statuses"]
+
+Statuses: TypeAlias = list[FileStatus | None]
+Answers: TypeAlias = list[bool]
+Contents: TypeAlias = list[bytes]
+Outcomes: TypeAlias = list[bytes | S3kError]
+Found: TypeAlias = Entry | S3kError | None
+
+FILES = 64
+"""Files of one call that are read at the same time."""
+IN_FLIGHT = 64 * 1024 * 1024
+"""Bytes of one call that are asked for at the same time; a longer file is read alone."""
+
+
+class ManyPaths:
+    """What a client does with a list of paths. Nothing is a snapshot: each path is looked at by itself.
+
+    A path that cannot be one raises InvalidPathError or CrossVolumeError before anything is asked for, as each verb for
+    one path does. Entries are read 100 in a request.
+    """
+
+    async def stat_many(self, paths: Iterable[Path]) -> Statuses:
+        """What is at each path, in the order of the paths; None where nothing is.
+
+        The same path may come several times. Raises the errors of the table, for all paths together.
+        """
+        entries = await self._volume().store.get_many([self._path(path) for path in paths])
+        return [None if entry is None else FileStatus.of(entry) for entry in entries]
+
+    async def exists_many(self, paths: Iterable[Path]) -> Answers:
+        """Whether something is at each path, in the order of the paths, files that are being written included.
+
+        Raises as `stat_many`.
+        """
+        entries = await self._volume().store.get_many([self._path(path) for path in paths])
+        return [entry is not None for entry in entries]
+
+    @overload
+    async def read_many(self, paths: Iterable[Path], *, return_errors: Literal[False] = ...) -> Contents: ...
+    @overload
+    async def read_many(self, paths: Iterable[Path], *, return_errors: Literal[True]) -> Outcomes: ...
+    @overload
+    async def read_many(self, paths: Iterable[Path], *, return_errors: bool) -> Outcomes: ...
+    async def read_many(self, paths: Iterable[Path], *, return_errors: bool = False) -> Contents | Outcomes:
+        """Whole files, in the order of the paths, each as `read` gives it, size and checksum verified.
+
+        Up to 64 files are read at once, and no more than 64 MiB of them (a longer file alone); the result holds all of
+        them. Every file is tried: what `read` would raise for it is in its place with `return_errors`, and without it
+        PartialFailureError, whose `failures` are the paths with their errors, is raised at the end. A path that comes
+        several times is read once. Errors of the table that leave all entries unknown are raised as themselves.
+        """
+        volume = self._volume()
+        places = [self._path(path) for path in paths]
+        read = await _read_all(volume, list(dict.fromkeys(places)))
+        failures = [(place, data) for place, data in read.items() if isinstance(data, S3kError)]
+        if failures and not return_errors:
+            raise PartialFailureError(
+                f"{len(failures)} of {len(read)} files could not be read", failures=failures
+            ) from failures[0][1]
+        return [read[place] for place in places]
+
+    def _volume(self) -> Volume:
+        raise NotImplementedError
+
+    def _path(self, path: Path) -> str:
+        raise NotImplementedError
+
+
+async def _read_all(volume: OpenVolume, paths: list[str]) -> dict[str, bytes | S3kError]:
+    """The bytes or the error of each path."""
+    budget = ByteBudget(IN_FLIGHT)
+    read: dict[str, bytes | S3kError] = dict.fromkeys(paths, b"")
+
+    async def one(found: tuple[str, Found]) -> None:
+        path, entry = found
+        try:
+            read[path] = await _read_one(volume, path, entry, budget)
+        except S3kError as error:
+            read[path] = error
+
+    await run_all(one, zip(paths, await _entries(volume.store, paths), strict=True), limit=FILES)
+    return read
+
+
+async def _read_one(volume: OpenVolume, path: str, entry: Found, budget: ByteBudget) -> bytes:
+    if isinstance(entry, S3kError):
+        raise entry
+    if entry is None:
+        raise PathNotFoundError("no such file or directory", path=path)
+    async with budget.hold(entry.size):
+        found = await read_version(volume, entry)
+        # Replaced, and its bytes collected, since the entries were read.
+        return await read_file(volume, path) if found is None else found
+
+
+async def _entries(store: MetadataStore, paths: list[str]) -> list[Found]:
+    """The entry at each path, or what is wrong with it."""
+
+    async def alone(path: str) -> Found:
+        try:
+            return await store.get(path)
+        except ItemFormatError as error:
+            return error
+
+    try:
+        return list(await store.get_many(paths))
+    except ItemFormatError:
+        return await gather(alone, paths, limit=FILES)
