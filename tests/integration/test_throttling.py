@@ -38,7 +38,7 @@ class Busy:
         return answer
 
 
-@pytest.fixture(params=[30])
+@pytest.fixture(params=[15])
 async def busy(extenddb: Engine, request: pytest.FixtureRequest) -> AsyncIterator[Busy]:
     """Its parameter is how many units a second the table has, for reads and for writes."""
     async with FaultProxy(extenddb.endpoint) as proxy:
