@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from s3k_async.metadata.bulk import MOVES, TRANSACTIONS
-from s3k_async.metadata.tree import PARTS
 from s3k_async.planning.item_size import read_units, write_units
 from s3k_async.planning.layout import Count
 from s3k_async.planning.looking import longest_listing, read_children
@@ -20,6 +18,8 @@ from s3k_async.stores.items import MAX_TRANSACTION
 
 __all__ = ["deletion", "renaming"]
 
+MOVES: Final = MAX_TRANSACTION // 2
+"""Files of one transaction of a rename: two actions each."""
 JOB_BYTES: Final = 250
 """Bytes of a job's record, and more than that of any mark."""
 MARK_BYTES: Final = 60
@@ -49,7 +49,6 @@ def renaming(tree: LaidTree, service: Service, *, target_parents: int = 1) -> Wo
     latency = service.latency
     each = latency.write * 2 + latency.read * 2 + latency.transaction * 2 + latency.put * 2
     work.chain = each * (tree.depth + 1) + longest_listing(tree, service) + _page_chain(service)
-    work.streams = PARTS * TRANSACTIONS
     return work
 
 
@@ -77,7 +76,6 @@ def deletion(tree: LaidTree, service: Service) -> Work:
     latency = service.latency
     each = latency.write + latency.transaction + latency.put * 2
     work.chain = each * (tree.depth + 1) + longest_listing(tree, service) + _page_chain(service)
-    work.streams = PARTS * TRANSACTIONS
     return work
 
 
