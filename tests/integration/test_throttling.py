@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from s3k_async.client import S3kClient
-from s3k_async.concurrency import gather
-from s3k_async.config import DynamoTable, LocalDirectory, Secret, VolumeConfig
+from s3k_async.concurrency import AdaptiveLimit, gather
+from s3k_async.config import DynamoTable, LocalDirectory, Secret, Tuning, VolumeConfig
 from s3k_async.errors import CredentialsError
-from s3k_async.retry import Retries
+from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import ABSENT, Condition, Delete, ItemPage, Key, Put
@@ -23,7 +23,9 @@ from tests.engines.process import Engine
 from tests.engines.volumes import closing_client, fresh_table
 from tests.proxy import Answer, FaultProxy, Rewrite
 
-MANY = 60
+MANY = 40
+PATIENT = Retries.alike(RetryPolicy(attempts=40, cap=1.0))
+"""Asks so often that no test depends on the luck of one request."""
 
 
 @dataclass
@@ -61,7 +63,7 @@ async def busy(extenddb: Engine, request: pytest.FixtureRequest) -> AsyncIterato
 @pytest.fixture
 async def items(busy: Busy) -> AsyncIterator[ReliableItems]:
     store = WireItems(busy.table)
-    yield ReliableItems(store, Retries(), SYSTEM)
+    yield ReliableItems(store, PATIENT, SYSTEM, AdaptiveLimit(16))
     await store.close()
 
 
@@ -120,20 +122,22 @@ async def test_the_port(busy: Busy, items: ReliableItems) -> None:
     assert await all_names(lambda cursor: items.query("q", cursor=cursor)) == expected
 
 
-@pytest.mark.parametrize("busy", [8], indirect=True)
+@pytest.mark.parametrize("busy", [12], indirect=True)
 async def test_a_client(busy: Busy, tmp_path: Path) -> None:
-    config = VolumeConfig("busy", busy.table, LocalDirectory(str(tmp_path / "data")), suffix_count=3)
+    config = VolumeConfig(
+        "busy", busy.table, LocalDirectory(str(tmp_path / "data")), suffix_count=3, tuning=Tuning(retry=PATIENT)
+    )
     await init_volume(config)
     async with S3kClient(config=config) as fs:
-        await gather(lambda number: fs.write(f"/a/{number % 3}/{name(number)}", b"1"), range(30), limit=30)
+        await gather(lambda number: fs.write(f"/a/{number % 3}/{name(number)}", b"1"), range(20), limit=20)
         assert busy.refused > 0
-        assert len([status async for status in fs.list("/a", recursive=True)]) == 30 + 3
-        assert (await fs.content_summary("/a")).file_count == 30
+        assert len([status async for status in fs.list("/a", recursive=True)]) == 20 + 3
+        assert (await fs.content_summary("/a")).file_count == 20
         await fs.rename("/a", "/b")
         assert not await fs.exists("/a")
         names = {status.path async for status in fs.list("/b", recursive=True) if status.is_file}
-        assert names == {f"/b/{number % 3}/{name(number)}" for number in range(30)}
-        assert (await fs.delete("/b", recursive=True)).files == 30
+        assert names == {f"/b/{number % 3}/{name(number)}" for number in range(20)}
+        assert (await fs.delete("/b", recursive=True)).files == 20
         assert [status async for status in fs.list("/")] == []
 
 
