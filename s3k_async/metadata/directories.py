@@ -26,6 +26,7 @@ from s3k_async.metadata.codec import NEXT, is_unmarked_directory, to_item, uncha
 from s3k_async.metadata.jobs import Job, Jobs
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.reader import ROOT_ENTRY, EntryReader
+from s3k_async.metadata.standing import KnownDirectories, SharedReads
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log import OperationLog
@@ -61,6 +62,8 @@ class DirectoryStore(EntryReader):
         self.sources = sources
         self.tuning = tuning
         self.read_only = read_only
+        self.known = KnownDirectories(sources.monotonic)
+        self._shared = SharedReads(self.stands)
 
     def require_writable(self, path: str) -> None:
         """Raise ReadOnlyVolumeError if the volume is open for reading only."""
@@ -89,13 +92,19 @@ class DirectoryStore(EntryReader):
                 if not exist_ok:
                     raise PathExistsError("the directory exists", path=path)
                 if all(entry is not None for _, entry in chain):
-                    return target
+                    return self._seen(target)
             if not parents and len(chain) > 1 and chain[-2][1] is None:
                 raise PathNotFoundError("no such parent directory", path=chain[-2][0])
             try:
-                return await self._make_missing(chain)
+                return self._seen(await self._make_missing(chain))
             except (ConditionFailedError, ConflictError):
                 self.still_time(deadline, path)
+
+    def _seen(self, directory: Entry) -> Entry:
+        """The directory, which was read or made just now."""
+        if not directory.pending:
+            self.known.add(directory.path)
+        return directory
 
     async def _make_missing(self, chain: list[tuple[str, Entry | None]]) -> Entry:
         """Make the missing directories of a chain that begins with the root. Raises ConditionFailedError when the
@@ -174,6 +183,8 @@ class DirectoryStore(EntryReader):
                 self.still_time(deadline, path)
 
     async def _set_mark(self, entry: Entry, mark: str) -> Entry:
+        if mark:
+            self.known.discard(entry.path)
         operation = self.sources.uuid()
         stamp = {OPERATION: operation}
         action = Update(
@@ -242,12 +253,22 @@ class DirectoryStore(EntryReader):
             raise ConflictError("the directory changed while it was being moved", path=marked.path) from error
 
     async def parent_stands(self, path: str) -> bool:
-        """Whether the parent of a path is, right now, a directory that no live job marks.
+        """Whether the parent of a path is, from now on, a directory that no live job marks.
 
-        This is what a creation rests on: asked after the entry was written, and before it is acknowledged.
+        This is what a creation rests on: asked after the entry was written, and before it is acknowledged. Whoever asks
+        for the same parent at the same time shares a read, which begins after each of them asked.
         """
         parent = _native.split(path)[0]
-        entry = await self.get(parent)
+        return parent == ROOT or await self._shared.ask(parent)
+
+    async def stands(self, directory: str) -> bool:
+        """Whether the path is, right now, a directory that no live job marks."""
+        stands = await self._read_standing(directory)
+        (self.known.add if stands else self.known.discard)(directory)
+        return stands
+
+    async def _read_standing(self, directory: str) -> bool:
+        entry = await self.get(directory)
         if entry is None or not entry.is_dir:
             return False
         if not entry.pending:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from s3k_async import _native
+from s3k_async.config import Tuning
 from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
@@ -26,9 +27,13 @@ from s3k_async.errors import (
 from s3k_async.metadata.changes import Outcome
 from s3k_async.metadata.codec import is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.directories import DirectoryStore
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.standing import Looks
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
 from s3k_async.oplog.entries import Operation, OperationKind
-from s3k_async.stores.items import ABSENT, Action, Check, Delete, Put
+from s3k_async.oplog.log import OperationLog
+from s3k_async.sources import Sources
+from s3k_async.stores.items import ABSENT, Action, Check, Delete, ItemStore, Put
 
 __all__ = ["MetadataStore", "Target"]
 
@@ -51,8 +56,21 @@ class Target:
 class MetadataStore(DirectoryStore):
     """Files: written whole or by reservation, renamed in one transaction, deleted."""
 
+    def __init__(
+        self,
+        items: ItemStore,
+        keys: KeyScheme,
+        log: OperationLog,
+        sources: Sources,
+        tuning: Tuning,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        super().__init__(items, keys, log, sources, tuning, read_only=read_only)
+        self._looks = Looks(self.known)
+
     async def prepare(self, path: str) -> Target:
-        """Read the chain and the entry in one batch and make missing parents.
+        """Read the entry, with the chain above it unless its parent was seen a moment ago, and make missing parents.
 
         Raises IsDirectoryError, NotDirectoryError (the path leads through a file), BusyError.
         """
@@ -197,6 +215,20 @@ class MetadataStore(DirectoryStore):
     # Writing a file
 
     async def _look(self, path: str) -> Entry | None:
+        """What is at the path; its parents are made and waited for.
+
+        Below a directory that was seen a moment ago, only the path is read, and a new file rests on the look at its
+        parent that follows the write. Tasks that need the same unknown directory let one of them look.
+        """
+        parent = _native.split(path)[0]
+        if parent == ROOT:
+            return await self.get(path)
+        looked, entry = await self._looks.first(parent, lambda: self._look_whole(path))
+        if looked:
+            return entry
+        return None if await self.get(path) is None else await self._look_whole(path)
+
+    async def _look_whole(self, path: str) -> Entry | None:
         """What is at the path, read while its parents stood: they are made and waited for. A file that was read while
         its directory was going away could be a creation that is about to be withdrawn.
         """
@@ -216,6 +248,7 @@ class MetadataStore(DirectoryStore):
             return False
         parent, above = chain[-2]
         if above is not None and not above.pending and all(entry is not None for _, entry in chain[:-1]):
+            self.known.add(parent)
             return False
         made = await self.make_directory(parent)
         with suppress(ConflictError):  # it changed: the creation that follows asks whether it stands

@@ -229,9 +229,9 @@ class Tree:
         """The directory at the target; None if its parent is gone by now, or marked. Waiting for that mark while ours
         is set could be waiting for somebody who waits for us.
         """
-        if not await self._store.parent_stands(target):
-            return None
         parent = _native.split(target)[0]
+        if not await self._store.stands(parent):
+            return None
         checks: list[Action] = []
         if parent != ROOT:
             checks.append(Check(self._store.keys.key(parent), is_unmarked_directory()))

@@ -7,6 +7,7 @@ import pytest
 from s3k_async.errors import InvalidPathError, ItemFormatError, LeaseExpiredError, NotDirectoryError, PathExistsError
 from s3k_async.metadata.codec import from_item, to_item
 from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.standing import KNOWN_SECONDS
 from s3k_async.model import Entry
 from s3k_async.stores.items import Value
 from tests.metadata.rig import Rig
@@ -72,6 +73,7 @@ async def test_a_path_through_a_file_is_refused_everywhere(rig: Rig) -> None:
 async def test_missing_ancestors_are_made_good(rig: Rig) -> None:
     await rig.write("/a/b/c/f")
     await rig.store.forget(await rig.need("/a"))
+    rig.clock.advance(KNOWN_SECONDS)
     await rig.write("/a/b/c/g")
     assert await rig.scanned() == await rig.paths()
 
