@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
@@ -167,6 +168,14 @@ class DirectoryStore(EntryReader):
         except S3kError as error:
             # It holds nobody up once the job is over; whoever needs the entry drops it.
             _LOG.warning("the mark of job %s on %s could not be dropped: %s", job.id, entry.path, error)
+
+    async def need_directory(self, path: str) -> None:
+        """Make a directory that something is about to be put into, or wait for whoever marks it. Raises as
+        `make_directory`.
+        """
+        made = await self.make_directory(path)
+        with suppress(ConflictError):  # it changed: the creation that follows asks whether it stands
+            await self.drop_stale_mark(made)
 
     async def keep_standing(self, path: str) -> None:
         """Make a directory again if it is gone, and wait for whoever is moving or removing it: something was put into

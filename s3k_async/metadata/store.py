@@ -86,6 +86,10 @@ class MetadataStore(DirectoryStore):
                 break
             self.still_time(deadline, path)
             await self.abandon(current)
+        return self.target(path, current)
+
+    def target(self, path: str, current: Entry | None) -> Target:
+        """What to write at a path at which `current` was seen."""
         return Target(
             path=path,
             current=current,
@@ -250,9 +254,7 @@ class MetadataStore(DirectoryStore):
         if above is not None and not above.pending and all(entry is not None for _, entry in chain[:-1]):
             self.known.add(parent)
             return False
-        made = await self.make_directory(parent)
-        with suppress(ConflictError):  # it changed: the creation that follows asks whether it stands
-            await self.drop_stale_mark(made)
+        await self.need_directory(parent)
         return True
 
     async def _create(self, blank: Entry, content: Content | None) -> Entry:
@@ -276,8 +278,8 @@ class MetadataStore(DirectoryStore):
 
         async def create(_: Outcome) -> None:
             await self._put_new(entry)
-            if not await self._settle(entry):
-                await self._withdraw(entry)
+            if not await self._settle(entry) and await self.withdraw(entry):
+                raise _WithdrawnError("the directory was going away", path=entry.path)
 
         try:
             await self.changes.run([self.changes.operation(kind, None, entry)], create)
@@ -311,13 +313,14 @@ class MetadataStore(DirectoryStore):
                 operation=entry.operation,
             ) from error
 
-    async def _withdraw(self, entry: Entry) -> None:
-        """Take back a creation that was not acknowledged: raises _WithdrawnError. Returns if somebody has acted on
-        the entry: then it did happen."""
+    async def withdraw(self, entry: Entry) -> bool:
+        """Take back a creation that was not acknowledged. False if somebody has acted on the entry: then it did happen.
+        Raises OutcomeUnknownError.
+        """
         try:
             await self.items.write(Delete(self.keys.key(entry.path), unchanged(entry)))
         except ConditionFailedError:
-            return
+            return False
         except OutcomeUnknownError:
             raise
         except S3kError as error:
@@ -326,7 +329,7 @@ class MetadataStore(DirectoryStore):
                 path=entry.path,
                 operation=entry.operation,
             ) from error
-        raise _WithdrawnError("the directory was going away", path=entry.path)
+        return True
 
     async def _replace(self, current: Entry, content: Content) -> Entry:
         entry = current.with_content(content, mtime_ms=self.sources.now_ms(), operation=self.sources.uuid())
