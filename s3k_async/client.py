@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -31,9 +31,10 @@ from s3k_async.errors import (
 from s3k_async.files import FileReader, FileWriter, Opening, check_mode, open_reader, open_writer
 from s3k_async.globbing import glob_entries
 from s3k_async.listing import EntryType, Filter, Walked, find_pages, list_pages, record_batches, walk_pages
+from s3k_async.loading import write_many
 from s3k_async.many import ManyPaths
 from s3k_async.metadata.tree import TreeResult
-from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
+from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, ManyResult
 from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
 from s3k_async.races import Race
 from s3k_async.reading import existing, need_readable, read_file, read_spans
@@ -333,6 +334,16 @@ class S3kClient(ManyPaths):
         NoSpaceError, OutcomeUnknownError.
         """
         return FileStatus.of(await write(self._volume(), self._path(path), data, overwrite=overwrite))
+
+    @counted
+    async def write_many(self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True) -> ManyResult:
+        """Write a list of (path, data), up to a hundred entries in a request, with missing parents made once.
+
+        Each file is there or not by itself, as `write` does it; the order is not kept. What fails is listed in the
+        result and keeps no other from being written; a path that is named twice is refused with InvalidArgumentError.
+        Raises ArgumentTypeError for what is no list of pairs.
+        """
+        return await write_many(self._volume(), files, self._path, overwrite=overwrite)
 
     @overload
     def open(self, path: Path, mode: Literal["rb"] = ...) -> Opening[FileReader]: ...

@@ -16,6 +16,7 @@ __all__ = [
     "Entry",
     "FileStatus",
     "HashName",
+    "ManyResult",
     "Progress",
     "VolumeKind",
 ]
@@ -167,3 +168,10 @@ class ChangeResult:
     bytes: int = 0
     requests: Requests = field(default_factory=Requests, compare=False)
     """What the call asked of the services, retries included, before it was answered; no part of equality."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManyResult(ChangeResult):
+    """What a change of a list did, and what failed, as (path, error)."""
+
+    failures: tuple[tuple[str, Exception], ...] = ()

@@ -18,7 +18,7 @@ from s3k_async.errors import ClosedClientError
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.listing import EntryType, Walked, record_batches
 from s3k_async.many import Answers, Contents, Outcomes, Statuses
-from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
+from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, ManyResult
 from s3k_async.publishing import ProgressCallback
 from s3k_async.requests import RequestCounter, Requests
 from s3k_async.stores.blobs import Buffer
@@ -278,6 +278,10 @@ class S3kSyncClient:
     def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
         """Make `data` the file at a path, in one step, with missing parents; of racing writers the last one wins."""
         return self._call(lambda fs: fs.write(path, data, overwrite=overwrite))
+
+    def write_many(self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True) -> ManyResult:
+        """Write a list of (path, data), up to a hundred entries in a request, with missing parents made once."""
+        return self._call(lambda fs: fs.write_many(files, overwrite=overwrite))
 
     @overload
     def open(self, path: Path, mode: Literal["rb"] = ...) -> SyncFileReader: ...

@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "client",
         "listing",
         "globbing",
+        "loading",
         "many",
         "planning",
         "publishing",

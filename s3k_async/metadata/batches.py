@@ -99,7 +99,7 @@ async def _entries(store: MetadataStore, paths: Sequence[str], prepared: Prepare
 async def _make_parents(
     store: MetadataStore, parents: Sequence[str], found: dict[str, Entry | None]
 ) -> dict[str, S3kError]:
-    """Make the parents that are missing, topmost first, and wait for those that are marked. Why it failed, by parent."""
+    """Make missing parents, topmost first, and wait for those that are marked; why that failed, by parent."""
     refused: dict[str, S3kError] = {}
     missing: dict[int, list[str]] = {}
     for parent in parents:

@@ -68,25 +68,29 @@ def _read(call: _Call) -> None:
 
 
 def _write(call: _Call) -> None:
+    """Into a directory that the client has seen a moment ago, as it has when it writes many files."""
     work, subject = call.work, call.subject
-    work.get_many(subject.parents + 1, subject.directory_item)
+    work.get()
     store_bytes(work, subject.file_bytes, subject.tuning)
     work.log(Count.of(1))
     work.put(subject.file_item)
     if subject.parents:
         work.get(subject.directory_item)
     work.files_written += 1
-    call.load(reads=1, writes=1, parent_reads=2)
+    call.load(reads=1, writes=1, parent_reads=1)
 
 
 def _overwrite(call: _Call) -> None:
+    """In a directory that the client has seen a moment ago: what is there is read again together with its chain."""
     work, subject = call.work, call.subject
-    work.get_many(subject.parents + 1, subject.directory_item)
+    work.get(subject.file_item)
+    if subject.parents:
+        work.get_many(subject.parents + 1, subject.directory_item)
     store_bytes(work, subject.file_bytes, subject.tuning)
     work.log(Count.of(1))
     work.put(subject.file_item)
     work.files_written += 1
-    call.load(reads=1, writes=1, parent_reads=1)
+    call.load(reads=2 if subject.parents else 1, writes=1, parent_reads=1)
 
 
 def _rename(call: _Call) -> None:

@@ -23,6 +23,8 @@ class Scene:
 
     call: Callable[[S3kClient], Awaitable[object]]
     before: Callable[[S3kClient], Awaitable[object]] = _nothing
+    warm: Callable[[S3kClient], Awaitable[object]] = _nothing
+    """What the client itself did just before, not counted either."""
 
 
 async def drained(stream: AsyncIterator[object]) -> int:
@@ -95,6 +97,10 @@ SCENES: dict[str, Scene] = {
     "write a new file": Scene(lambda fs: fs.write("/d/f", DATA), directory),
     "write another one there": Scene(lambda fs: fs.write("/d/g", DATA), file),
     "write, 3 parents missing": Scene(lambda fs: fs.write("/a/b/c/f", DATA)),
+    "write into a directory seen just now": Scene(lambda fs: fs.write("/d/f", DATA), directory, warm=directory),
+    "write_many, 100 new files": Scene(
+        lambda fs: fs.write_many([(f"/d/part-{number:05}", DATA) for number in range(100)]), directory
+    ),
     "write over a file": Scene(lambda fs: fs.write("/d/f", DATA), file),
     "open `wb`, a new file": Scene(lambda fs: written(fs, "/d/f", "wb"), directory),
     "open `xb`, a new file": Scene(lambda fs: written(fs, "/d/f", "xb"), directory),

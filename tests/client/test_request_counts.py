@@ -64,6 +64,7 @@ async def performed(name: str) -> tuple[Requests, object]:
     async with S3kClient(config=config) as before:
         await SCENES[name].before(before)
     async with S3kClient(config=config) as client:
+        await SCENES[name].warm(client)
         opening = client.requests
         with client.count() as counter:
             result = await SCENES[name].call(client)
