@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -111,8 +112,7 @@ class WireItems:
         path = self._path(key)
         answer = await self._send(target, body, path, writing=True)
         _check(answer, path)
-        text = answer.body.strip()
-        if not (text.startswith(b"{") and text.endswith(b"}")):
+        if answer.body != b"{}" and not _is_object(answer.body):
             raise ResponseLostError("the answer is no JSON object", path=path)
 
     async def _send(self, target: str, body: bytes, path: str, *, writing: bool = False) -> Answer:
@@ -151,3 +151,10 @@ def _check(answer: Answer, path: str) -> None:
     announced = _announced(answer, path)
     if announced is not None and announced != _native.crc32(answer.body):
         raise ResponseLostError("the answer was damaged on the way", path=path)
+
+
+def _is_object(body: bytes) -> bool:
+    try:
+        return isinstance(json.loads(body), dict)
+    except ValueError:
+        return False
