@@ -5,6 +5,7 @@ those of the published quotas and of the latencies that are assumed.
 """
 
 from s3k_async.planning.changing import deletion, renaming
+from s3k_async.planning.filling import loading
 from s3k_async.planning.item_size import entry_size, item_size
 from s3k_async.planning.layout import Count
 from s3k_async.planning.looking import listing
@@ -36,6 +37,7 @@ __all__ = [
     "item_size",
     "lay_out",
     "listing",
+    "loading",
     "measure",
     "on_every_file",
     "predict",

@@ -7,7 +7,7 @@ that do not overlap: calls at the same time may share the reading of a parent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from s3k_async.config import Tuning
@@ -34,6 +34,8 @@ class Subject:
     file_bytes: int = 1_000_000
     tuning: Tuning = field(default_factory=Tuning)
     """How the client splits large files."""
+    known_parent: bool = False
+    """Whether the client saw the parent standing a moment ago."""
 
 
 @dataclass(slots=True)
@@ -70,27 +72,33 @@ def _read(call: _Call) -> None:
 def _write(call: _Call) -> None:
     """Into a directory that the client has seen a moment ago, as it has when it writes many files."""
     work, subject = call.work, call.subject
-    work.get()
-    store_bytes(work, subject.file_bytes, subject.tuning)
-    work.log(Count.of(1))
-    work.put(subject.file_item)
+    if subject.parents and not subject.known_parent:
+        work.get_many(subject.parents + 1, subject.directory_item)
+    else:
+        work.get(subject.file_item)
+    _publish(call)
     if subject.parents:
         work.get(subject.directory_item)
-    work.files_written += 1
-    call.load(reads=1, writes=1, parent_reads=1)
+    call.load(reads=1, writes=1, parent_reads=1 if subject.known_parent else 2)
 
 
 def _overwrite(call: _Call) -> None:
     """In a directory that the client has seen a moment ago: what is there is read again together with its chain."""
     work, subject = call.work, call.subject
-    work.get(subject.file_item)
+    if subject.known_parent or not subject.parents:
+        work.get(subject.file_item)
     if subject.parents:
         work.get_many(subject.parents + 1, subject.directory_item)
+    _publish(call)
+    call.load(reads=1 + subject.known_parent, writes=1, parent_reads=1)
+
+
+def _publish(call: _Call) -> None:
+    work, subject = call.work, call.subject
     store_bytes(work, subject.file_bytes, subject.tuning)
     work.log(Count.of(1))
     work.put(subject.file_item)
     work.files_written += 1
-    call.load(reads=2 if subject.parents else 1, writes=1, parent_reads=1)
 
 
 def _rename(call: _Call) -> None:
@@ -140,24 +148,41 @@ def single(verb: str, subject: Subject, service: Service) -> Work:
 
 
 def on_every_file(verb: str, tree: LaidTree, subject: Subject, service: Service) -> Work:
-    """What calling the verb once for every file of a tree asks for; many calls at the same time."""
-    call = _call(verb, subject, service)
-    once, work = call.work, Work(service.latency)
-    times = tree.files
-    work.requests = {key: number * times for key, number in once.requests.items()}
-    work.waits = {part: seconds * times for part, seconds in once.waits.items()}
-    work.read_units, work.write_units = once.read_units * times, once.write_units * times
-    work.entries_read, work.entries_changed = once.entries_read * times, once.entries_changed * times
-    work.files_written = once.files_written * times
-    work.chain = once.chain
+    """What calling the verb once for every file of a tree asks for; many calls at the same time.
+
+    The first call in a directory sees its parents, the others know them. Those that are made at the same time share
+    looks at them, so that there may be fewer of these.
+    """
+    work = Work(service.latency)
+    filled = sum(kind.count for kind in tree.kinds if kind.files)
+    first, later = (_call(verb, replace(subject, known_parent=known), service) for known in (False, True))
+    for call, times in ((first, filled), (later, tree.files - filled)):
+        _repeat(work, call.work, times)
+    if verb == "write" and subject.parents:
+        looks = work.requests["table", "GetItem"]
+        work.requests["table", "GetItem"] = replace(looks, low=looks.low - tree.files + filled)
+    work.chain = first.work.chain
     for kind in tree.kinds:
+        if not kind.files:
+            continue
         files = kind.fullest()[0]
-        with_files = f"a directory with {kind.files:,} files"
-        work.heat(f"one suffix of {with_files}", files * call.own.read_units, files * call.own.write_units)
-        work.heat(
-            f"the item of {with_files}", kind.files * call.parent.read_units, kind.files * call.parent.write_units
-        )
+        where = f"a directory with {kind.files:,} files"
+        own, parent = later.own, later.parent
+        work.heat(f"one suffix of {where}", files * own.read_units, files * own.write_units)
+        work.heat(f"the item of {where}", kind.files * parent.read_units, kind.files * parent.write_units)
     return work
+
+
+def _repeat(work: Work, once: Work, times: int) -> None:
+    """Add so many times the work of one call."""
+    for key, number in once.requests.items():
+        work.requests[key] = work.requests.get(key, Count()) + number * times
+    for part, seconds in once.waits.items():
+        work.waits[part] = work.waits.get(part, 0.0) + seconds * times
+    work.read_units += once.read_units * times
+    work.write_units += once.write_units * times
+    work.entries_changed += once.entries_changed * times
+    work.files_written += once.files_written * times
 
 
 def _call(verb: str, subject: Subject, service: Service) -> _Call:

@@ -10,7 +10,7 @@ import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.concurrency import run_all
-from s3k_async.planning import SINGLE_VERBS, Subject, Work, deletion, listing, renaming, single
+from s3k_async.planning import SINGLE_VERBS, Subject, Work, deletion, listing, loading, on_every_file, renaming, single
 from s3k_async.planning.service import Service
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
@@ -127,31 +127,93 @@ async def test_the_root_has_no_item_to_read() -> None:
             assert predicted(listing(tree, SERVICE)) == await made(client, counter)
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["new client", "parent known"])
 @pytest.mark.parametrize("parents", [0, 1, 4])
 @pytest.mark.parametrize("verb", SINGLE_VERBS)
-async def test_single_verbs(verb: str, parents: int) -> None:
+async def test_single_verbs(verb: str, parents: int, known: bool) -> None:
     directory = "".join(f"/d{number}" for number in range(parents))
     path = f"{directory}/file"
-    async with client_of(4) as client:
-        await client.makedirs(directory or "/")
+    async with client_of(4) as maker:
+        await maker.makedirs(directory or "/")
         if verb not in {"write", "makedirs"}:
+            await maker.write(path, b"x" * 120)
+        async with S3kClient(config=maker.config) as client:
+            if known and parents:
+                await client.makedirs(directory)
+            with client.count() as counter:
+                await run_single(client, verb, path)
+                subject = Subject(parents, file_bytes=120, tuning=client.config.tuning, known_parent=known)
+                assert predicted(single(verb, subject, SERVICE)) == await made(client, counter)
+
+
+async def run_single(client: S3kClient, verb: str, path: str) -> None:
+    match verb:
+        case "stat":
+            await client.stat(path)
+        case "read":
+            await client.read(path)
+        case "write" | "overwrite":
             await client.write(path, b"x" * 120)
-        with client.count() as counter:
-            match verb:
-                case "stat":
-                    await client.stat(path)
-                case "read":
-                    await client.read(path)
-                case "write" | "overwrite":
-                    await client.write(path, b"x" * 120)
-                case "rename-file":
-                    await client.rename(path, f"{directory}/renamed")
-                case "delete-file":
-                    await client.delete(path)
-                case "makedirs":
-                    await client.makedirs("/new" + directory)
-            subject = Subject(parents=parents, file_bytes=120, tuning=client.config.tuning)
-            assert predicted(single(verb, subject, SERVICE)) == await made(client, counter)
+        case "rename-file":
+            await client.rename(path, f"{path}-renamed")
+        case "delete-file":
+            await client.delete(path)
+        case "makedirs":
+            await client.makedirs("/new" + path.rpartition("/")[0])
+
+
+@pytest.mark.parametrize("shape", ["one file", "flat", "two levels", "deep", "mixed"])
+@pytest.mark.parametrize("top", ["/", "/in/tree"])
+async def test_loading(shape: str, top: str) -> None:
+    """Into directories that are there; one window, of which everything is certain."""
+    files = SHAPES[shape]
+    async with client_of(5) as maker:
+        await maker.makedirs(top)
+        for directory in sorted({file.rpartition("/")[0] for file in files} - {""}):
+            await maker.makedirs(f"{top}/{directory}")
+        async with S3kClient(config=maker.config) as client:
+            with client.count() as counter:
+                result = await client.write_many([(f"{top}/{file}", b"12345") for file in files])
+                assert (result.files, result.failures) == (len(files), ())
+                counts = await made(client, counter)
+        tree = await laid(maker, top, MEMORY)
+        work = loading(tree, SERVICE, maker.config.tuning, parents=top.count("/") if top != "/" else 0)
+        assert predicted(work) == counts
+
+
+async def test_loading_in_several_windows() -> None:
+    """What depends on how far one window is when the next begins is within bounds; the rest is certain."""
+    files = [f"day={number // 700}/part-{number}" for number in range(3300)]
+    async with client_of(5) as maker:
+        for day in range(5):
+            await maker.makedirs(f"/in/day={day}")
+        async with S3kClient(config=maker.config) as client:
+            with client.count() as counter:
+                await client.write_many([(f"/in/{file}", b"12345") for file in files])
+                counts = await made(client, counter)
+        work = loading(await laid(maker, "/in", MEMORY), SERVICE, maker.config.tuning)
+    assert {(part, name) for part in counts for name in counts[part]} == set(work.requests)
+    for (part, name), number in work.requests.items():
+        assert number.low <= counts[part][name] <= number.high, (part, name)
+        assert number.exact or name in {"GetItem", "BatchGetItem"}
+
+
+async def test_many_single_writes_at_once_are_within_bounds() -> None:
+    async with client_of(3) as maker:
+        await maker.makedirs("/in/a")
+        await maker.makedirs("/in/b")
+        config = replace(maker.config, tuning=replace(maker.config.tuning, max_concurrency=32))
+        paths = [f"/in/{'ab'[number % 2]}/{number}" for number in range(300)]
+        async with S3kClient(config=config) as client:
+            with client.count() as counter:
+                await run_all(lambda path: client.write(path, b"12345"), paths, limit=32)
+                counts = await made(client, counter)
+        tree = await laid(maker, "/in", MEMORY)
+        work = on_every_file("write", tree, Subject(2, file_bytes=5, tuning=maker.config.tuning), SERVICE)
+    assert {(part, name) for part in counts for name in counts[part]} == set(work.requests)
+    for (part, name), number in work.requests.items():
+        assert number.low <= counts[part][name] <= number.high, (part, name)
+        assert number.exact == (name != "GetItem")
 
 
 def test_work_of_nothing_is_nothing() -> None:

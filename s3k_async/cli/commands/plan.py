@@ -15,7 +15,7 @@ from s3k_async.errors import ConfigError
 from s3k_async.settings.options import Option, parse
 
 if TYPE_CHECKING:
-    from s3k_async.planning import Count, Prediction, Service, TreeShape
+    from s3k_async.planning import Count, LaidTree, Prediction, Service, TreeShape, Work
 
 __all__ = ["plan"]
 
@@ -23,6 +23,7 @@ VERBS = (
     "list",
     "rename",
     "delete",
+    "load",
     "stat",
     "read",
     "write",
@@ -75,9 +76,9 @@ class _Assumed:
 def plan(invocation: Invocation, /, verb: str, warm: bool, latency: float, s3_latency: float, **options: int) -> None:
     """Tell what VERB would cost on a tree: requests, units, time, and what bounds the time. Asks no service.
 
-    VERB is list, rename or delete for a whole tree, and stat, read, write, overwrite, rename-file, delete-file or
-    makedirs for one call for each file. The counts are those of a run without retries; where they depend on how names
-    hash, a range is given.
+    VERB is list, rename, delete or load (write_many) for a whole tree, and stat, read, write, overwrite, rename-file,
+    delete-file or makedirs for one call for each file. The counts are those of a run without retries; where they
+    depend on how names hash, or on what calls at the same time share, a range is given.
     """
     from s3k_async.planning import COLD, WARM, Latency, Service, TreeShape, suggest_suffix_count
 
@@ -98,10 +99,16 @@ def plan(invocation: Invocation, /, verb: str, warm: bool, latency: float, s3_la
 
 def _predictor(verb: str, assumed: _Assumed) -> Callable[[int], Prediction]:
     """Predicts for a suffix count."""
-    from s3k_async.planning import Subject, deletion, lay_out, listing, on_every_file, predict, renaming
+    from s3k_async.config import Tuning
+    from s3k_async.planning import Subject, deletion, lay_out, listing, loading, on_every_file, predict, renaming
 
     service, shape = assumed.service, assumed.shape
-    of_trees = {"list": listing, "rename": renaming, "delete": deletion}
+    of_trees: dict[str, Callable[[LaidTree, Service], Work]] = {
+        "list": listing,
+        "rename": renaming,
+        "delete": deletion,
+        "load": lambda tree, service: loading(tree, service, Tuning()),
+    }
 
     def predicting(suffix_count: int) -> Prediction:
         tree = lay_out(shape, suffix_count, service)
