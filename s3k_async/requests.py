@@ -164,13 +164,14 @@ class RequestCounter:
         """The count so far."""
         return Requests(Count(part, operation, *counts) for (part, operation), counts in list(self._counts.items()))
 
-    def _add(self, part: Part, operation: str, amounts: tuple[int, int, int, int]) -> None:
-        """`amounts` are the numbers of a Count."""
-        counts = self._counts.get((part, operation))
+    def _add(self, key: tuple[Part, str], requests: int, retries: int, unwaited: int, size: int) -> None:
+        counts = self._counts.get(key)
         if counts is None:
-            counts = self._counts.setdefault((part, operation), [0, 0, 0, 0])
-        for place, amount in enumerate(amounts):
-            counts[place] += amount
+            counts = self._counts.setdefault(key, [0, 0, 0, 0])
+        counts[0] += requests
+        counts[1] += retries
+        counts[2] += unwaited
+        counts[3] += size
 
 
 class Meter:
@@ -184,19 +185,20 @@ class Meter:
 
     def sent(self, operation: str, *, retried: bool = False, size: int = 0) -> None:
         """One request; `size`: bytes of content in its body."""
-        self._add(operation, (1, int(retried), int(_deferred.get()), size))
+        self._add(operation, 1, int(retried), size)
 
     def received(self, operation: str, size: int) -> None:
         """Bytes of content in the answer to a request that was counted when it was sent."""
-        self._add(operation, (0, 0, 0, size))
+        self._add(operation, 0, 0, size)
 
-    def _add(self, operation: str, amounts: tuple[int, int, int, int]) -> None:
-        self._client._add(self._part, operation, amounts)
+    def _add(self, operation: str, requests: int, retries: int, size: int) -> None:
+        key = (self._part, operation)
+        unwaited = requests if _deferred.get() else 0
+        self._client._add(key, requests, retries, unwaited, size)
         counter = _counter.get()
-        unwaited = _deferred.get()
         while counter is not None:
-            if counter._client in (None, self._client) and not (unwaited and counter._waited):
-                counter._add(self._part, operation, amounts)
+            if (counter._client is None or counter._client is self._client) and not (unwaited and counter._waited):
+                counter._add(key, requests, retries, unwaited, size)
             counter = counter._within
 
 

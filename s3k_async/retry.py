@@ -123,26 +123,35 @@ async def retry(
     *,
     on: tuple[type[S3kError], ...] = TRANSIENT,
     account: RetryAccount | None = None,
+    failure: S3kError | None = None,
 ) -> T:
     """Run an idempotent `call` until it succeeds, fails for good, or the policy or the account ends; the last error
-    is raised."""
+    is raised. `failure`: what came of the first attempt, if that was made already."""
     delays = policy.delays(sources)
     while True:
-        try:
-            return await call()
-        except on as error:
-            delay = next(delays, None)
-            if delay is None or (account is not None and not account.spend(error)):
-                raise
-            await sources.sleep(delay)
+        if failure is None:
+            try:
+                return await call()
+            except on as error:
+                failure = error
+        delay = next(delays, None)
+        if delay is None or (account is not None and not account.spend(failure)):
+            raise failure
+        await sources.sleep(delay)
+        failure = None
 
 
 async def retry_read(
-    call: Callable[[], Awaitable[T]], policy: RetryPolicy, sources: Sources, *, account: RetryAccount | None = None
+    call: Callable[[], Awaitable[T]],
+    policy: RetryPolicy,
+    sources: Sources,
+    *,
+    account: RetryAccount | None = None,
+    failure: S3kError | None = None,
 ) -> T:
     """`retry` for a call that changes nothing: what is lost is but an answer, so RequestTimeoutError at the end."""
     try:
-        return await retry(call, policy, sources, account=account)
+        return await retry(call, policy, sources, account=account, failure=failure)
     except ResponseLostError as error:
         raise RequestTimeoutError(
             f"no whole answer came, however often it was asked for ({error.message})", path=error.path

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from s3k_async.concurrency import AdaptiveLimit
 from s3k_async.errors import S3kError
 from s3k_async.requests import Meter
-from s3k_async.retry import Retries, RetryAccount, RetryPolicy, retry, retry_read
+from s3k_async.retry import TRANSIENT, Retries, RetryAccount, RetryPolicy, retry, retry_read
 from s3k_async.sources import Sources
 
 __all__ = ["Sender"]
@@ -63,8 +63,12 @@ class Sender:
         received: Callable[[T], int] | None = None,
     ) -> T:
         """A request that changes nothing, until it is answered; `received`: the bytes of content in an answer."""
-        sending = _Resent(self, operation, request)
-        answer = await retry_read(sending, policy or self.retries.read, self.sources, account=self._account)
+        try:
+            answer = await self.send(operation, request)
+        except TRANSIENT as error:
+            sending = partial(self.send, operation, request, again=True)
+            policy = policy or self.retries.read
+            answer = await retry_read(sending, policy, self.sources, account=self._account, failure=error)
         if received is not None:
             self.meter.received(operation, received(answer))
         return answer
@@ -83,8 +87,11 @@ class Sender:
         throttled: Callable[[T], bool] | None = None,
     ) -> T:
         """An idempotent request that changes something, until it is answered. `again`: it was sent before."""
-        sending = _Resent(self, operation, request, size, throttled, again)
-        return await retry(sending, self.retries.write, self.sources, account=self._account)
+        try:
+            return await self.send(operation, request, again=again, size=size, throttled=throttled)
+        except TRANSIENT as error:
+            sending = partial(self.send, operation, request, again=True, size=size, throttled=throttled)
+            return await retry(sending, self.retries.write, self.sources, account=self._account, failure=error)
 
     async def uncounted(self, call: Callable[[], Awaitable[T]]) -> T:
         """A call for which an adapter makes as many requests as it sees fit; only making and removing volumes has
@@ -95,21 +102,3 @@ class Sender:
         """The wait before a request is sent again after `error`; None when it may not be."""
         delay = next(delays, None)
         return delay if delay is not None and self._account.spend(error) else None
-
-
-@dataclass(slots=True)
-class _Resent(Generic[T]):
-    """A request, to be called as often as it takes."""
-
-    sender: Sender
-    operation: str
-    request: Callable[[], Awaitable[T]]
-    size: int = 0
-    throttled: Callable[[T], bool] | None = None
-    again: bool = False
-
-    async def __call__(self) -> T:
-        again, self.again = self.again, True
-        return await self.sender.send(
-            self.operation, self.request, again=again, size=self.size, throttled=self.throttled
-        )
