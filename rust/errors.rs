@@ -89,10 +89,15 @@ pub struct BadItemKey {
     pub sort: String,
 }
 
+impl fmt::Display for BadItemKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (sort key {:?})", self.reason, self.sort)
+    }
+}
+
 impl From<BadItemKey> for PyErr {
     fn from(error: BadItemKey) -> Self {
-        let message = format!("{} (sort key {:?})", error.reason, error.sort);
-        Python::attach(|py| with_path(py.get_type::<python::ItemFormatError>(), &message, &error.partition))
+        BadItem::from(error).into()
     }
 }
 
@@ -113,6 +118,13 @@ pub struct BadItem {
     pub reason: String,
     /// Its key, or its path.
     pub place: String,
+}
+
+impl From<BadItemKey> for BadItem {
+    fn from(error: BadItemKey) -> Self {
+        let reason = error.to_string();
+        Self { reason, place: error.partition }
+    }
 }
 
 impl From<BadItem> for PyErr {

@@ -147,6 +147,26 @@ impl Cell {
         source.get(start..start + self.length()).unwrap_or_default()
     }
 
+    /// The text of `length` bytes from byte `start` of this one.
+    #[inline]
+    pub fn part(self, start: usize, length: usize) -> Self {
+        Self::text(self.start() + start, self.start() + start + length)
+    }
+
+    /// The same value, with its text at another place.
+    pub fn moved_to(self, start: usize) -> Self {
+        match self.kind() {
+            Kind::Absent | Kind::Truth(_) => self,
+            Kind::Text | Kind::Number => Self::new(self.0 >> 62, start, start + self.length()),
+        }
+    }
+
+    /// The part of `new` that this is of `old`, which has the same text.
+    #[inline]
+    pub fn moved_with(self, old: Self, new: Self) -> Self {
+        new.part(self.start().saturating_sub(old.start()), self.length())
+    }
+
     #[allow(clippy::cast_possible_truncation)] // 31 bits
     fn start(self) -> usize {
         (self.0 & 0x7FFF_FFFF) as usize
@@ -220,7 +240,7 @@ impl Items {
         self.rows.get(row).and_then(|cells| cells.get(attribute as usize)).copied().unwrap_or_default()
     }
 
-    /// The text of a cell, or the digits of its number.
+    /// The text of a cell, or the digits of its number; of anything else nothing.
     #[inline]
     pub fn text(&self, cell: Cell) -> &str {
         std::str::from_utf8(self.bytes(cell)).unwrap_or_default()

@@ -46,8 +46,13 @@ impl Volume {
         push_number(out, index);
     }
 
+    /// Where in a partition key the directory begins.
+    pub fn parent_start(&self) -> usize {
+        SCHEME.len() + self.0.len()
+    }
+
     /// The directory that a partition key stands for, or what is wrong with the key.
-    fn parent_of<'a>(&self, partition: &'a str) -> Result<&'a str, &'static str> {
+    pub fn parent_of<'a>(&self, partition: &'a str) -> Result<&'a str, &'static str> {
         let rest = partition.strip_prefix(SCHEME).ok_or("the partition key does not begin with 'ks://'")?;
         let rest = rest
             .strip_prefix(self.0.as_str())
@@ -73,7 +78,11 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Volume {
 }
 
 /// The directory of the item `sort`, whose partition key was read as `parent`.
-fn checked_item<'a>(parent: Result<&'a str, &'static str>, partition: &str, sort: &str) -> Result<&'a str, BadItemKey> {
+pub fn checked_item<'a>(
+    parent: Result<&'a str, &'static str>,
+    partition: &str,
+    sort: &str,
+) -> Result<&'a str, BadItemKey> {
     let parent = parent.and_then(|parent| if is_name(sort) { Ok(parent) } else { Err("the sort key is no name") });
     parent.map_err(|reason| BadItemKey { reason, partition: partition.to_owned(), sort: sort.to_owned() })
 }

@@ -1,9 +1,12 @@
 //! The native core of `s3k_async`: paths, table keys, physical keys, digests and signed requests.
 
+mod arrow;
 mod attributes;
 mod columns;
 mod digest;
 mod encode;
+mod entries;
+mod entry_sequence;
 mod errors;
 mod hex;
 mod items;
@@ -17,6 +20,7 @@ mod recent;
 mod rows;
 mod s3_answers;
 mod sign;
+mod status;
 mod suffix;
 mod view;
 mod xml;
@@ -28,6 +32,8 @@ mod _native {
     use crate::digest::{Xxh3_128, crc32, sha256_hex, xxh3_64};
     #[pymodule_export]
     use crate::encode::{encode_batch_get, encode_get, encode_query, encode_scan, encode_transaction, encode_write};
+    #[pymodule_export]
+    use crate::entry_sequence::Entries;
     #[pymodule_export]
     use crate::keys::{decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys};
     #[pymodule_export]
@@ -42,6 +48,8 @@ mod _native {
     use crate::s3_answers::{decode_copied, decode_listing, decode_refusal, decode_refused, encode_deletions};
     #[pymodule_export]
     use crate::sign::Signer;
+    #[pymodule_export]
+    use crate::status::FileStatus;
     #[pymodule_export]
     use crate::suffix::{suffix_index, suffix_indexes};
 }

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString};
 
+use crate::entries::EntryColumns;
+use crate::entry_sequence::{Entries, RELEASE_ROWS};
 use crate::errors::{BadItem, key_text_of};
 use crate::items::{Attribute, Body, Cell, Extra, Items, Kind, MAX_BYTES, WIDTH};
+use crate::keys::Volume;
 use crate::view::{Subscript, View, count_of, equal, index_of};
 
 /// Items of a table, in columns.
@@ -56,6 +59,14 @@ impl Rows {
             Some(equal) => PyBool::new(py, equal).to_owned().into_any().unbind(),
             None => py.NotImplemented(),
         })
+    }
+
+    /// What the items mean.
+    #[pyo3(signature = (volume, *, records = false))]
+    fn entries(&self, py: Python<'_>, volume: Volume, records: bool) -> PyResult<Entries> {
+        let read = || EntryColumns::read(Arc::clone(&self.items), self.view.iter(), &volume, records);
+        let columns = if self.view.len() > RELEASE_ROWS { py.detach(read) } else { read() };
+        Ok(Entries::of(columns?))
     }
 
     /// Place of the first equal element from `start` up to `stop`.

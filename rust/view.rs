@@ -38,6 +38,11 @@ impl View {
         }
     }
 
+    /// The rows of the columns, as they are shown.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
+        (0..self.len()).map(|place| self.get(place).unwrap_or_default())
+    }
+
     /// The rows shown at the places.
     pub fn pick(&self, places: impl IntoIterator<Item = usize>) -> Self {
         Self::of(places.into_iter().filter_map(|place| self.get(place)))

@@ -9,10 +9,12 @@ from typing import ClassVar, final, overload
 
 from typing_extensions import Buffer
 
-from s3k_async.model import HashName
+from s3k_async.model import Entry, HashName
 from s3k_async.stores.items import Action, Delete, Item, Put, Update, Value
 
 __all__ = [
+    "Entries",
+    "FileStatus",
     "Page",
     "Rows",
     "Signer",
@@ -289,8 +291,179 @@ class Rows(Sequence[Item]):
     @overload
     def __getitem__(self, key: slice, /) -> Rows: ...
     def __eq__(self, value: object, /) -> bool: ...
+    def entries(self, volume: str, *, records: bool = False) -> Entries:
+        """What the items mean in a volume; with `records`, those left out that are no entries (their partition key
+        does not begin with `ks://`).
+
+        Raises ItemFormatError for the first item that S3-FileSystem 1.0 would refuse, and for a number that does not
+        fit into 64 bits. Attributes that are not an entry's are ignored.
+        """
+
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
         """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
 
     def count(self, value: object) -> int:
         """How many elements are equal."""
+
+@final
+class Entries(Sequence[Entry]):
+    """Entries of a volume in columns; an `Entry` is made whenever one is asked for. Slices and selections share the
+    columns. Equal to any sequence of equal entries. A record batch of the schema
+    `s3k_async.listing.arrow_schema` to whoever asks for one by Arrow's PyCapsule interface (`pyarrow.record_batch`).
+    """
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int, /) -> Entry: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Entries: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
+        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
+
+    def count(self, value: object) -> int:
+        """How many elements are equal."""
+
+    def statuses(self) -> list[FileStatus]:
+        """What callers see of the entries, in their order."""
+
+    def paths(self) -> list[str]:
+        """Their paths."""
+
+    def files(self) -> Entries:
+        """The files, reservations included."""
+
+    def directories(self) -> Entries:
+        """The directories."""
+
+    def without_reservations(self) -> Entries:
+        """All but the reservations."""
+
+    def below(self, prefix: str) -> Entries:
+        """Those whose path begins with this text: `/` or `/a/b/`."""
+
+    def take(self, indices: Sequence[int]) -> Entries:
+        """The entries at these places, in this order. Raises IndexError."""
+
+    def totals(self) -> tuple[int, int, int]:
+        """Committed files, directories, and the bytes of those files."""
+
+    @staticmethod
+    def sorted(parts: Sequence[Entries]) -> Entries:
+        """The entries of all parts by path: component after component, by UTF-8 bytes. In columns of their own."""
+
+    @staticmethod
+    def joined(parts: Sequence[Entries]) -> Entries:
+        """The entries of all parts, one part after the other, in columns of their own."""
+
+    @staticmethod
+    def merged(parts: Sequence[Entries], ended: Sequence[bool]) -> tuple[Entries, list[Entries]]:
+        """Of parts that are each in order of paths: the rows, in order, that come before everything that the parts
+        which have not ended can still bring, and what is left of each part. Raises ValueError unless there are as
+        many of one as of the other.
+        """
+
+    def next_directory(self, start: int) -> int | None:
+        """Place of the first directory from a place on."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Capsules of schema and array. `requested_schema` is not looked at."""
+
+    @staticmethod
+    def __arrow_c_schema__() -> object:
+        """Capsule of the schema."""
+
+@final
+class FileStatus:
+    """What a volume tells about one path. Times are epoch milliseconds, sizes bytes. It cannot be changed.
+
+    One that was listed is a row of the answer that it came in, and keeps that answer in memory (about a megabyte for
+    3,000 entries); `copy.copy` of it, and one that was pickled, stands alone.
+    """
+
+    __match_args__ = (
+        "path",
+        "is_dir",
+        "size",
+        "mtime_ms",
+        "ctime_ms",
+        "id",
+        "version",
+        "committed",
+        "etag",
+        "checksum",
+        "physical",
+    )
+    def __new__(
+        cls,
+        path: str,
+        is_dir: bool,
+        size: int,
+        mtime_ms: int,
+        ctime_ms: int,
+        id: str,
+        version: int,
+        committed: bool,
+        etag: str = "",
+        checksum: str = "",
+        physical: str | None = None,
+    ) -> FileStatus: ...
+    @staticmethod
+    def of(entry: Entry) -> FileStatus:
+        """The public view of an entry."""
+
+    @property
+    def path(self) -> str:
+        """Logical path, normalised, absolute."""
+
+    @property
+    def is_dir(self) -> bool:
+        """Whether this is a directory."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of a file; 0 for a directory."""
+
+    @property
+    def mtime_ms(self) -> int:
+        """Modification time."""
+
+    @property
+    def ctime_ms(self) -> int:
+        """Creation time."""
+
+    @property
+    def id(self) -> str:
+        """Object id, kept for life."""
+
+    @property
+    def version(self) -> int:
+        """1 at creation, one more at every change."""
+
+    @property
+    def committed(self) -> bool:
+        """False only for a file whose writer has reserved the path and not finished."""
+
+    @property
+    def etag(self) -> str:
+        """Etag of the bytes, empty if unknown."""
+
+    @property
+    def checksum(self) -> str:
+        """`xxh128:` and 32 hex digits over the bytes, empty if unknown."""
+
+    @property
+    def physical(self) -> str | None:
+        """Physical key or URI of a committed file's bytes, else None."""
+
+    @property
+    def name(self) -> str:
+        """Last component of the path; empty for the root."""
+
+    @property
+    def is_file(self) -> bool:
+        """Whether this is a file."""
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __hash__(self) -> int: ...

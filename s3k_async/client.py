@@ -30,7 +30,7 @@ from s3k_async.errors import (
 )
 from s3k_async.files import FileReader, FileWriter, Opening, check_mode, open_reader, open_writer
 from s3k_async.globbing import glob_entries
-from s3k_async.listing import EntryType, Filter, Walked, find_pages, list_pages, record_batches, walk_pages
+from s3k_async.listing import EntryType, Filter, Listing, Walked, find_pages, list_pages, record_batches, walk_pages
 from s3k_async.loading import write_many
 from s3k_async.many import ManyPaths
 from s3k_async.metadata.tree import TreeResult
@@ -204,11 +204,18 @@ class S3kClient(ManyPaths):
         *,
         recursive: bool = ...,
         include_uncommitted: bool = ...,
+        sorted: bool = ...,
         batches: Literal[False] = ...,
     ) -> AsyncIterator[FileStatus]: ...
     @overload
     def list(
-        self, path: Path = ..., *, recursive: bool = ..., include_uncommitted: bool = ..., batches: Literal[True]
+        self,
+        path: Path = ...,
+        *,
+        recursive: bool = ...,
+        include_uncommitted: bool = ...,
+        sorted: bool = ...,
+        batches: Literal[True],
     ) -> AsyncIterator[pa.RecordBatch]: ...
     def list(
         self,
@@ -216,15 +223,17 @@ class S3kClient(ManyPaths):
         *,
         recursive: bool = False,
         include_uncommitted: bool = False,
+        sorted: bool = False,
         batches: bool = False,
     ) -> AsyncIterator[FileStatus] | AsyncIterator[pa.RecordBatch]:
-        """What is in a directory, or with `recursive` all that is below it, in no order; of a file, the file itself.
+        """What is in a directory, or with `recursive` all that is below it; of a file, the file itself.
 
-        What existed for the whole call comes exactly once; memory is bounded. With `batches`, Arrow record batches
-        of the schema `s3k_async.listing.arrow_schema`. Raises PathNotFoundError.
+        What existed for the whole call comes exactly once; memory is bounded. In no order, or `sorted` by name (by
+        UTF-8 bytes), with each directory followed by what is in it. With `batches`, Arrow record batches of the
+        schema `s3k_async.listing.arrow_schema`. Raises PathNotFoundError.
         """
-        pages = self._list_pages(path, recursive=recursive, include_uncommitted=include_uncommitted)
-        return record_batches(pages) if batches else _each(pages)
+        listing = Listing(recursive, include_uncommitted, sorted)
+        return self._list_batches(path, listing) if batches else _each(self._list_pages(path, listing))
 
     def walk(self, path: Path = ROOT) -> AsyncIterator[Walked]:
         """Each directory from `path` down, as (path, directories in it, files in it), parents before children.
@@ -482,10 +491,11 @@ class S3kClient(ManyPaths):
 
     # Pages, from which the blocking client reads too
 
-    def _list_pages(self, path: Path, *, recursive: bool, include_uncommitted: bool) -> Pages[FileStatus]:
-        return list_pages(
-            self._volume(), self._path(path), recursive=recursive, include_uncommitted=include_uncommitted
-        )
+    def _list_pages(self, path: Path, listing: Listing) -> Pages[FileStatus]:
+        return list_pages(self._volume(), self._path(path), listing)
+
+    def _list_batches(self, path: Path, listing: Listing) -> AsyncIterator[pa.RecordBatch]:
+        return record_batches(listing.pages(self._volume(), self._path(path)))
 
     def _walk_pages(self, path: Path) -> Pages[Walked]:
         return walk_pages(self._volume(), self._path(path))

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from s3k_async._native import Entries
 from s3k_async.concurrency import merge
 from s3k_async.globbing import matcher
+from s3k_async.metadata.codec import in_columns
+from s3k_async.metadata.ordered import walk_in_order
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
-from s3k_async.model import ROOT, Entry, FileStatus
+from s3k_async.model import ROOT, FileStatus
 from s3k_async.reading import existing
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["EntryType", "Filter", "Walked", "arrow_schema", "find_pages", "list_pages", "record_batches", "walk_pages"]
+__all__ = [
+    "EntryType",
+    "Filter",
+    "Listing",
+    "Walked",
+    "arrow_schema",
+    "find_pages",
+    "list_pages",
+    "record_batches",
+    "walk_pages",
+]
 
-BATCH_ROWS = 4096
-"""A record batch of a listing has at least so many rows, unless it is the last, and not many more."""
+BATCH_ROWS = 2048
+"""A record batch of a listing has at least so many rows, unless it is the last, and not many more than a page."""
 DIRECTORIES = 8
 """Directories that a walk reads ahead at the same time."""
 
@@ -49,16 +63,19 @@ class Filter:
     newer_than: int | None = None
     older_than: int | None = None
 
-    def select(self, entries: Sequence[Entry], root: str) -> list[FileStatus]:
+    def select(self, entries: Entries, root: str) -> list[FileStatus]:
         """Those of the entries that meet all conditions. Paths are matched relative to `root`."""
-        kept = [entry for entry in entries if self._meets(entry)]
+        statuses = entries.statuses()
+        kept = [place for place, status in enumerate(statuses) if self._meets(status)]
         if self.pattern is not None and kept:
             matches = matcher(self.pattern)
             whole = "/" in self.pattern
-            kept = [entry for entry in kept if matches(_relative(entry.path, root) if whole else _name(entry.path))]
-        return [FileStatus.of(entry) for entry in kept]
+            names = [_relative(statuses[place].path, root) if whole else statuses[place].name for place in kept]
+            kept = [place for place, name in zip(kept, names, strict=True) if matches(name)]
+        # Not those above: where few are kept, the ones made now do not keep the whole page.
+        return entries.take(kept).statuses()
 
-    def _meets(self, entry: Entry) -> bool:
+    def _meets(self, entry: FileStatus) -> bool:
         if self.type is not None and entry.is_dir != (self.type == "directory"):
             return False
         if (self.min_size is not None or self.max_size is not None) and entry.is_dir:
@@ -71,35 +88,49 @@ class Filter:
         )
 
 
-async def entry_pages(
-    volume: LookedAt, path: str, *, recursive: bool, include_uncommitted: bool
-) -> AsyncIterator[list[Entry]]:
-    """What is in a directory, or everything below it; of a file, the file itself. Raises PathNotFoundError."""
-    start = await existing(volume.store, path)
-    if not start.is_dir:
-        if include_uncommitted or start.committed:
-            yield [start]
-        return
-    async for page in volume.tree.walk(path) if recursive else volume.store.children(path):
-        shown = page if include_uncommitted else [entry for entry in page if not entry.is_reservation]
-        if shown:
-            yield shown
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What to list: a directory's children, or with `recursive` all that is below it, reservations on request, and
+    `sorted` by path, component after component (a directory is followed by what is in it)."""
+
+    recursive: bool = False
+    include_uncommitted: bool = False
+    sorted: bool = False
+
+    async def pages(self, volume: LookedAt, path: str) -> AsyncGenerator[Entries, None]:
+        """The entries in pages that are not empty; of a file, the file itself. Raises PathNotFoundError."""
+        start = await existing(volume.store, path)
+        found = self._found(volume, path) if start.is_dir else _single(in_columns([start], volume.store.keys))
+        async with aclosing(found) as pages:
+            async for page in pages:
+                shown = page if self.include_uncommitted else page.without_reservations()
+                if shown:
+                    yield shown
+
+    def _found(self, volume: LookedAt, path: str) -> AsyncGenerator[Entries, None]:
+        if self.sorted:
+            return walk_in_order(volume.store, path) if self.recursive else volume.store.children_in_order(path)
+        return volume.tree.walk(path) if self.recursive else volume.store.children(path)
 
 
-async def list_pages(
-    volume: LookedAt, path: str, *, recursive: bool, include_uncommitted: bool
-) -> AsyncIterator[list[FileStatus]]:
-    """`entry_pages` as callers see them."""
-    async for page in entry_pages(volume, path, recursive=recursive, include_uncommitted=include_uncommitted):
-        yield [FileStatus.of(entry) for entry in page]
+async def _single(page: Entries) -> AsyncGenerator[Entries, None]:
+    yield page
+
+
+async def list_pages(volume: LookedAt, path: str, listing: Listing) -> AsyncIterator[list[FileStatus]]:
+    """`Listing.pages` as callers see them."""
+    async with aclosing(listing.pages(volume, path)) as pages:
+        async for page in pages:
+            yield page.statuses()
 
 
 async def find_pages(volume: LookedAt, path: str, wanted: Filter) -> AsyncIterator[list[FileStatus]]:
     """What is below a directory (or a file itself) and meets the filter, in pages."""
     root = path if path == ROOT else path + "/"
-    async for page in entry_pages(volume, path, recursive=True, include_uncommitted=False):
-        if found := wanted.select(page, root):
-            yield found
+    async with aclosing(Listing(recursive=True).pages(volume, path)) as pages:
+        async for page in pages:
+            if found := wanted.select(page, root):
+                yield found
 
 
 async def walk_pages(volume: LookedAt, path: str) -> AsyncIterator[list[Walked]]:
@@ -116,9 +147,8 @@ async def walk_pages(volume: LookedAt, path: str) -> AsyncIterator[list[Walked]]
 
 
 async def _directory(volume: LookedAt, path: str) -> AsyncIterator[Walked]:
-    entries = [entry async for page in volume.store.children(path) for entry in page if not entry.is_reservation]
-    shown = [FileStatus.of(entry) for entry in sorted(entries, key=lambda entry: entry.path)]
-    yield path, [status for status in shown if status.is_dir], [status for status in shown if status.is_file]
+    children = Entries.sorted([page.without_reservations() async for page in volume.store.children(path)])
+    yield path, children.directories().statuses(), children.files().statuses()
 
 
 def arrow_schema() -> pa.Schema:
@@ -147,42 +177,24 @@ def arrow_schema() -> pa.Schema:
     )
 
 
-async def record_batches(pages: AsyncIterable[Sequence[FileStatus]]) -> AsyncIterator[pa.RecordBatch]:
-    """Pages as record batches of the schema `arrow_schema`."""
-    schema = arrow_schema()
-    rows: list[FileStatus] = []
-    async for page in pages:
-        rows += page
-        if len(rows) >= BATCH_ROWS:
-            yield _batch(rows, schema)
-            rows = []
-    if rows:
-        yield _batch(rows, schema)
-
-
-def _batch(rows: Sequence[FileStatus], schema: pa.Schema) -> pa.RecordBatch:
+async def record_batches(pages: AsyncIterable[Entries]) -> AsyncIterator[pa.RecordBatch]:
+    """Pages as record batches of the schema `arrow_schema`; only small pages are put together."""
     import pyarrow as pa
 
-    columns = [
-        [row.path for row in rows],
-        [row.is_dir for row in rows],
-        [row.size for row in rows],
-        [row.mtime_ms for row in rows],
-        [row.ctime_ms for row in rows],
-        [row.id for row in rows],
-        [row.version for row in rows],
-        [row.committed for row in rows],
-        [row.etag for row in rows],
-        [row.checksum for row in rows],
-        [row.physical for row in rows],
-    ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
+    held: list[Entries] = []
+    rows = 0
+    async for page in pages:
+        if len(page) >= BATCH_ROWS:
+            yield pa.record_batch(page)
+            continue
+        held.append(page)
+        rows += len(page)
+        if rows >= BATCH_ROWS:
+            yield pa.record_batch(Entries.joined(held))
+            held, rows = [], 0
+    if held:
+        yield pa.record_batch(Entries.joined(held))
 
 
 def _relative(path: str, root: str) -> str:
-    return path[len(root) :] or _name(path)
+    return path[len(root) :] or path.rpartition("/")[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from s3k_async._native import FileStatus
 from s3k_async.requests import Requests
 
 __all__ = [
@@ -92,51 +93,6 @@ class Entry:
     def moved(self, path: str, *, operation: str) -> Entry:
         """The next version of the entry, at another path."""
         return replace(self, path=path, version=self.version + 1, operation=operation, pending="")
-
-
-@dataclass(frozen=True, slots=True)
-class FileStatus:
-    """What a volume tells about one path. Times are epoch milliseconds, sizes bytes."""
-
-    path: str
-    is_dir: bool
-    size: int
-    mtime_ms: int
-    ctime_ms: int
-    id: str
-    version: int
-    committed: bool
-    """False only for a file whose writer has reserved the path and not finished."""
-    etag: str = ""
-    checksum: str = ""
-    physical: str | None = None
-
-    @property
-    def name(self) -> str:
-        """Last component of the path; empty for the root."""
-        return self.path.rpartition("/")[2]
-
-    @property
-    def is_file(self) -> bool:
-        """Whether this is a file."""
-        return not self.is_dir
-
-    @classmethod
-    def of(cls, entry: Entry) -> FileStatus:
-        """The public view of an entry."""
-        return cls(
-            path=entry.path,
-            is_dir=entry.is_dir,
-            size=entry.size,
-            mtime_ms=entry.mtime_ms,
-            ctime_ms=entry.ctime * 1000,
-            id=entry.id,
-            version=entry.version,
-            committed=entry.is_dir or entry.committed,
-            etag=entry.etag,
-            checksum=entry.checksum,
-            physical=entry.physical if entry.committed else None,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from s3k_async.client import Path, S3kClient, volume_text
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError
 from s3k_async.files import FileReader, FileWriter
-from s3k_async.listing import EntryType, Walked, record_batches
+from s3k_async.listing import EntryType, Listing, Walked
 from s3k_async.many import Answers, Contents, Outcomes, Statuses
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, ManyResult
 from s3k_async.publishing import ProgressCallback
@@ -178,11 +178,18 @@ class S3kSyncClient:
         *,
         recursive: bool = ...,
         include_uncommitted: bool = ...,
+        sorted: bool = ...,
         batches: Literal[False] = ...,
     ) -> Iterator[FileStatus]: ...
     @overload
     def list(
-        self, path: Path = ..., *, recursive: bool = ..., include_uncommitted: bool = ..., batches: Literal[True]
+        self,
+        path: Path = ...,
+        *,
+        recursive: bool = ...,
+        include_uncommitted: bool = ...,
+        sorted: bool = ...,
+        batches: Literal[True],
     ) -> Iterator[pa.RecordBatch]: ...
     def list(
         self,
@@ -190,18 +197,20 @@ class S3kSyncClient:
         *,
         recursive: bool = False,
         include_uncommitted: bool = False,
+        sorted: bool = False,
         batches: bool = False,
     ) -> Iterator[FileStatus] | Iterator[pa.RecordBatch]:
-        """What is in a directory, or with `recursive` all that is below it, in no order; of a file, the file itself."""
+        """What is in a directory, or with `recursive` all that is below it; of a file, the file itself.
 
-        def pages(fs: S3kClient) -> AsyncIterator[Sequence[FileStatus]]:
-            return fs._list_pages(path, recursive=recursive, include_uncommitted=include_uncommitted)
+        In no order, or `sorted` by name, with each directory followed by what is in it.
+        """
+        listing = Listing(recursive, include_uncommitted, sorted)
 
         async def batch_pages(fs: S3kClient) -> AsyncIterator[Sequence[pa.RecordBatch]]:
-            async for batch in record_batches(pages(fs)):
+            async for batch in fs._list_batches(path, listing):
                 yield [batch]
 
-        return self._iterate(batch_pages) if batches else self._iterate(pages)
+        return self._iterate(batch_pages) if batches else self._iterate(lambda fs: fs._list_pages(path, listing))
 
     def walk(self, path: Path = ROOT) -> Iterator[Walked]:
         """Each directory from `path` down, as (path, directories in it, files in it), parents before children."""

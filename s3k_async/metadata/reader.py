@@ -6,11 +6,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
 from s3k_async import _native
+from s3k_async._native import Entries
 from s3k_async.concurrency import merge
-from s3k_async.metadata.codec import from_item
-from s3k_async.metadata.keys import ENTRY_PREFIX, KeyScheme
+from s3k_async.metadata.codec import from_item, from_items
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.ordered import in_order
 from s3k_async.model import ROOT, Entry
-from s3k_async.stores.items import PARTITION, ItemStore
+from s3k_async.stores.items import ItemStore
 
 __all__ = ["ROOT_ENTRY", "EntryReader"]
 
@@ -19,6 +21,10 @@ ROOT_ENTRY = Entry(path=ROOT, is_dir=True, id="00000000-0000-4000-8000-000000000
 
 SUFFIX_STREAMS = 64
 """Suffix partitions of one directory that are read at the same time."""
+ORDERED_ROWS = 50_000
+"""Rows that a listing in order asks for at the same time, if there are more suffixes than `WHOLE_PAGES`."""
+WHOLE_PAGES = 16
+"""Suffixes of which a listing in order reads pages as large as they come."""
 
 
 class EntryReader:
@@ -40,18 +46,17 @@ class EntryReader:
         wanted = list(dict.fromkeys(path for path in paths if path != ROOT))
         keys = dict(zip(wanted, self.keys.keys(wanted), strict=True))
         found = await self.items.get_many(list(keys.values())) if keys else {}
-        entries: dict[str, Entry | None] = {ROOT: ROOT_ENTRY}
-        for path, key in keys.items():
-            item = found.get(key)
-            entries[path] = None if item is None else from_item(item, self.keys)
-        return [entries[path] for path in paths]
+        present = [path for path, key in keys.items() if key in found]
+        entries: dict[str, Entry] = {ROOT: ROOT_ENTRY}
+        entries.update(zip(present, from_items([found[keys[path]] for path in present], self.keys), strict=True))
+        return [entries.get(path) for path in paths]
 
     async def chain(self, path: str) -> list[tuple[str, Entry | None]]:
         """Every ancestor below the root and the path itself, topmost first, read in one batch."""
         paths = [*_native.ancestors(path), path]
         return list(zip(paths, await self.get_many(paths), strict=True))
 
-    async def children(self, path: str) -> AsyncGenerator[list[Entry], None]:
+    async def children(self, path: str) -> AsyncGenerator[Entries, None]:
         """A directory's children in pages, all suffixes read in parallel, in arrival order.
 
         A child that existed for the whole call is returned exactly once. Nothing is checked about the directory.
@@ -59,6 +64,14 @@ class EntryReader:
         streams = [self._partition(partition) for partition in self.keys.partitions(path)]
         async for page in merge(streams, limit=SUFFIX_STREAMS):
             yield page
+
+    async def children_in_order(self, path: str) -> AsyncGenerator[Entries, None]:
+        """As `children`, by name (UTF-8 bytes), with one or two pages of each suffix in memory."""
+        partitions = self.keys.partitions(path)
+        limit = None if len(partitions) <= WHOLE_PAGES else max(1, ORDERED_ROWS // len(partitions))
+        async with aclosing(in_order([self._partition(partition, limit) for partition in partitions])) as pages:
+            async for page in pages:
+                yield page
 
     async def has_children(self, path: str) -> bool:
         """Whether the directory has a child, reservations included."""
@@ -69,7 +82,7 @@ class EntryReader:
                     return True
         return False
 
-    async def scan(self, path: str, segment: int = 0, segments: int = 1) -> AsyncGenerator[list[Entry], None]:
+    async def scan(self, path: str, segment: int = 0, segments: int = 1) -> AsyncGenerator[Entries, None]:
         """What lies below a path, from one of `segments` parts of the table, entries without parents included.
 
         The path itself is excluded, and matching is by components: `/a` does not reach `/ab`. Raises ValueError unless
@@ -79,19 +92,16 @@ class EntryReader:
         cursor: str | None = None
         while True:
             page = await self.items.scan(segment, segments, cursor=cursor)
-            entries = [
-                from_item(item, self.keys) for item in page.items if str(item[PARTITION]).startswith(ENTRY_PREFIX)
-            ]
-            yield [entry for entry in entries if entry.path.startswith(below)]
+            yield from_items(page.items, self.keys, records=True).below(below)
             if page.next is None:
                 return
             cursor = page.next
 
-    async def _partition(self, partition: str, limit: int | None = None) -> AsyncIterator[list[Entry]]:
+    async def _partition(self, partition: str, limit: int | None = None) -> AsyncIterator[Entries]:
         cursor: str | None = None
         while True:
             page = await self.items.query(partition, cursor=cursor, limit=limit)
-            yield [from_item(item, self.keys) for item in page.items]
+            yield from_items(page.items, self.keys)
             if page.next is None:
                 return
             cursor = page.next

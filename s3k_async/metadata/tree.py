@@ -7,11 +7,12 @@ not visible at once: a reader may see a subtree partly moved or partly deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from s3k_async import _native
+from s3k_async._native import Entries
 from s3k_async.concurrency import Budget, merge, to_the_end
 from s3k_async.errors import (
     ConditionFailedError,
@@ -80,13 +81,13 @@ class Tree:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
-    async def walk(self, path: str) -> AsyncGenerator[list[Entry], None]:
+    async def walk(self, path: str) -> AsyncGenerator[Entries, None]:
         """Every descendant of a directory in pages, without a barrier between levels, each directory before what is
         below it; the directory itself excluded, reservations included. Nothing is checked about the directory.
         """
 
-        def below(page: list[Entry]) -> list[AsyncIterator[list[Entry]]]:
-            return [self._store.children(entry.path) for entry in page if entry.is_dir]
+        def below(page: Entries) -> list[AsyncIterator[Entries]]:
+            return [self._store.children(directory) for directory in page.directories().paths()]
 
         async for page in merge([self._store.children(path)], limit=DIRECTORIES, expand=below):
             if page:
@@ -96,12 +97,10 @@ class Tree:
         """Totals below a directory, itself counted. Reservations count for nothing."""
         length, files, directories = 0, 0, 1
         async for page in self.walk(path):
-            for entry in page:
-                if entry.is_dir:
-                    directories += 1
-                elif entry.committed:
-                    files += 1
-                    length += entry.size
+            more_files, more_directories, more_bytes = page.totals()
+            files += more_files
+            directories += more_directories
+            length += more_bytes
         return ContentSummary(length, files, directories)
 
     async def delete(self, entry: Entry, *, progress: Callable[[Progress], object] | None = None) -> TreeResult:
@@ -134,7 +133,7 @@ class Tree:
     async def _empty(self, marked: Entry, run: _Run) -> bool:
         clean = True
 
-        async def delete_page(page: list[Entry]) -> None:
+        async def delete_page(page: Sequence[Entry]) -> None:
             nonlocal clean
             run.job.check()
             files = [entry for entry in page if not entry.is_dir]
@@ -306,7 +305,7 @@ class Tree:
         def target(entry: Entry) -> str:
             return _native.join(made.path, _native.split(entry.path)[1])
 
-        async def move_page(page: list[Entry]) -> None:
+        async def move_page(page: Sequence[Entry]) -> None:
             nonlocal clean
             run.job.check()
             page = await self._reap(page)
@@ -326,7 +325,7 @@ class Tree:
         await run.budget.run_all(move_page, self._store.children(marked.path))
         return clean
 
-    async def _reap(self, page: list[Entry]) -> list[Entry]:
+    async def _reap(self, page: Sequence[Entry]) -> list[Entry]:
         """The page without the reservations whose writers are gone; one that was changed meanwhile as it is now."""
         now = self._store.sources.now_ms()
         kept = []

@@ -20,7 +20,8 @@ def _stub_names() -> dict[str, ast.FunctionDef | ast.ClassDef]:
 
 
 def _parameters(function: ast.FunctionDef) -> list[str]:
-    return [argument.arg for argument in function.args.posonlyargs + function.args.args]
+    arguments = function.args
+    return [argument.arg for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
 
 
 def _built_parameters(function: object) -> list[str]:

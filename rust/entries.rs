@@ -1,0 +1,380 @@
+//! Entries in columns: what items of a volume's table mean.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::errors::BadItem;
+use crate::items::{Attribute, Body, Cell, Items, Kind, Row, Text, WIDTH};
+use crate::keys::{Volume, checked_item};
+use crate::paths::push_child;
+
+/// What `physpath` says of a file whose bytes are not durable yet.
+pub const UNCOMMITTED: &str = "<uncommitted>";
+/// What the partition key of every entry begins with; records of the volume have others.
+const ENTRY_PREFIX: &[u8] = b"ks://";
+
+/// What a row of the table means, as far as it is not text.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    /// The row of the item.
+    item: usize,
+    /// The part of the partition key that is the directory's path.
+    parent: Cell,
+    is_dir: bool,
+    committed: bool,
+    version: i64,
+    ctime: i64,
+    mtime_ms: i64,
+    size: i64,
+    lease_ms: i64,
+}
+
+/// Many entries.
+pub struct EntryColumns {
+    items: Arc<Items>,
+    facts: Vec<Facts>,
+}
+
+/// One of many entries.
+#[derive(Clone, Copy)]
+pub struct EntryView<'a> {
+    items: &'a Items,
+    facts: &'a Facts,
+}
+
+impl EntryColumns {
+    /// The entries that items are; with `records`, without the items that are none but records of the volume.
+    ///
+    /// Refuses the first item that S3-FileSystem 1.0 would refuse.
+    pub fn read(
+        items: Arc<Items>,
+        rows: impl ExactSizeIterator<Item = usize>,
+        volume: &Volume,
+        records: bool,
+    ) -> Result<Self, BadItem> {
+        let mut facts: Vec<Facts> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let item = ItemView { items: &items, row };
+            if records && !item.is_entry() {
+                continue;
+            }
+            let neighbour = facts.last().copied();
+            facts.push(item.facts(volume, neighbour)?);
+        }
+        Ok(Self { items, facts })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// The entry of a row.
+    #[inline]
+    pub fn get(&self, row: usize) -> Option<EntryView<'_>> {
+        self.facts.get(row).map(|facts| EntryView { items: &self.items, facts })
+    }
+
+    /// Columns of their own for some entries of any columns, in this order.
+    pub fn gather<'a>(entries: impl Iterator<Item = EntryView<'a>>) -> Self {
+        let mut written = String::new();
+        let mut rows: Vec<Row> = Vec::with_capacity(entries.size_hint().0);
+        let mut facts = Vec::with_capacity(entries.size_hint().0);
+        for entry in entries {
+            let mut row = [Cell::ABSENT; WIDTH];
+            for (attribute, place) in Attribute::ALL.into_iter().zip(&mut row) {
+                let cell = entry.items.cell(entry.facts.item, attribute);
+                *place = cell.moved_to(written.len());
+                written.push_str(entry.items.text(cell));
+            }
+            let partition = entry.items.cell(entry.facts.item, Attribute::Partition);
+            let moved = row.get(Attribute::Partition as usize).copied().unwrap_or_default();
+            facts.push(Facts {
+                item: rows.len(),
+                parent: entry.facts.parent.moved_with(partition, moved),
+                ..*entry.facts
+            });
+            rows.push(row);
+        }
+        let items = Items { body: Body::Empty, written, rows, extras: Vec::new() };
+        Self { items: Arc::new(items), facts }
+    }
+}
+
+/// One item that may be an entry.
+struct ItemView<'a> {
+    items: &'a Items,
+    row: usize,
+}
+
+impl ItemView<'_> {
+    fn cell(&self, attribute: Attribute) -> Cell {
+        self.items.cell(self.row, attribute)
+    }
+
+    fn is_entry(&self) -> bool {
+        self.items.bytes(self.cell(Attribute::Partition)).starts_with(ENTRY_PREFIX)
+    }
+
+    #[inline]
+    fn facts(&self, volume: &Volume, neighbour: Option<Facts>) -> Result<Facts, BadItem> {
+        let (partition, sort) = (self.text(Attribute::Partition)?, self.text(Attribute::Sort)?);
+        let parent = self.parent(volume, partition, sort, neighbour)?;
+        let is_dir = self.truth(Attribute::IsDirectory)?;
+        let ctime = self.number(Attribute::Ctime)?;
+        let id = self.text(Attribute::Id)?;
+        let version = self.number(Attribute::Version)?;
+        let mtime_ms = self.number_or(Attribute::Mtime, ctime.checked_mul(1000))?;
+        let size = if is_dir { 0 } else { self.number_or(Attribute::Size, Some(0))? };
+        let physical = if is_dir { None } else { Some(self.text(Attribute::Physical)?) };
+        // A file without the flag was written before the flag existed, hence committed.
+        let committed = !is_dir && self.truth_or(Attribute::Committed, true)?;
+        for attribute in [Attribute::Etag, Attribute::Checksum, Attribute::Operation] {
+            self.text_or_nothing(attribute)?;
+        }
+        let lease_ms = self.number_or(Attribute::Lease, Some(0))?;
+        self.text_or_nothing(Attribute::Pending)?;
+        if ctime <= 0 || version <= 0 || size < 0 || self.items.bytes(id).is_empty() {
+            return Err(
+                self.refused_at(parent, "ctime and version must be positive, size not negative, the id not empty")
+            );
+        }
+        if ctime.checked_mul(1000).is_none() {
+            return Err(self.too_large(Attribute::Ctime));
+        }
+        if committed && physical.is_some_and(|cell| self.items.bytes(cell) == UNCOMMITTED.as_bytes()) {
+            return Err(self.refused_at(parent, "a committed file must name its physical object"));
+        }
+        Ok(Facts { item: self.row, parent, is_dir, committed, version, ctime, mtime_ms, size, lease_ms })
+    }
+
+    /// The directory's part of the partition key.
+    #[inline]
+    fn parent(&self, volume: &Volume, partition: Cell, sort: Cell, neighbour: Option<Facts>) -> Result<Cell, BadItem> {
+        let (key, name) = (self.items.text(partition), self.items.text(sort));
+        // The items of a page mostly have one partition key, which needs to be understood once.
+        if let Some(facts) = neighbour {
+            let known = self.items.cell(facts.item, Attribute::Partition);
+            if self.items.bytes(known) == key.as_bytes() {
+                checked_item(Ok(""), key, name)?;
+                return Ok(facts.parent.moved_with(known, partition));
+            }
+        }
+        let parent = checked_item(volume.parent_of(key), key, name)?;
+        Ok(partition.part(volume.parent_start(), parent.len()))
+    }
+
+    fn text(&self, attribute: Attribute) -> Result<Cell, BadItem> {
+        let cell = self.cell(attribute);
+        if cell.kind() == Kind::Text { Ok(cell) } else { Err(self.mistyped(attribute, "str")) }
+    }
+
+    fn text_or_nothing(&self, attribute: Attribute) -> Result<(), BadItem> {
+        if self.cell(attribute).is_absent() { Ok(()) } else { self.text(attribute).map(drop) }
+    }
+
+    fn truth(&self, attribute: Attribute) -> Result<bool, BadItem> {
+        match self.cell(attribute).kind() {
+            Kind::Truth(truth) => Ok(truth),
+            _ => Err(self.mistyped(attribute, "bool")),
+        }
+    }
+
+    fn truth_or(&self, attribute: Attribute, otherwise: bool) -> Result<bool, BadItem> {
+        if self.cell(attribute).is_absent() { Ok(otherwise) } else { self.truth(attribute) }
+    }
+
+    fn number(&self, attribute: Attribute) -> Result<i64, BadItem> {
+        let cell = self.cell(attribute);
+        if cell.kind() != Kind::Number {
+            return Err(self.mistyped(attribute, "int"));
+        }
+        whole(self.items.bytes(cell)).ok_or_else(|| self.too_large(attribute))
+    }
+
+    fn number_or(&self, attribute: Attribute, otherwise: Option<i64>) -> Result<i64, BadItem> {
+        if self.cell(attribute).is_absent() {
+            return otherwise.ok_or_else(|| self.too_large(Attribute::Ctime));
+        }
+        self.number(attribute)
+    }
+
+    #[cold]
+    fn mistyped(&self, attribute: Attribute, kind: &str) -> BadItem {
+        self.refused(format!("attribute '{}' is missing or not of type {kind}", attribute.name()))
+    }
+
+    #[cold]
+    fn too_large(&self, attribute: Attribute) -> BadItem {
+        self.refused(format!("attribute '{}' does not fit into 64 bits", attribute.name()))
+    }
+
+    #[cold]
+    fn refused(&self, reason: String) -> BadItem {
+        let shown = |attribute| {
+            let cell = self.cell(attribute);
+            match cell.kind() {
+                Kind::Absent => "None",
+                Kind::Truth(true) => "True",
+                Kind::Truth(false) => "False",
+                Kind::Text | Kind::Number => self.items.text(cell),
+            }
+        };
+        BadItem { reason, place: format!("{} / {}", shown(Attribute::Partition), shown(Attribute::Sort)) }
+    }
+
+    #[cold]
+    fn refused_at(&self, parent: Cell, reason: &str) -> BadItem {
+        let mut path = String::new();
+        push_child(&mut path, self.items.text(parent), self.items.text(self.cell(Attribute::Sort)));
+        BadItem { reason: reason.to_owned(), place: path }
+    }
+}
+
+/// A whole number in decimal, if it fits.
+#[inline]
+fn whole(digits: &[u8]) -> Option<i64> {
+    if digits.len() <= 18 && digits.first() != Some(&b'-') {
+        // It fits whatever the digits are.
+        return Some(digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')));
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+impl<'a> EntryView<'a> {
+    /// Path of the directory that it is in.
+    #[inline]
+    pub fn parent(&self) -> &'a str {
+        self.items.text(self.facts.parent)
+    }
+
+    /// Name in the directory.
+    #[inline]
+    pub fn name(&self) -> Text<'a> {
+        self.text(Attribute::Sort)
+    }
+
+    /// Appends the path.
+    #[inline]
+    pub fn push_path(&self, out: &mut String) {
+        push_child(out, self.parent(), self.items.text(self.cell(Attribute::Sort)));
+    }
+
+    /// Appends the UTF-8 of the path.
+    #[inline]
+    pub fn push_path_bytes(&self, out: &mut Vec<u8>) {
+        let parent = self.items.bytes(self.facts.parent);
+        out.extend_from_slice(parent.strip_suffix(b"/").unwrap_or(parent));
+        out.push(b'/');
+        out.extend_from_slice(self.bytes(Attribute::Sort));
+    }
+
+    /// Partition key of the item.
+    pub fn partition(&self) -> Text<'a> {
+        self.text(Attribute::Partition)
+    }
+
+    /// The text of an attribute, empty if there is none.
+    #[inline]
+    pub fn text(&self, attribute: Attribute) -> Text<'a> {
+        self.items.known_text(self.cell(attribute))
+    }
+
+    /// The UTF-8 of the text of an attribute, empty if there is none.
+    #[inline]
+    pub fn bytes(&self, attribute: Attribute) -> &'a [u8] {
+        self.items.bytes(self.cell(attribute))
+    }
+
+    #[inline]
+    fn cell(&self, attribute: Attribute) -> Cell {
+        self.items.cell(self.facts.item, attribute)
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.facts.is_dir
+    }
+
+    /// Whether it is a file whose bytes are durable.
+    pub fn committed(&self) -> bool {
+        self.facts.committed
+    }
+
+    /// Whether it is a file whose bytes are not durable yet.
+    pub fn is_reservation(&self) -> bool {
+        !self.facts.is_dir && !self.facts.committed
+    }
+
+    /// Version.
+    pub fn version(&self) -> i64 {
+        self.facts.version
+    }
+
+    /// Creation time, epoch seconds.
+    pub fn ctime(&self) -> i64 {
+        self.facts.ctime
+    }
+
+    /// Creation time, epoch milliseconds.
+    pub fn ctime_ms(&self) -> i64 {
+        // It was read only if this fits.
+        self.facts.ctime.saturating_mul(1000)
+    }
+
+    /// Modification time, epoch milliseconds.
+    pub fn mtime_ms(&self) -> i64 {
+        self.facts.mtime_ms
+    }
+
+    /// Bytes of the file.
+    pub fn size(&self) -> i64 {
+        self.facts.size
+    }
+
+    /// A reservation's expiry, epoch milliseconds, else 0.
+    pub fn lease_ms(&self) -> i64 {
+        self.facts.lease_ms
+    }
+
+    /// Where the bytes are, or will be; None for a directory.
+    pub fn physical(&self) -> Option<Text<'a>> {
+        (!self.facts.is_dir).then(|| self.text(Attribute::Physical))
+    }
+
+    /// Whether the path begins with this text. `path` is a buffer.
+    pub fn is_below(&self, prefix: &str, path: &mut String) -> bool {
+        path.clear();
+        self.push_path(path);
+        path.starts_with(prefix)
+    }
+
+    /// The order of paths by UTF-8 bytes, component after component.
+    pub fn by_path(&self, other: &Self) -> Ordering {
+        let (parent, others) = (self.parent(), other.parent());
+        let (name, others_name) = (self.bytes(Attribute::Sort), other.bytes(Attribute::Sort));
+        if parent == others {
+            return name.cmp(others_name);
+        }
+        // The separator sorts before everything that can be in a name.
+        let components = |parent: &'a str, name: &'a [u8]| {
+            let parent = parent.trim_end_matches('/').bytes().map(|byte| if byte == b'/' { 0 } else { byte });
+            parent.chain([0]).chain(name.iter().copied())
+        };
+        components(parent, name).cmp(components(others, others_name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_read_as_far_as_they_fit() {
+        for number in [0, 7, -7, i64::MAX, i64::MIN, 999_999_999_999_999_999] {
+            assert_eq!(whole(number.to_string().as_bytes()), Some(number));
+        }
+        assert_eq!(whole(b"0000000000000000000000000012"), Some(12));
+        assert_eq!(whole(b"9223372036854775808"), None);
+    }
+}
