@@ -1,0 +1,92 @@
+"""FileStatus is a value like a frozen dataclass."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+from s3k_async import FileStatus
+from s3k_async._native import Rows
+from s3k_async.metadata.codec import to_item
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.model import Entry
+
+KEYS = KeyScheme("v", 4)
+FIELDS: dict[str, Any] = {
+    "path": "/d/é",
+    "is_dir": False,
+    "size": 5,
+    "mtime_ms": 1_700_000_000_123,
+    "ctime_ms": 1_700_000_000_000,
+    "id": "i",
+    "version": 3,
+    "committed": True,
+    "etag": "e",
+    "checksum": "xxh128:0",
+    "physical": "k.id=i",
+}
+FILE = Entry("/d/é", False, "i", 3, 1_700_000_000, 1_700_000_000_123, 5, "k.id=i", True, "e", "xxh128:0")
+RESERVATION = Entry("/r", False, "i", 1, 7, 8, 0, "<uncommitted>", False)
+DIRECTORY = Entry("/d", True, "i", 1, 7, 8)
+
+
+def _listed(entry: Entry) -> FileStatus:
+    return Rows([to_item(entry, KEYS)]).entries("v").statuses()[0]
+
+
+@pytest.mark.parametrize("status", [FileStatus(**FIELDS), FileStatus.of(FILE), _listed(FILE)], ids=["own", "of", "row"])
+def test_all_forms_are_one_value(status: FileStatus) -> None:
+    assert {name: getattr(status, name) for name in FIELDS} == FIELDS
+    assert (status.name, status.is_file) == ("é", True)
+    assert status == FileStatus(*FIELDS.values())
+    assert hash(status) == hash(FileStatus(**FIELDS))
+    assert repr(status) == "FileStatus(" + ", ".join(f"{name}={value!r}" for name, value in FIELDS.items()) + ")"
+    assert tuple(FIELDS) == FileStatus.__match_args__
+    for same in (copy.copy(status), copy.deepcopy(status), pickle.loads(pickle.dumps(status))):
+        assert same == status
+        assert type(same) is FileStatus
+
+
+def test_defaults() -> None:
+    status = FileStatus("/", True, 0, 0, 0, "i", 1, True)
+    assert (status.etag, status.checksum, status.physical, status.name, status.is_file) == ("", "", None, "", False)
+
+
+@pytest.mark.parametrize("make", [FileStatus.of, _listed])
+def test_what_is_told_of_directories_and_reservations(make: Any) -> None:
+    directory, reservation = make(DIRECTORY), make(RESERVATION)
+    assert (directory.committed, directory.physical, directory.ctime_ms) == (True, None, 7000)
+    assert (reservation.committed, reservation.physical, reservation.size) == (False, None, 0)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_field_counts(name: str) -> None:
+    other = {**FIELDS, name: "x" if isinstance(FIELDS[name], str) else not FIELDS[name]}
+    assert FileStatus(**FIELDS) != FileStatus(**other)
+    assert FileStatus(**FIELDS) != FIELDS
+    assert hash(FileStatus(**FIELDS)) != hash(FileStatus(**other))
+
+
+def test_it_cannot_be_changed() -> None:
+    status: Any = FileStatus(**FIELDS)
+    with pytest.raises(AttributeError):
+        status.path = "/other"
+    with pytest.raises(AttributeError):
+        status.other = 1
+    with pytest.raises(AttributeError):
+        del status.size
+
+
+def test_it_matches_by_position() -> None:
+    match FileStatus(**FIELDS):
+        case FileStatus(path, is_dir, size):
+            assert (path, is_dir, size) == ("/d/é", False, 5)
+        case _:
+            pytest.fail("no match")
+
+
+def test_the_root_has_no_name() -> None:
+    assert FileStatus.of(Entry("/", True, "i", 1, 0, 0)).name == ""
