@@ -105,7 +105,8 @@ def _outcome(read: Callable[[], Entry]) -> tuple[Entry | None, str, str | None]:
 @given(st.one_of(FILES, DIRECTORIES), DAMAGE)
 def test_items_mean_what_the_reference_reads(entry: Entry, damage: Mapping[str, Value | None]) -> None:
     """The same entry, or the same error, whatever is in the item."""
-    item: Item = {name: value for name, value in (to_item(entry, KEYS) | damage).items() if value is not None}
+    damaged = {**to_item(entry, KEYS), **damage}
+    item: Item = {name: value for name, value in damaged.items() if value is not None}
     wanted = _outcome(lambda: item_oracle.from_item(item, VOLUME))
     assert _outcome(lambda: from_item(item, KEYS)) == wanted
     assert _outcome(lambda: Rows([item, item])[1:].entries(VOLUME)[0]) == wanted
