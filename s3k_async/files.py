@@ -386,10 +386,11 @@ class FileWriter:
         self.need_open()
         self._volume()
         view = bytes_of(data, self._entry.path)
-        step = self.part_size
-        for start in range(0, len(view), step):
-            if self.add(view[start : start + step]):
-                await self.drain()
+        try:
+            await self._upload.write(view)
+        except BaseException as error:
+            await self._fail(error)
+            raise
         return len(view)
 
     async def tell(self) -> int:

@@ -55,6 +55,9 @@ class PhysicalStorage:
 
         `data` must not change before this returns. Raises NoSpaceError and the errors of the blob port.
         """
+        view = memoryview(data).cast("B")
+        if len(view) <= self.tuning.multipart_threshold:
+            return await self._put_whole(object_id, view)
         writer = self.writer(object_id)
         try:
             await writer.write(data)
@@ -62,6 +65,14 @@ class PhysicalStorage:
         except BaseException:
             await writer.abort()
             raise
+
+    async def _put_whole(self, object_id: str, view: memoryview) -> Content:
+        whole = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else view
+        key = self._sources.physical_key(object_id)
+        info = await self.blobs.put(key, whole)
+        if info.size != len(view):
+            raise CorruptDataError(f"{len(view)} bytes were sent and {info.size} stored", path=key)
+        return Content(key, info.size, info.etag, checksum_of(whole))
 
     def writer(self, object_id: str) -> PhysicalWriter:
         """A writer to a fresh physical key."""

@@ -56,10 +56,13 @@ class PhysicalWriter:
     async def write(self, data: Buffer) -> None:
         """Take in bytes; waits while too many parts are in flight. Raises what a part failed with."""
         view = memoryview(data).cast("B")
-        step = self.part_size
-        for start in range(0, len(view), step):
-            if self.add(view[start : start + step]):
+        while len(view):
+            part_size = self.part_size
+            if not self._buffer and len(view) > (self._threshold if self._upload is None else part_size):
+                await self._send_whole(view[:part_size])
+            elif self.add(view[:part_size]):
                 await self.drain()
+            view = view[part_size:]
 
     def add(self, data: Buffer) -> bool:
         """Take in some bytes without waiting; True if `drain` must be awaited before more are added."""
@@ -72,11 +75,9 @@ class PhysicalWriter:
     async def drain(self) -> None:
         """Send the parts that are complete."""
         try:
-            self._need_open()
-            if self._upload is None:
-                self._upload = await self._blobs.start_upload(self.physical)
+            upload = await self._started()
             while len(self._buffer) > self.part_size:
-                await self._send(self._upload, self.part_size)
+                await self._send(upload, self._cut(self.part_size))
         except BaseException as error:
             await self._fail(error)
             raise
@@ -103,15 +104,43 @@ class PhysicalWriter:
 
     async def _store(self) -> BlobInfo:
         if self._upload is None:
-            return await self._blobs.put(self.physical, bytes(self._buffer))
-        await self._send(self._upload, len(self._buffer))
+            return await self._blobs.put(self.physical, self._cut(len(self._buffer)))
+        await self._send(self._upload, self._cut(len(self._buffer)))
         while self._parts:
             await asyncio.wait(self._parts)
         self._need_open()
         return await self._upload.complete()
 
-    async def _send(self, upload: Upload, size: int) -> None:
-        """Send the first `size` bytes of the buffer in the background."""
+    async def _started(self) -> Upload:
+        self._need_open()
+        if self._upload is None:
+            self._upload = await self._blobs.start_upload(self.physical)
+        return self._upload
+
+    async def _send_whole(self, part: memoryview) -> None:
+        """Take in a part and send it at once. Bytes that nobody can change are not copied."""
+        try:
+            upload = await self._started()
+            kept = part if isinstance(part.obj, bytes) else bytes(part)
+            self._digest.update(kept)
+            self.size += len(kept)
+            await self._send(upload, kept)
+        except BaseException as error:
+            await self._fail(error)
+            raise
+
+    def _cut(self, size: int) -> Buffer:
+        """Take the first bytes out of the buffer."""
+        if size == len(self._buffer):
+            part, self._buffer = self._buffer, bytearray()
+            return part
+        with memoryview(self._buffer) as view:
+            first = bytes(view[:size])
+        del self._buffer[:size]
+        return first
+
+    async def _send(self, upload: Upload, part: Buffer) -> None:
+        """Send a part in the background, when there is a slot for it."""
         await self._slots.acquire()
         try:
             self._need_open()
@@ -119,8 +148,6 @@ class PhysicalWriter:
             self._slots.release()
             raise
         self._sent += 1
-        part = bytes(memoryview(self._buffer)[:size])
-        del self._buffer[:size]
         task = asyncio.create_task(upload.put_part(self._sent, part))
         self._parts.add(task)
         task.add_done_callback(self._part_done)
@@ -144,7 +171,7 @@ class PhysicalWriter:
         if self._failure is None:
             stays = isinstance(error, Exception)
             self._failure = error if stays else StreamClosedError("the upload was cancelled", path=self.physical)
-        self._buffer.clear()
+        self._buffer = bytearray()
         upload, self._upload = self._upload, None
         with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
             for task in self._parts:

@@ -331,6 +331,15 @@ class S3Blobs:
             self, bucket=self._bucket, key=key, full_key=full, upload_id=answer["UploadId"], uri=self.uri(key)
         )
 
+    async def _put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str:
+        """Store a part of an upload; its entity tag, as the service gives it."""
+        client = await self._client()
+        with map_exceptions(self._uri(full), writing=True):
+            answer = await client.upload_part(
+                Bucket=self._bucket, Key=full, UploadId=upload_id, PartNumber=number, Body=request_body(data)
+            )
+        return answer["ETag"]
+
     async def create(self) -> bool:
         if await self.exists():
             return False

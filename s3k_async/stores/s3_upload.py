@@ -33,6 +33,8 @@ class _Store(Protocol):
 
     async def _client(self) -> S3Client: ...
 
+    async def _put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str: ...
+
     async def head(self, key: str) -> BlobInfo | None: ...
 
 
@@ -61,10 +63,8 @@ class S3Upload:
         if number < 1:
             raise ValueError("parts are numbered from 1")
         size = memoryview(data).nbytes
-        client = await self._store._client()
-        with map_exceptions(self._uri, writing=True):
-            answer = await client.upload_part(**self._target, PartNumber=number, Body=request_body(data))
-        self.part_stored(number, size, answer["ETag"])
+        etag = await self._store._put_part(self._target["Key"], self._target["UploadId"], number, data)
+        self.part_stored(number, size, etag)
 
     async def copy_part(self, number: int, source: dict[str, str], start: int, end: int, *, if_match: str) -> None:
         """Store bytes [start, end) of another object as part `number`, inside the service."""

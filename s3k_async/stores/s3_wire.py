@@ -17,6 +17,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
+import anyio.to_thread
+
 from s3k_async import _native
 from s3k_async.aws.errors import Codes, map_exceptions, service_error
 from s3k_async.aws.wire import Answer, Headers, Wire
@@ -34,7 +36,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LARGE = 1024 * 1024
-"""Bytes above which the service is asked whether it wants a body at all."""
+"""Bytes above which a body is hashed in a thread, and the service is asked whether it wants it at all."""
 _PLAIN_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _OTHER_PROTOCOLS = ("--x-s3", "--op-s3")
 """Buckets of other services, whose sessions and signatures the reference knows."""
@@ -79,7 +81,8 @@ def _else_by_reference(
 class WireBlobs(S3Blobs):
     """A BlobStore over one bucket, fast. `session`: an aioboto3 or aiobotocore session of the user's.
 
-    Uploads in parts and the bucket itself are the reference's, `S3Blobs`, over the same client.
+    Beginning and ending an upload in parts, and the bucket itself, are left to the reference, `S3Blobs`, over the same
+    client.
     """
 
     def __init__(self, bucket: S3Bucket, session: object | None = None, sources: Sources = SYSTEM) -> None:
@@ -96,8 +99,8 @@ class WireBlobs(S3Blobs):
 
     @_else_by_reference
     async def _put_object(self, full: str, data: Buffer, if_absent: bool, if_match: str | None) -> str:
-        body = data if isinstance(data, bytes) else memoryview(data).cast("B")
-        headers: Headers = [("x-amz-checksum-crc32", _base64(_native.crc32(body).to_bytes(4)))]
+        body = _plain(data)
+        headers = [("x-amz-checksum-crc32", _base64(_native.crc32(body).to_bytes(4))), *_asking(body)]
         codes: Codes = {}
         if if_absent:
             headers.append(("If-None-Match", "*"))
@@ -105,10 +108,19 @@ class WireBlobs(S3Blobs):
         elif if_match is not None:
             headers.append(("If-Match", f'"{if_match}"'))
             codes = IF_MATCH
-        if len(body) > _LARGE:
-            headers.append(("Expect", "100-continue"))
         answer = await self._send("PUT", full, headers=headers, body=body, writing=True, codes=codes)
         return _etag(answer)
+
+    @_else_by_reference
+    async def _put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str:
+        query = f"partNumber={number}&uploadId={quote(upload_id, safe='')}"
+        body = _plain(data)
+        # No checksum: S3 takes them only for uploads that were begun with one. An empty part would be put again.
+        answer = await self._send("PUT", full, query=query, headers=_asking(body), body=body, writing=True)
+        etag = answer.headers.get("ETag")
+        if etag is None:
+            raise self._cut(full)
+        return etag
 
     @_else_by_reference
     async def _get_object(self, full: str, start: int, end: int | None) -> bytes:
@@ -191,8 +203,10 @@ class WireBlobs(S3Blobs):
         """
         about = self._uri(full) if path is None else path
         door = self._door or await self._find()
+        # Larger ones are hashed beside the loop, which sends others meanwhile; the interpreter is released for it.
+        digest = await anyio.to_thread.run_sync(_native.sha256_hex, body) if len(body) > _LARGE else None
         with map_exceptions(about, writing=writing):
-            answer = await door.wire.send(method, door.path + quote(full), query, headers or [], body)
+            answer = await door.wire.send(method, door.path + quote(full), query, headers or [], body, sha256=digest)
         if answer.status >= 300:
             raise _refusal(answer, answer.status, method, about, codes)
         if document and _native.decode_refusal(answer.body) is not None:
@@ -215,6 +229,16 @@ class WireBlobs(S3Blobs):
 
     def _cut(self, full: str) -> ResponseLostError:
         return ResponseLostError("the connection broke before the whole answer came", path=self._uri(full))
+
+
+def _plain(data: Buffer) -> bytes | memoryview:
+    """The data as bytes, without a copy."""
+    return data if isinstance(data, bytes) else memoryview(data).cast("B")
+
+
+def _asking(body: bytes | memoryview) -> Headers:
+    """For a large body, the header that asks whether it is wanted at all."""
+    return [("Expect", "100-continue")] if len(body) > _LARGE else []
 
 
 def _refusal(answer: Answer, status: int, method: str, path: str, codes: Codes | None) -> S3kError:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from s3k_async.config import Tuning
 from s3k_async.errors import NoSpaceError, ServiceError, StreamClosedError, UnreachableError
+from s3k_async.stores.blobs import BlobInfo, Buffer, Upload
 from s3k_async.stores.faults import Call
 from tests.storage.rig import OBJECT, TUNING, StorageRig
 
@@ -58,6 +59,52 @@ async def test_a_buffer_may_be_reused_after_write() -> None:
         await writer.write(buffer)
     content = await writer.finish()
     assert await rig.storage.read(content.physical) == b"".join(bytes([value]) * 70 for value in range(20))
+
+
+async def test_a_large_buffer_may_be_reused_while_its_parts_are_on_their_way() -> None:
+    held = anyio.Event()
+
+    async def gate(call: Call) -> None:
+        if call.method == "put_part":
+            await held.wait()
+
+    rig = await StorageRig(gate=gate).start()
+    writer = rig.storage.writer(OBJECT)
+    buffer = bytearray(b"x" * 310)
+    await writer.write(buffer)
+    buffer[:] = b"?" * 310
+    held.set()
+    content = await writer.finish()
+    assert await rig.storage.read(content.physical) == b"x" * 310
+
+
+async def test_bytes_that_cannot_change_are_sent_without_a_copy() -> None:
+    rig = await StorageRig().start()
+    sent: list[object] = []
+    put, start = rig.blobs.put, rig.blobs.start_upload
+
+    async def noted_put(key: str, data: Buffer) -> BlobInfo:
+        sent.append(data)
+        return await put(key, data)
+
+    async def noted_start(key: str) -> Upload:
+        upload = await start(key)
+        put_part = upload.put_part
+
+        async def noted_part(number: int, data: Buffer) -> None:
+            sent.append(data.obj if isinstance(data, memoryview) else data)
+            await put_part(number, data)
+
+        upload.put_part = noted_part  # type: ignore[method-assign]
+        return upload
+
+    rig.blobs.put, rig.blobs.start_upload = noted_put, noted_start  # type: ignore[method-assign, assignment]
+    small, large = b"s" * 200, b"l" * 1000
+    await rig.storage.put(OBJECT, small)
+    assert sent.pop() is small
+    await rig.storage.put(OBJECT, memoryview(large))
+    assert len(sent) == 10
+    assert all(part is large for part in sent[:-1])
 
 
 async def test_nothing_is_visible_before_finish() -> None:

@@ -128,6 +128,25 @@ async def test_an_engine_refuses_a_body_that_was_damaged(seaweedfs: Engine) -> N
     await blobs.close()
 
 
+async def test_a_part_is_signed_and_has_no_checksum(blobs: WireBlobs, proxy: FaultProxy) -> None:
+    """S3 refuses checksums of parts of an upload that was begun without one."""
+    proxy.rule(xml_answer("<InitiateMultipartUploadResult><UploadId>u/+=</UploadId></InitiateMultipartUploadResult>"))
+    upload = await blobs.start_upload("k")
+    proxy.clear()
+    proxy.rule(Answer(200, headers={"ETag": '"p"'}), times=1)
+    proxy.rule(Answer(200))
+    body = bytes(2_000_000)
+    await upload.put_part(3, memoryview(body))
+    call = proxy.calls[-1]
+    assert call.query == "partNumber=3&uploadId=u%2F%2B%3D"
+    assert call.body == body
+    assert call.headers["x-amz-content-sha256"] == hashlib.sha256(body).hexdigest()
+    assert not any(name.startswith("x-amz-checksum") for name in call.headers)
+    assert call.headers["expect"] == "100-continue"
+    with pytest.raises(ResponseLostError):
+        await upload.put_part(4, b"")
+
+
 async def test_conditions_and_ranges_are_headers(blobs: WireBlobs, proxy: FaultProxy) -> None:
     proxy.rule(Answer(206, b"cd", {"Content-Range": "bytes 2-3/9"}), method="GET")
     proxy.rule(Answer(200, headers={"ETag": '"e"'}))
