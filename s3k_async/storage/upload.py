@@ -58,7 +58,7 @@ class PhysicalWriter:
         view = memoryview(data).cast("B")
         while len(view):
             part_size = self.part_size
-            if not self._buffer and len(view) > (self._threshold if self._upload is None else part_size):
+            if not self._buffer and len(view) > max(part_size, self._threshold if self._upload is None else 0):
                 await self._send_whole(view[:part_size])
             elif self.add(view[:part_size]):
                 await self.drain()

@@ -78,6 +78,30 @@ async def test_a_large_buffer_may_be_reused_while_its_parts_are_on_their_way() -
     assert await rig.storage.read(content.physical) == b"x" * 310
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+@pytest.mark.parametrize(("size", "parts"), [(200, [200]), (300, [300]), (301, [300, 1]), (600, [300, 300])])
+async def test_no_part_is_empty(kind: type, size: int, parts: list[int]) -> None:
+    """Also where parts are larger than the threshold above which there are any."""
+    rig = await StorageRig(Tuning(part_size=300, multipart_threshold=100)).start()
+    sent: dict[int, int] = {}
+    start = rig.blobs.start_upload
+
+    async def noted_start(key: str) -> Upload:
+        upload = await start(key)
+        put_part = upload.put_part
+
+        async def noted_part(number: int, data: Buffer) -> None:
+            sent[number] = len(data)
+            await put_part(number, data)
+
+        upload.put_part = noted_part  # type: ignore[method-assign]
+        return upload
+
+    rig.blobs.start_upload = noted_start  # type: ignore[method-assign]
+    await rig.storage.put(OBJECT, kind(size))
+    assert [sent[number] for number in sorted(sent)] == parts
+
+
 async def test_bytes_that_cannot_change_are_sent_without_a_copy() -> None:
     rig = await StorageRig().start()
     sent: list[object] = []
