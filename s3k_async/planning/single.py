@@ -70,7 +70,6 @@ def _read(call: _Call) -> None:
 
 
 def _write(call: _Call) -> None:
-    """Into a directory that the client has seen a moment ago, as it has when it writes many files."""
     work, subject = call.work, call.subject
     if subject.parents and not subject.known_parent:
         work.get_many(subject.parents + 1, subject.directory_item)
@@ -83,8 +82,8 @@ def _write(call: _Call) -> None:
 
 
 def _overwrite(call: _Call) -> None:
-    """In a directory that the client has seen a moment ago: what is there is read again together with its chain."""
     work, subject = call.work, call.subject
+    # Below a parent that is known, what is there is read, and then read again together with its chain.
     if subject.known_parent or not subject.parents:
         work.get(subject.file_item)
     if subject.parents:
