@@ -65,7 +65,11 @@ impl<'py> Strings<'py> {
 
     /// The UTF-8 text of each string, or the error of a path that has none.
     pub fn texts(&self) -> PyResult<Vec<&str>> {
-        self.0.iter().map(text_of).collect()
+        let mut texts = Vec::with_capacity(self.0.len());
+        for string in &self.0 {
+            texts.push(text_of(string)?);
+        }
+        Ok(texts)
     }
 
     /// As `texts`, with the error of a stored key.
@@ -79,7 +83,13 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Strings<'py> {
 
     fn extract(argument: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         match argument.cast::<PyList>() {
-            Ok(list) => Ok(Self(list.iter().map(Bound::cast_into::<PyString>).collect::<Result<_, _>>()?)),
+            Ok(list) => {
+                let mut strings = Vec::with_capacity(list.len());
+                for item in list.iter() {
+                    strings.push(item.cast_into::<PyString>()?);
+                }
+                Ok(Self(strings))
+            }
             Err(_) => argument.extract().map(Self),
         }
     }

@@ -22,9 +22,11 @@ pub fn check_name(name: &str) -> Result<(), Fault> {
     match name {
         "" | "." | ".." => Err(Fault::NotAName),
         _ if name.len() > MAX_NAME_BYTES => Err(Fault::NameTooLong),
-        _ if name.as_bytes().contains(&b'/') => Err(Fault::NotAName),
-        _ if name.as_bytes().contains(&0) => Err(Fault::Nul),
-        _ => Ok(()),
+        _ => match memchr::memchr2(b'/', 0, name.as_bytes()).and_then(|place| name.as_bytes().get(place)) {
+            Some(b'/') => Err(Fault::NotAName),
+            Some(_) => Err(Fault::Nul),
+            None => Ok(()),
+        },
     }
 }
 
@@ -81,7 +83,9 @@ pub fn push_child(out: &mut String, parent: &str, name: &str) {
 
 /// Directory, not always normalised, and name, where the last component is a plain name.
 pub fn plain_name(path: &str) -> Option<(&str, &str)> {
-    path.rsplit_once('/').filter(|(_, name)| is_name(name))
+    let cut = memchr::memrchr(b'/', path.as_bytes())?;
+    let (directory, name) = (path.get(..cut)?, path.get(cut + 1..)?);
+    is_name(name).then_some((directory, name))
 }
 
 /// Normal form of the directory part that `plain_name` split off.

@@ -10,37 +10,49 @@ const WAYS: usize = 4;
 /// What was last made for each of a number of texts.
 pub struct Recent<'a, T> {
     places: Vec<Option<(&'a str, T)>>,
+    /// Where the last text was found: keys of one directory often follow each other.
+    last: usize,
 }
 
 impl<'a, T> Recent<'a, T> {
     /// An empty cache that suits work on `rows` keys.
     pub fn for_rows(rows: usize) -> Self {
         let places = rows.next_power_of_two().clamp(WAYS, MOST_PLACES);
-        Self { places: std::iter::repeat_with(|| None).take(places).collect() }
+        Self { places: std::iter::repeat_with(|| None).take(places).collect(), last: 0 }
     }
 
     /// The value for `key`, made now unless it is still there.
-    #[allow(clippy::indexing_slicing)] // places are remainders of their number
     pub fn get_or_make<E>(&mut self, key: &'a str, make: impl FnOnce() -> Result<T, E>) -> Result<&mut T, E> {
-        let first = self.first_place(key);
-        let mut place = first;
-        for way in 0..WAYS {
-            let candidate = (first + way) % self.places.len();
-            match &self.places[candidate] {
-                Some((held, _)) if *held != key => {}
-                _ => {
-                    place = candidate;
-                    break;
-                }
+        if !self.holds(self.last, key) {
+            let (place, is_there) = self.place_of(key);
+            self.last = place;
+            if !is_there && let Some(place) = self.places.get_mut(place) {
+                *place = None;
             }
         }
-        if self.places[place].as_ref().is_some_and(|(held, _)| *held != key) {
-            self.places[place] = None;
-        }
-        match &mut self.places[place] {
+        #[allow(clippy::indexing_slicing)] // places are remainders of their number
+        match &mut self.places[self.last] {
             Some((_, value)) => Ok(value),
             empty => Ok(&mut empty.insert((key, make()?)).1),
         }
+    }
+
+    fn holds(&self, place: usize, key: &str) -> bool {
+        matches!(self.places.get(place), Some(Some((held, _))) if *held == key)
+    }
+
+    /// The place where `key` is, or where it may be put; and whether it is there.
+    fn place_of(&self, key: &str) -> (usize, bool) {
+        let first = self.first_place(key);
+        for way in 0..WAYS {
+            let place = (first + way) % self.places.len();
+            match self.places.get(place) {
+                Some(Some((held, _))) if *held == key => return (place, true),
+                Some(Some(_)) => {}
+                _ => return (place, false),
+            }
+        }
+        (first, false)
     }
 
     #[allow(clippy::cast_possible_truncation)] // only the low bits count
