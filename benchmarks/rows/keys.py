@@ -88,12 +88,8 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
     for name, native, plainly in _pairs():
         if native() != plainly():
             raise AssertionError(f"{name}: native and Python differ")
-        contenders = {"plain Python": _sized(plainly), "ours": _sized(native)}
+        contenders = {"plain Python": plain(plainly), "ours": plain(native)}
         rounds = scope.pick(7, 21)
         case = Case("keys", name, ROWS, "keys", contenders, "plain Python", rounds, clock="processor")
         for result in await measure(case):
             yield result
-
-
-def _sized(work: Callable[[], Any]) -> Any:
-    return plain(lambda: len(work()))
