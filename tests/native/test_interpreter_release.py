@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from s3k_async import _native
+from s3k_async.stores.items import Item
 
 ROWS = 100_000
 PATHS = [f"/warehouse/date=2026-01-{row % 28 + 1:02}//part-{row:05}" for row in range(ROWS)]
@@ -17,6 +19,18 @@ PARTITIONS = [key[0] for key in KEYS]
 SORTS = [key[1] for key in KEYS]
 ENTROPY = bytes(16 * ROWS)
 CONTENT = bytes(20_000_000)
+ITEM: Item = {
+    "path": "ks://v/d-sf0",
+    "children": "f",
+    "isdir": False,
+    "ctime": 7,
+    "ver": 2,
+    "id": "i",
+    "physpath": "k",
+}
+ITEMS = _native.Rows([ITEM] * ROWS)
+ENTRIES = ITEMS.entries("v")
+PAGE = json.dumps({"Items": [{"path": {"S": "ks://v/d-sf0"}, "children": {"S": "f"}}] * ROWS}).encode()
 
 BULK: dict[str, Callable[[], object]] = {
     "normalize_many": lambda: _native.normalize_many(PATHS),
@@ -25,6 +39,12 @@ BULK: dict[str, Callable[[], object]] = {
     "decode_keys": lambda: _native.decode_keys("v", PARTITIONS, SORTS),
     "uuid_texts": lambda: _native.uuid_texts(ENTROPY),
     "physical_keys": lambda: _native.physical_keys(SORTS, ENTROPY),
+    "decode_page": lambda: _native.decode_page(PAGE, None),
+    "Rows.entries": lambda: ITEMS.entries("v"),
+    "Entries.files": ENTRIES.files,
+    "Entries.totals": ENTRIES.totals,
+    "Entries.sorted": lambda: _native.Entries.sorted([ENTRIES]),
+    "Entries.__arrow_c_array__": ENTRIES.__arrow_c_array__,
     "xxh3_64": lambda: _native.xxh3_64(CONTENT),
     "Xxh3_128.update": lambda: _native.Xxh3_128().update(CONTENT),
     "Xxh3_128.update, bytearray": lambda: _native.Xxh3_128().update(bytearray(CONTENT)),
