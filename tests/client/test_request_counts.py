@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.many import ManyPaths
 from s3k_async.model import ChangeResult
 from s3k_async.requests import Part, Requests
+from s3k_async.sources import SYSTEM
+from s3k_async.stores.faults import FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.request_scenes import SCENES
+from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "requests.md"
@@ -61,9 +65,11 @@ async def performed(name: str) -> tuple[Requests, object]:
     volume = fresh_name("volume")
     config = VolumeConfig(volume, MemoryTable(volume), MemoryBlobs(volume))
     await init_volume(config)
-    async with S3kClient(config=config) as before:
+    # What is known for some seconds is known however long the test takes.
+    sources = replace(SYSTEM, monotonic=lambda: 0.0)
+    async with faulty_client(FaultPlan(), config, sources) as before:
         await SCENES[name].before(before)
-    async with S3kClient(config=config) as client:
+    async with faulty_client(FaultPlan(), config, sources) as client:
         await SCENES[name].warm(client)
         opening = client.requests
         with client.count() as counter:
