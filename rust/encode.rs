@@ -10,9 +10,12 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyMapping, PyString, PyType};
 
 use crate::errors::{bad_argument, text_of};
+use crate::moves::push_actions;
 use crate::quote::push_quoted;
 
 const PARTITION: &str = "path";
+/// Bytes of an action in a body, about.
+const TYPICAL_ACTION: usize = 768;
 
 /// A key given as a pair of texts.
 type PyKey<'py> = (Bound<'py, PyString>, Bound<'py, PyString>);
@@ -362,17 +365,19 @@ pub fn encode_transaction<'py>(
     actions: &Bound<'py, PyAny>,
     token: &Bound<'py, PyString>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let mut out = String::with_capacity(4096);
+    let mut out = String::with_capacity(TYPICAL_ACTION * actions.len()?);
     let table = plain_text(table, "the name of the table")?;
     out.push_str("{\"TransactItems\":[");
-    for (place, action) in actions.try_iter()?.enumerate() {
-        let action = action?;
-        let (verb, name) = Verb::of(&action)?;
-        out.push_str(if place == 0 { "{\"" } else { ",{\"" });
-        out.push_str(name);
-        out.push_str("\":");
-        push_action(&mut out, table, verb, &action)?;
-        out.push('}');
+    if !push_actions(&mut out, table, actions) {
+        for (place, action) in actions.try_iter()?.enumerate() {
+            let action = action?;
+            let (verb, name) = Verb::of(&action)?;
+            out.push_str(if place == 0 { "{\"" } else { ",{\"" });
+            out.push_str(name);
+            out.push_str("\":");
+            push_action(&mut out, table, verb, &action)?;
+            out.push('}');
+        }
     }
     out.push_str("],\"ClientRequestToken\":");
     push_quoted(&mut out, plain_text(token, "an idempotency token")?);

@@ -11,6 +11,7 @@ mod python {
     pyo3::import_exception!(s3k_async.errors, InvalidArgumentError);
     pyo3::import_exception!(s3k_async.errors, InvalidPathError);
     pyo3::import_exception!(s3k_async.errors, ItemFormatError);
+    pyo3::import_exception!(s3k_async.errors, LogFormatError);
     pyo3::import_exception!(s3k_async.errors, ResponseLostError);
 }
 
@@ -136,6 +137,11 @@ impl From<BadItem> for PyErr {
 /// The error of an answer that cannot be read.
 pub fn lost(reason: &str) -> PyErr {
     python::ResponseLostError::new_err(reason.to_owned())
+}
+
+/// `LogFormatError`, for an operation on the entry at a path.
+pub fn bad_operation(message: &str, path: &str) -> PyErr {
+    Python::attach(|py| with_path(py.get_type::<python::LogFormatError>(), message, path))
 }
 
 /// An error of a class of ours, with its message and the path that it is about.

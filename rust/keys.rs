@@ -31,7 +31,7 @@ impl Volume {
     }
 
     /// Refuses a parent whose partition key with suffix `last` is too long.
-    fn check_length(&self, parent: &str, last: u32) -> Result<(), Fault> {
+    pub fn check_length(&self, parent: &str, last: u32) -> Result<(), Fault> {
         let digits = last.checked_ilog10().map_or(1, |power| power as usize + 1);
         if SCHEME.len() + self.0.len() + parent.len() + SUFFIX.len() + digits > MAX_PARTITION_BYTES {
             return Err(Fault::KeyTooLong);
@@ -39,7 +39,8 @@ impl Volume {
         Ok(())
     }
 
-    fn push_partition(&self, out: &mut String, parent: &str, index: u32) {
+    /// Appends the partition key of a suffix of a directory.
+    pub fn push_partition(&self, out: &mut String, parent: &str, index: u32) {
         for part in [SCHEME, &self.0, parent, SUFFIX] {
             out.push_str(part);
         }

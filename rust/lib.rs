@@ -3,6 +3,7 @@
 mod arrow;
 mod attributes;
 mod columns;
+mod cut;
 mod digest;
 mod encode;
 mod entries;
@@ -12,6 +13,8 @@ mod hex;
 mod items;
 mod json;
 mod keys;
+mod moves;
+mod operations;
 mod page;
 mod paths;
 mod physical;
@@ -36,6 +39,10 @@ mod _native {
     use crate::entry_sequence::Entries;
     #[pymodule_export]
     use crate::keys::{decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys};
+    #[pymodule_export]
+    use crate::moves::{Deletes, Moves};
+    #[pymodule_export]
+    use crate::operations::Operations;
     #[pymodule_export]
     use crate::page::{Page, decode_batch, decode_item, decode_page};
     #[pymodule_export]

@@ -9,13 +9,14 @@ use crate::errors::{Fault, InvalidPath, text_of};
 use crate::hex::digits;
 
 const UUID_BYTES: usize = 16;
-const UUID_CHARACTERS: usize = 36;
+/// Characters of a UUID.
+pub const UUID_CHARACTERS: usize = 36;
 const MARK: &str = ".id=";
 /// Bytes of UTF-8 in the longest object key of S3.
 const MAX_OBJECT_KEY_BYTES: usize = 1024;
 
 /// Appends a random UUID (RFC 9562 version 4), lower case.
-fn push_uuid(out: &mut String, entropy: &[u8; UUID_BYTES]) {
+pub fn push_uuid(out: &mut String, entropy: &[u8; UUID_BYTES]) {
     let mut bytes = *entropy;
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
@@ -52,7 +53,8 @@ fn one(entropy: &[u8]) -> PyResult<&[u8; UUID_BYTES]> {
     entropy.try_into().map_err(|_| PyValueError::new_err("16 bytes of entropy are needed"))
 }
 
-fn many(entropy: &[u8]) -> PyResult<&[[u8; UUID_BYTES]]> {
+/// Entropy for many, 16 bytes each.
+pub fn many(entropy: &[u8]) -> PyResult<&[[u8; UUID_BYTES]]> {
     match entropy.as_chunks() {
         (chunks, []) => Ok(chunks),
         _ => Err(PyValueError::new_err("a multiple of 16 bytes of entropy is needed")),

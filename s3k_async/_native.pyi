@@ -10,11 +10,15 @@ from typing import ClassVar, final, overload
 from typing_extensions import Buffer
 
 from s3k_async.model import Entry, HashName
+from s3k_async.oplog.entries import Operation
 from s3k_async.stores.items import Action, Delete, Item, Put, Update, Value
 
 __all__ = [
+    "Deletes",
     "Entries",
     "FileStatus",
+    "Moves",
+    "Operations",
     "Page",
     "Rows",
     "Signer",
@@ -160,6 +164,92 @@ def sha256_hex(data: Buffer) -> str:
 
 def crc32(data: Buffer) -> int:
     """CRC-32 as zlib's: what DynamoDB sends as `x-amz-crc32`."""
+
+@final
+class Moves(Sequence[Action]):
+    """Moves of entries into a directory: for each a Delete of what is stored, unchanged, where it is stored, and a Put
+    of the next version below `target`, where nothing may be. `encode_transaction` cuts the bodies from the columns.
+
+    `entropy` is 16 bytes for each entry, of which its operation id is made. Raises InvalidPathError for a target that
+    is none or too long, ValueError for another amount of entropy.
+    """
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+    def __new__(
+        cls, entries: Entries, volume: str, target: str, suffix_count: int, hash: HashName, entropy: bytes
+    ) -> Moves: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int, /) -> Action: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> list[Action]: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
+        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
+
+    def count(self, value: object) -> int:
+        """How many elements are equal."""
+
+    def take(self, rows: Sequence[int]) -> Moves:
+        """The moves of some entries, by their places among these. Raises ValueError for a place there is not."""
+
+    def operations(self, time_ms: int) -> Operations:
+        """What the log says of them, begun at a time in epoch milliseconds."""
+
+@final
+class Deletes(Sequence[Action]):
+    """Removals of entries: for each a Delete of what is stored, unchanged, where it is stored. `entropy` as for
+    `Moves`.
+    """
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+    def __new__(cls, entries: Entries, entropy: bytes) -> Deletes: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int, /) -> Action: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> list[Action]: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
+        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
+
+    def count(self, value: object) -> int:
+        """How many elements are equal."""
+
+    def take(self, rows: Sequence[int]) -> Deletes:
+        """The removals of some entries, by their places among these. Raises ValueError for a place there is not."""
+
+    def operations(self, time_ms: int) -> Operations:
+        """What the log says of them, begun at a time in epoch milliseconds."""
+
+@final
+class Operations(Sequence[Operation]):
+    """What the operation log says of `Moves` or `Deletes`; an Operation is made whenever one is asked for. A slice
+    shares the columns.
+    """
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int, /) -> Operation: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Operations: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
+        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
+
+    def count(self, value: object) -> int:
+        """How many elements are equal."""
+
+    def ids(self) -> list[str]:
+        """The operation ids."""
+
+    def lines(self, start: int, end: int) -> bytes:
+        """The lines of the operations from `start` up to `end`, as `oplog.entries.operation_line`, each ended by a
+        newline.
+
+        Raises LogFormatError, with the entry's path, for an object id or a version that the log cannot hold.
+        """
 
 @final
 class Signer:

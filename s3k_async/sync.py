@@ -340,6 +340,32 @@ class S3kSyncClient:
         """Remove a file, an empty directory, or with `recursive` a directory and all below it."""
         return self._call(lambda fs: fs.delete(path, recursive=recursive, missing_ok=missing_ok, progress=progress))
 
+    def rename_many(
+        self,
+        pairs: Iterable[tuple[Path, Path]],
+        *,
+        overwrite: bool = False,
+        missing_ok: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ManyResult:
+        """Rename by a list of (source, target), up to 50 files in a request; the result lists what failed."""
+        return self._call(
+            lambda fs: fs.rename_many(pairs, overwrite=overwrite, missing_ok=missing_ok, progress=progress)
+        )
+
+    def delete_many(
+        self,
+        paths: Iterable[Path],
+        *,
+        recursive: bool = False,
+        missing_ok: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ManyResult:
+        """Remove what is at the paths, up to 100 files in a request; the result lists what failed."""
+        return self._call(
+            lambda fs: fs.delete_many(paths, recursive=recursive, missing_ok=missing_ok, progress=progress)
+        )
+
     def copy(
         self,
         source: Path,

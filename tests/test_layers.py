@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "bridge",
         "client",
         "listing",
+        "lists",
         "globbing",
         "loading",
         "many",

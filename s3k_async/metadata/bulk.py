@@ -1,146 +1,205 @@
-"""Many files of one directory in few requests: moved or deleted by transactions, logged by the segment.
+"""Many files of one directory in few requests: moved or deleted by transactions, logged by the page.
 
-A transaction in which some conditions failed is sent again without those entries. What changed is decided anew from
-what is stored, what is gone is done.
+They stay columns on the way: nothing is made for a single file unless something is wrong with it. What changed
+meanwhile is decided anew from what is stored; what is gone is no failure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
-from s3k_async.concurrency import run_all
+from s3k_async._native import Deletes, Entries, Moves, Operations
 from s3k_async.errors import (
     BusyError,
-    ConditionFailedError,
+    LeaseExpiredError,
+    LogFormatError,
     PathExistsError,
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.metadata.changes import Outcome
-from s3k_async.metadata.codec import from_item, to_item, unchanged
+from s3k_async.metadata.codec import from_item, from_items
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.model import Entry
-from s3k_async.oplog.entries import Operation
-from s3k_async.stores.items import ABSENT, MAX_TRANSACTION, Action, Delete, Item, Put
+from s3k_async.metadata.transactions import Report, carry_out
+from s3k_async.stores.items import MAX_TRANSACTION, Action, Item
 
-__all__ = ["Failure", "delete_files", "move_files"]
+__all__ = ["Done", "Failure", "delete_files", "move_files"]
 
 Failure = tuple[str, Exception]
+Check = Callable[[], None]
 
 MOVES = MAX_TRANSACTION // 2
-TRANSACTIONS = 8
-"""Transactions of one call that are under way at the same time."""
+"""Files moved in one transaction."""
+ENTROPY = 16
+"""Bytes of entropy in an operation id."""
 ROUNDS = 8
 """How often an entry that keeps changing is decided anew."""
 
 
-async def delete_files(store: MetadataStore, entries: Sequence[Entry]) -> list[Failure]:
-    """Delete files and reservations; what is gone already counts as deleted. Returns what failed."""
+@dataclass(slots=True)
+class Done:
+    """What became of some files: how many were changed, what failed, and what was gone."""
 
-    def plan(entry: Entry) -> tuple[Operation, list[Action]]:
-        operation = store.changes.operation("delete", entry, None)
-        return operation, [Delete(store.keys.key(entry.path), unchanged(entry))]
+    files: int = 0
+    bytes: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    """Paths of what somebody else had moved or deleted by then."""
 
-    return await _BulkChange(store, MAX_TRANSACTION, plan).apply(entries)
+    def add(self, other: Done) -> None:
+        self.files += other.files
+        self.bytes += other.bytes
+        self.failures += other.failures
+        self.gone += other.gone
 
 
-async def move_files(store: MetadataStore, entries: Sequence[Entry], target: Callable[[Entry], str]) -> list[Failure]:
-    """Move files to the paths that `target` names; what is gone from its old path counts as moved by somebody else.
-    Reservations are refused. Returns what failed.
+async def delete_files(store: MetadataStore, entries: Entries, check: Check = lambda: None) -> Done:
+    """Delete files and reservations; what is gone already counts as deleted. `check` is called before each transaction,
+    and what it raises ends the work.
     """
-    reserved = [entry for entry in entries if entry.is_reservation]
-    failures: list[Failure] = [
-        (entry.path, UncommittedFileError("a reservation cannot be renamed", path=entry.path)) for entry in reserved
-    ]
 
-    def plan(entry: Entry) -> tuple[Operation, list[Action]]:
-        moved = entry.moved(target(entry), operation=store.sources.uuid())
-        operation = store.changes.operation("rename", entry, moved)
-        return operation, [
-            Delete(store.keys.key(entry.path), unchanged(entry)),
-            Put(to_item(moved, store.keys), ABSENT),
+    def plan(entries: Entries) -> _PagePlan:
+        deletes = Deletes(entries, store.sources.entropy(ENTROPY * len(entries)))
+        return _PagePlan(entries, deletes, 1, deletes.operations(store.sources.now_ms()))
+
+    return await _BulkChange(store, plan, check).apply(entries)
+
+
+async def move_files(store: MetadataStore, entries: Entries, target: str, check: Check = lambda: None) -> Done:
+    """Move files into the directory `target`; what is gone from its old path counts as moved by somebody else.
+    Reservations are refused. `check` as for `delete_files`.
+    """
+
+    def plan(entries: Entries) -> _PagePlan:
+        keys = store.keys
+        entropy = store.sources.entropy(ENTROPY * len(entries))
+        moves = Moves(entries, keys.volume, target, keys.suffix_count, keys.hash, entropy)
+        return _PagePlan(entries, moves, 2, moves.operations(store.sources.now_ms()))
+
+    committed = entries.without_reservations()
+    refused = Done()
+    if len(committed) < len(entries):
+        refused.failures += [
+            (entry.path, UncommittedFileError("a reservation cannot be renamed", path=entry.path))
+            for entry in entries
+            if entry.is_reservation
         ]
+    done = await _BulkChange(store, plan, check).apply(committed)
+    done.add(refused)
+    return done
 
-    committed = [entry for entry in entries if not entry.is_reservation]
-    return failures + await _BulkChange(store, MOVES, plan).apply(committed)
 
+class _PagePlan:
+    """What to do to each entry of a page."""
 
-Plan = Callable[[Entry], tuple[Operation, list[Action]]]
-"""What to log and do for one entry; the first action is on the entry's own item."""
+    def __init__(self, entries: Entries, changes: Moves | Deletes, width: int, operations: Operations) -> None:
+        self.entries = entries
+        self.operations = operations
+        self.width = width
+        """Actions to each entry; the first is on its own item."""
+        self._changes = changes
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def identities(self, rows: Iterable[int]) -> list[str]:
+        every = self.operations.ids()
+        return [every[row] for row in rows]
+
+    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
+        return self._changes.take(rows)
+
+    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
+        return [(rows[position // self.width], position % self.width)]
+
+    def path(self, row: int) -> str:
+        return self.entries[row].path
 
 
 class _BulkChange:
     """One change of many entries under way."""
 
-    def __init__(self, store: MetadataStore, size: int, plan: Plan) -> None:
+    def __init__(self, store: MetadataStore, plan: Callable[[Entries], _PagePlan], check: Check) -> None:
         self._store = store
-        self._size = size
         self._plan = plan
-        self._changed: list[Entry] = []
-        self._failures: list[Failure] = []
+        self._check = check
+        self._changed: list[Item] = []
+        self._done = Done()
 
-    async def apply(self, entries: Sequence[Entry]) -> list[Failure]:
-        """Change the entries, `size` in a transaction; returns what failed."""
-        work = list(entries)
+    async def apply(self, entries: Entries) -> Done:
+        """Change the entries, and those that turn out to have changed meanwhile again."""
+        work = entries
         for _ in range(ROUNDS):
-            batches = [work[start : start + self._size] for start in range(0, len(work), self._size)]
-            await run_all(self._transaction, batches, limit=TRANSACTIONS)
-            work, self._changed = self._changed, []
-            if not work:
+            if len(work) > 0:
+                await self._page(work)
+            changed, self._changed = self._changed, []
+            work = from_items(changed, self._store.keys)
+            if len(work) == 0:
                 break
-        self._failures += [(entry.path, BusyError("the file kept changing", path=entry.path)) for entry in work]
-        return self._failures
+        for path in work.paths():
+            self._fail(path, BusyError("the file kept changing", path=path))
+        return self._done
 
-    async def _transaction(self, batch: list[Entry]) -> None:
-        """Change one batch, leaving out the entries whose conditions fail: those are changed, failed or gone."""
-        left = {
-            operation.id: (entry, operation, actions) for entry in batch for operation, actions in [self._plan(entry)]
-        }
-
-        async def transact(outcome: Outcome) -> None:
-            while left and (error := await self._attempt([actions for _, _, actions in left.values()])):
-                for identity, position in self._failed(left, error).items():
-                    self._sort_out(left.pop(identity)[0], error, position)
-            outcome.succeeded = set(left)
-
+    async def _page(self, entries: Entries) -> None:
+        plan = self._plan(entries)
+        rows = range(len(entries))
+        size = MAX_TRANSACTION // plan.width
+        lanes = [(rows[start : start + size],) for start in range(0, len(rows), size)]
+        store = self._store
         try:
-            await self._store.changes.run([operation for _, operation, _ in left.values()], transact)
+            report = await carry_out(store.items, store.changes, plan, lanes, store.sources.uuid, check=self._check)
+        except LogFormatError as error:
+            await self._without_the_odd(entries, error)
+        except LeaseExpiredError:
+            raise
         except S3kError as error:
-            self._failures += [(entry.path, error) for entry, _, _ in left.values()]
+            for path in entries.paths():
+                self._fail(path, error)
+        else:
+            self._sort_out(plan, report)
 
-    async def _attempt(self, actions: list[list[Action]]) -> ConditionFailedError | None:
-        try:
-            await self._store.items.transact(
-                [action for group in actions for action in group], self._store.sources.uuid()
-            )
-        except ConditionFailedError as error:
-            return error
-        return None
+    async def _without_the_odd(self, entries: Entries, error: LogFormatError) -> None:
+        """Change the entries but for those that the log cannot hold; it told of one of them."""
+        if len(entries) == 1:
+            self._fail(entries[0].path, error)
+            return
+        middle = len(entries) // 2
+        for half in (range(middle), range(middle, len(entries))):
+            await self._page(entries.take(half))
 
-    @staticmethod
-    def _failed(left: dict[str, tuple[Entry, Operation, list[Action]]], error: ConditionFailedError) -> dict[str, int]:
-        """The operations that failed conditions belong to, with the position of the first action of each."""
-        failed: dict[str, int] = {}
-        position = 0
-        for identity, (_, _, actions) in left.items():
-            if any(place in error.current for place in range(position, position + len(actions))):
-                failed[identity] = position
-            position += len(actions)
-        return failed
+    def _sort_out(self, plan: _PagePlan, report: Report) -> None:
+        undone = set(report.failed)
+        for row, error in report.failed.items():
+            self._fail(plan.path(row), error)
+        for row, refusal in report.refused.items():
+            undone.add(row)
+            if 0 not in refusal:
+                path = plan.path(row)
+                self._fail(path, PathExistsError("the target exists", path=path))
+            elif (item := refusal[0]) is not None:
+                self._again(plan, row, item)
+            else:
+                self._done.gone.append(plan.path(row))
+        done = plan.entries
+        if undone:
+            done = done.take([row for row in range(len(plan)) if row not in undone])
+        self._done.files += len(done)
+        self._done.bytes += done.totals()[2]
 
-    def _sort_out(self, entry: Entry, error: ConditionFailedError, position: int) -> None:
-        if position not in error.current:
-            self._failures.append((entry.path, PathExistsError("the target exists", path=entry.path)))
-        elif (item := error.current[position]) is not None:
-            self._again(entry, item)
-
-    def _again(self, entry: Entry, item: Item) -> None:
+    def _again(self, plan: _PagePlan, row: int, item: Item) -> None:
+        """Decide anew, from what is stored by now."""
+        path = plan.path(row)
         try:
             current = from_item(item, self._store.keys)
         except S3kError as error:
-            self._failures.append((entry.path, error))
+            self._fail(path, error)
             return
         if current.is_dir:
-            self._failures.append((entry.path, BusyError("the file became a directory", path=entry.path)))
+            self._fail(path, BusyError("the file became a directory", path=path))
+        elif current.is_reservation and plan.width > 1:
+            self._fail(path, UncommittedFileError("a reservation cannot be renamed", path=path))
         else:
-            self._changed.append(current)
+            self._changed.append(item)
+
+    def _fail(self, path: str, error: S3kError) -> None:
+        self._done.failures.append((path, error))

@@ -9,7 +9,7 @@ from s3k_async.concurrency import to_the_end
 from s3k_async.errors import OutcomeUnknownError, S3kError
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, OperationKind
-from s3k_async.oplog.log import OperationLog
+from s3k_async.oplog.log import OperationLog, PendingLog
 from s3k_async.oplog.segments import Operations
 from s3k_async.sources import Sources
 
@@ -57,11 +57,7 @@ class Changes:
         half-way would leave its outcome unknown. A definite failure rolls the log back; an unknown outcome leaves it
         pending, for fsck to decide.
         """
-        try:
-            pending = await self.log.begin(operations)
-        except S3kError as error:
-            error.before_change = True
-            raise
+        pending = await self._begin(operations)
 
         async def rest() -> None:
             outcome = Outcome()
@@ -75,3 +71,21 @@ class Changes:
             await pending.commit_later(outcome.succeeded, unknown=outcome.unknown)
 
         await to_the_end(rest)
+
+    async def run_parts(self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]) -> None:
+        """As `run`, for a body of many parts: a cancellation reaches it. Whatever ends it, what it has noted by then is
+        logged: operations that are noted neither as succeeded nor as unknown did not happen.
+        """
+        pending = await self._begin(operations)
+        outcome = Outcome(succeeded=set())
+        try:
+            await body(outcome)
+        finally:
+            await to_the_end(lambda: pending.commit_later(outcome.succeeded, unknown=outcome.unknown))
+
+    async def _begin(self, operations: Operations) -> PendingLog:
+        try:
+            return await self.log.begin(operations)
+        except S3kError as error:
+            error.before_change = True
+            raise

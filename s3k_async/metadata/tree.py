@@ -7,7 +7,7 @@ not visible at once: a reader may see a subtree partly moved or partly deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -24,8 +24,8 @@ from s3k_async.errors import (
     RenameIntoSelfError,
     S3kError,
 )
-from s3k_async.metadata.bulk import Failure, delete_files, move_files
-from s3k_async.metadata.codec import is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.bulk import Done, Failure, delete_files, move_files
+from s3k_async.metadata.codec import in_columns, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, ContentSummary, Entry, Progress
@@ -61,12 +61,10 @@ class _Run:
     progress: Callable[[Progress], object] | None
     budget: Budget = field(default_factory=lambda: Budget(PARTS))
 
-    def done(self, files: list[Entry], failed: list[Failure], path: str) -> None:
-        lost = {name for name, _ in failed}
-        good = [entry for entry in files if entry.path not in lost]
-        self.result.files += len(good)
-        self.result.bytes += sum(entry.size for entry in good)
-        self.result.failures += failed
+    def done(self, done: Done, path: str) -> None:
+        self.result.files += done.files
+        self.result.bytes += done.bytes
+        self.result.failures += done.failures
         self.report(path)
 
     def report(self, path: str) -> None:
@@ -133,14 +131,13 @@ class Tree:
     async def _empty(self, marked: Entry, run: _Run) -> bool:
         clean = True
 
-        async def delete_page(page: Sequence[Entry]) -> None:
+        async def delete_page(page: Entries) -> None:
             nonlocal clean
             run.job.check()
-            files = [entry for entry in page if not entry.is_dir]
-            failed = await delete_files(self._store, files)
-            run.done(files, failed, marked.path)
-            clean = clean and not failed
-            await run.budget.run_all(delete_child, [entry for entry in page if entry.is_dir])
+            done = await delete_files(self._store, page.files(), run.job.check)
+            run.done(done, marked.path)
+            clean = clean and not done.failures
+            await run.budget.run_all(delete_child, page.directories())
 
         async def delete_child(entry: Entry) -> None:
             nonlocal clean
@@ -302,31 +299,31 @@ class Tree:
     async def _move_all(self, marked: Entry, made: Entry, run: _Run) -> bool:
         clean = True
 
-        def target(entry: Entry) -> str:
-            return _native.join(made.path, _native.split(entry.path)[1])
-
-        async def move_page(page: Sequence[Entry]) -> None:
+        async def move_page(page: Entries) -> None:
             nonlocal clean
             run.job.check()
-            page = await self._reap(page)
-            files = [entry for entry in page if not entry.is_dir]
-            failed = await move_files(self._store, files, target)
-            if files:
-                run.done(files, failed, marked.path)
+            entries = await self._reap(page)
+            files = entries.files()
+            if len(files) > 0:
+                done = await move_files(self._store, files, made.path, run.job.check)
+                run.done(done, marked.path)
+                clean = clean and not done.failures
                 await self._confirm(made, run.job)
-            clean = clean and not failed
-            await run.budget.run_all(move_child, [entry for entry in page if entry.is_dir])
+            await run.budget.run_all(move_child, entries.directories())
 
         async def move_child(entry: Entry) -> None:
             nonlocal clean
-            moved = await self._move_child(entry, made, target(entry), run)
+            target = _native.join(made.path, _native.split(entry.path)[1])
+            moved = await self._move_child(entry, made, target, run)
             clean = clean and moved
 
         await run.budget.run_all(move_page, self._store.children(marked.path))
         return clean
 
-    async def _reap(self, page: Sequence[Entry]) -> list[Entry]:
+    async def _reap(self, page: Entries) -> Entries:
         """The page without the reservations whose writers are gone; one that was changed meanwhile as it is now."""
+        if len(page.without_reservations()) == len(page):
+            return page
         now = self._store.sources.now_ms()
         kept = []
         for entry in page:
@@ -336,7 +333,7 @@ class Tree:
                 current = await self._store.get(entry.path)
             if current is not None:
                 kept.append(current)
-        return kept
+        return in_columns(kept, self._store.keys)
 
     async def _move_child(self, entry: Entry, into: Entry, target: str, run: _Run) -> bool:
         try:

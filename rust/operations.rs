@@ -1,0 +1,224 @@
+//! What the operation log says of a change of many entries.
+//!
+//! Source of the format: `oplog/entries.py`.
+
+use std::sync::Arc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use crate::entries::EntryView;
+use crate::errors::bad_operation;
+use crate::items::Attribute;
+use crate::moves::{Change, Place, compared};
+use crate::paths::push_child;
+use crate::quote::{push_ascii_quoted, push_integer};
+use crate::view::{Subscript, View, count_of, index_of};
+
+/// The longest object id that a key of the log can hold.
+const MAX_ID: usize = 64;
+/// The highest version that a key of the log can hold.
+const MAX_VERSION: i64 = 9_999_999_999;
+
+/// What is done to the entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// They are moved.
+    Rename,
+    /// They are removed.
+    Delete,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rename => "rename",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// Operations of the log on many entries.
+#[pyclass(frozen, sequence, module = "s3k_async._native")]
+pub struct Operations {
+    change: Arc<Change>,
+    view: View,
+    kind: Kind,
+    time_ms: i64,
+}
+
+impl Operations {
+    /// What is done to some rows of a change, from a moment on.
+    pub fn new(change: Arc<Change>, view: View, kind: Kind, time_ms: i64) -> Self {
+        Self { change, view, kind, time_ms }
+    }
+
+    fn object<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyAny>> {
+        let before = self.change.entry(py, row)?;
+        let id = self.change.id(row);
+        let after = match &self.change.place {
+            Some(place) => {
+                let mut path = String::new();
+                let name = self.change.get(row).map(|entry| entry.name().text);
+                push_child(&mut path, &place.directory, name.unwrap_or_default());
+                let named = PyDict::new(py);
+                named.set_item(intern!(py, "operation"), id)?;
+                Some(before.call_method(intern!(py, "moved"), (path,), Some(&named))?)
+            }
+            None => None,
+        };
+        let version = before.getattr(intern!(py, "version"))?.add(1)?;
+        let object = before.getattr(intern!(py, "id"))?;
+        let class = py.import(intern!(py, "s3k_async.oplog.entries"))?.getattr(intern!(py, "Operation"))?;
+        class.call1((id, self.kind.name(), object, version, self.time_ms, before, after))
+    }
+
+    fn push_line(&self, out: &mut String, row: usize) -> Result<(), Refused> {
+        let Some(entry) = self.change.get(row) else { return Ok(()) };
+        let refuse = |reason| {
+            let mut path = String::new();
+            entry.push_path(&mut path);
+            Err(Refused { reason, path })
+        };
+        let object = entry.text(Attribute::Id).text;
+        if !is_id(object) {
+            return refuse("an operation id or object id that no key can hold");
+        }
+        if entry.version() >= MAX_VERSION {
+            return refuse("the version is out of range");
+        }
+        let (id, kind) = (self.change.id(row), self.kind.name());
+        for part in ["{\"id\":\"", id, "\",\"kind\":\"", kind, "\",\"object\":\"", object, "\",\"version\":"] {
+            out.push_str(part);
+        }
+        push_integer(out, entry.version() + 1);
+        push_number(out, ",\"time_ms\":", self.time_ms);
+        let before = Side {
+            directory: entry.parent(),
+            version: entry.version(),
+            operation: entry.text(Attribute::Operation).text,
+            pending: entry.text(Attribute::Pending).text,
+        };
+        out.push_str(",\"before\":");
+        before.push(out, &entry);
+        out.push_str(",\"after\":");
+        match &self.change.place {
+            Some(Place { directory, .. }) => {
+                Side { directory, version: entry.version() + 1, operation: id, pending: "" }.push(out, &entry);
+            }
+            None => out.push_str("null"),
+        }
+        out.push_str("}\n");
+        Ok(())
+    }
+}
+
+/// An operation that the log cannot hold.
+struct Refused {
+    reason: &'static str,
+    path: String,
+}
+
+/// What differs between an entry before and after a change.
+struct Side<'a> {
+    directory: &'a str,
+    version: i64,
+    operation: &'a str,
+    pending: &'a str,
+}
+
+impl Side<'_> {
+    fn push(&self, out: &mut String, entry: &EntryView<'_>) {
+        let mut path = String::with_capacity(256);
+        push_child(&mut path, self.directory, entry.name().text);
+        out.push_str("{\"path\":");
+        push_ascii_quoted(out, &path);
+        out.push_str(if entry.is_dir() { ",\"is_dir\":true,\"id\":" } else { ",\"is_dir\":false,\"id\":" });
+        push_ascii_quoted(out, entry.text(Attribute::Id).text);
+        push_number(out, ",\"version\":", self.version);
+        push_number(out, ",\"ctime\":", entry.ctime());
+        push_number(out, ",\"mtime_ms\":", entry.mtime_ms());
+        push_number(out, ",\"size\":", entry.size());
+        out.push_str(",\"physical\":");
+        match entry.physical() {
+            Some(physical) => push_ascii_quoted(out, physical.text),
+            None => out.push_str("null"),
+        }
+        out.push_str(if entry.committed() { ",\"committed\":true" } else { ",\"committed\":false" });
+        push_text(out, ",\"etag\":", entry.text(Attribute::Etag).text);
+        push_text(out, ",\"checksum\":", entry.text(Attribute::Checksum).text);
+        push_text(out, ",\"operation\":", self.operation);
+        push_number(out, ",\"lease_ms\":", entry.lease_ms());
+        push_text(out, ",\"pending\":", self.pending);
+        out.push('}');
+    }
+}
+
+fn push_number(out: &mut String, head: &str, number: i64) {
+    out.push_str(head);
+    push_integer(out, number);
+}
+
+fn push_text(out: &mut String, head: &str, text: &str) {
+    out.push_str(head);
+    push_ascii_quoted(out, text);
+}
+
+fn is_id(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=MAX_ID).contains(&text.len()) && text.bytes().all(fits)
+}
+
+#[pymethods]
+impl Operations {
+    fn __len__(&self) -> usize {
+        self.view.len()
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match self.view.subscript(index)? {
+            Subscript::Row(row) => self.object(py, row),
+            Subscript::Rows(view) => {
+                let part = Self::new(Arc::clone(&self.change), view, self.kind, self.time_ms);
+                Ok(Bound::new(py, part)?.into_any())
+            }
+        }
+    }
+
+    fn __eq__<'py>(this: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {
+        compared(this.as_any(), other)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Operations on {} entries>", self.view.len())
+    }
+
+    /// Place of the first equal element from `start` up to `stop`.
+    #[pyo3(signature = (value, start = 0, stop = None))]
+    fn index(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>, start: isize, stop: Option<isize>) -> PyResult<usize> {
+        index_of(this.as_any(), value, start, stop)
+    }
+
+    /// How many elements are equal.
+    fn count(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+        count_of(this.as_any(), value)
+    }
+
+    /// The operation ids.
+    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.view.iter().map(|row| self.change.id(row)))
+    }
+
+    /// The lines of a segment for the operations from `start` to `end`, each ended by a newline.
+    fn lines<'py>(&self, py: Python<'py>, start: usize, end: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let end = end.min(self.view.len());
+        let lines = py.detach(|| {
+            let mut out = String::with_capacity(end.saturating_sub(start) * 1024);
+            (start..end).filter_map(|place| self.view.get(place)).try_for_each(|row| self.push_line(&mut out, row))?;
+            Ok(out)
+        });
+        let lines = lines.map_err(|refused: Refused| bad_operation(refused.reason, &refused.path))?;
+        Ok(PyBytes::new(py, lines.as_bytes()))
+    }
+}

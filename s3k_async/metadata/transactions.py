@@ -1,0 +1,166 @@
+"""Changes that were decided, carried out in transactions and logged as one segment.
+
+A transaction in which some conditions failed is sent again without the rows they belong to; one that meets others' at
+every attempt is halved. Of a transaction whose outcome is unknown only its own rows stay pending in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, TypeAlias
+
+from s3k_async.concurrency import run_all, to_the_end
+from s3k_async.errors import (
+    BusyError,
+    ConditionFailedError,
+    OutcomeUnknownError,
+    S3kError,
+    TransactionConflictError,
+)
+from s3k_async.metadata.changes import Changes, Outcome
+from s3k_async.oplog.entries import Operation
+from s3k_async.stores.items import Action, Item, ItemStore
+
+__all__ = ["Lane", "Plan", "Refusal", "Report", "carry_out"]
+
+TRANSACTIONS = 8
+"""Transactions of one segment that are under way at the same time."""
+
+Refusal: TypeAlias = dict[int, Item | None]
+"""By their role, the actions of a row whose conditions failed, each with the item that is stored."""
+Lane: TypeAlias = Iterable[Sequence[int]]
+"""Rows, by the transaction; these transactions go one after the other."""
+
+
+class Plan(Protocol):
+    """Rows of changes: what the log says of them, and what they do to the table."""
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """What to log, for all rows."""
+
+    def identities(self, rows: Iterable[int]) -> list[str]:
+        """The operation ids of the rows."""
+
+    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
+        """One transaction for the rows."""
+
+    def roles(self, rows: Sequence[int], position: int) -> Iterable[tuple[int, int]]:
+        """The rows that the action at a position of `actions(rows)` belongs to, and its role in each."""
+
+    def path(self, row: int) -> str:
+        """The path that errors of the row name."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the rows; those that are named nowhere were never sent."""
+
+    succeeded: set[int] = field(default_factory=set)
+    refused: dict[int, Refusal] = field(default_factory=dict)
+    failed: dict[int, S3kError] = field(default_factory=dict)
+    unknown: set[int] = field(default_factory=set)
+    """Rows, failed as well, that may have been changed."""
+
+
+async def carry_out(
+    items: ItemStore,
+    changes: Changes,
+    plan: Plan,
+    lanes: Sequence[Lane],
+    token: Callable[[], str],
+    *,
+    check: Callable[[], None] = lambda: None,
+) -> Report:
+    """Log the plan's operations as pending, send the transactions of all lanes, and log what became of them.
+
+    `check` is called before each transaction; what it raises ends the work. So does a cancellation: what was sent is
+    seen to its end, and the rest is not. Raises S3kError, with nothing changed, if the log cannot be written.
+    """
+    report = Report()
+    work = _Work(items, plan, token, check, report)
+
+    async def body(outcome: Outcome) -> None:
+        try:
+            await run_all(work.go_along, lanes, limit=TRANSACTIONS)
+        finally:
+            whole = len(report.succeeded) == len(plan)
+            outcome.succeeded = None if whole else set(plan.identities(report.succeeded))
+            outcome.unknown = set(plan.identities(report.unknown))
+
+    await changes.run_parts(plan.operations, body)
+    return report
+
+
+@dataclass(slots=True)
+class _Work:
+    """The transactions of one plan."""
+
+    items: ItemStore
+    plan: Plan
+    token: Callable[[], str]
+    check: Callable[[], None]
+    report: Report
+
+    async def go_along(self, lane: Lane) -> None:
+        for rows in lane:
+            await self._transact(rows)
+
+    async def _transact(self, rows: Sequence[int]) -> None:
+        """Change the rows, leaving out those whose conditions fail."""
+        left = rows
+        while left:
+            self.check()
+            try:
+                await to_the_end(partial(self._send, left))
+            except ConditionFailedError as error:
+                left = self._without_refused(left, error)
+            except TransactionConflictError as error:
+                if len(left) == 1:
+                    self._fail(left, error, _busy)
+                    return
+                await self._transact(left[: len(left) // 2])
+                left = left[len(left) // 2 :]
+            else:
+                return
+
+    async def _send(self, rows: Sequence[int]) -> None:
+        try:
+            await self.items.transact(self.plan.actions(rows), self.token())
+        except (ConditionFailedError, TransactionConflictError):
+            raise
+        except OutcomeUnknownError as error:
+            self.report.unknown.update(rows)
+            message, operation = error.message, error.operation
+            self._fail(rows, error, lambda path: OutcomeUnknownError(message, path=path, operation=operation))
+        except S3kError as error:
+            self._fail(rows, error)
+        else:
+            self.report.succeeded.update(rows)
+
+    def _without_refused(self, rows: Sequence[int], error: ConditionFailedError) -> Sequence[int]:
+        refused: dict[int, Refusal] = {}
+        for position, item in error.current.items():
+            for row, role in self.plan.roles(rows, position):
+                refused.setdefault(row, {})[role] = item
+        if not refused:
+            self._fail(rows, error)
+            return []
+        self.report.refused |= refused
+        return [row for row in rows if row not in refused]
+
+    def _fail(self, rows: Iterable[int], error: S3kError, as_seen: Callable[[str], S3kError] | None = None) -> None:
+        for row in rows:
+            self.report.failed[row] = error
+            if as_seen is not None:
+                self.report.failed[row] = as_seen(self.plan.path(row))
+                self.report.failed[row].__cause__ = error
+
+
+def _busy(path: str) -> BusyError:
+    return BusyError("other clients' transactions were in the way every time", path=path)

@@ -1,0 +1,391 @@
+"""rename_many and delete_many: every item of a list by itself, many in a request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from s3k_async import ManyResult
+from s3k_async.client import S3kClient
+from s3k_async.errors import (
+    ArgumentTypeError,
+    CrossVolumeError,
+    DirectoryNotEmptyError,
+    InvalidArgumentError,
+    InvalidPathError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+    PathExistsError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    RenameIntoSelfError,
+    ResponseLostError,
+    S3kError,
+    TransactionConflictError,
+    UncommittedFileError,
+)
+from s3k_async.model import Progress
+from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.sync import S3kSyncClient
+from tests.client.rig import faulty_client, paths
+from tests.engines.volumes import volume_backends
+
+backends = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
+
+Failures = dict[str, type[Exception]]
+
+
+def failures(result: ManyResult) -> Failures:
+    found = {path: type(error) for path, error in result.failures}
+    assert len(found) == len(result.failures)
+    return found
+
+
+async def fill(fs: S3kClient, *places: str) -> None:
+    for place in places:
+        await fs.write(place, place.encode())
+
+
+# rename_many
+
+
+@backends
+async def test_files_are_renamed_from_and_to_many_directories(fs: S3kClient) -> None:
+    names = [f"/a/f{number}" for number in range(7)] + ["/top", "/b/x/g"]
+    await fill(fs, *names)
+    await fs.makedirs("/c/d")
+    before = {name: await fs.stat(name) for name in names}
+    targets = {name: f"/c/d/f{place}" if place % 2 else f"/c/f{place}" for place, name in enumerate(names)}
+    targets["/top"] = "/top2"
+    result = await fs.rename_many(targets.items())
+    assert result == ManyResult(9, 0, sum(len(name) for name in names))
+    assert await paths(fs) == {"/a", "/b", "/b/x", "/c", "/c/d", *targets.values()}
+    for name, target in targets.items():
+        assert await fs.read(target) == name.encode()
+        moved = await fs.stat(target)
+        assert (moved.id, moved.version) == (before[name].id, before[name].version + 1)
+
+
+@backends
+async def test_each_pair_fails_by_itself(fs: S3kClient) -> None:
+    await fill(fs, "/a/f", "/a/g", "/a/h", "/a/i", "/a/j", "/b/old")
+    await fs.makedirs("/b/d")
+    async with fs.open("/a/reserved", "wb") as file:
+        await file.write(b"x")
+        result = await fs.rename_many(
+            [
+                ("/a/f", "/b/f"),
+                ("/a/none", "/b/none"),
+                ("/a/g", "/b/old"),
+                ("/a/h", "/b/d"),
+                ("/a/i", "/c/i"),
+                ("/a/j", "/b/old2/x"),
+                ("/a/reserved", "/b/reserved"),
+                ("/", "/b/root"),
+                ("/a/\0", "/b/nul"),
+                ("/b/old2", "s3k://elsewhere/x"),
+            ]
+        )
+    assert failures(result) == {
+        "/a/none": PathNotFoundError,
+        "/a/g": PathExistsError,
+        "/a/h": PathExistsError,
+        "/a/i": PathNotFoundError,
+        "/a/j": PathNotFoundError,
+        "/a/reserved": UncommittedFileError,
+        "/": RenameIntoSelfError,
+        "/a/\0": InvalidPathError,
+        "/b/old2": CrossVolumeError,
+    }
+    assert (result.files, result.directories, result.bytes) == (1, 0, 4)
+    assert await paths(fs) == {"/a", "/a/g", "/a/h", "/a/i", "/a/j", "/a/reserved", "/b", "/b/d", "/b/f", "/b/old"}
+
+
+@backends
+async def test_a_target_through_a_file(fs: S3kClient) -> None:
+    await fill(fs, "/a", "/f")
+    result = await fs.rename_many([("/a", "/f/x")])
+    assert failures(result) == {"/a": NotDirectoryError}
+    assert await fs.read("/a") == b"/a"
+
+
+@backends
+async def test_targets_are_replaced_only_when_asked(fs: S3kClient) -> None:
+    await fill(fs, "/a/f", "/a/g", "/b/f", "/b/g")
+    pairs = [("/a/f", "/b/f"), ("/a/g", "/b/g")]
+    assert failures(await fs.rename_many(pairs)) == {"/a/f": PathExistsError, "/a/g": PathExistsError}
+    assert await fs.rename_many(pairs, overwrite=True) == ManyResult(2, 0, 8)
+    assert await paths(fs) == {"/a", "/b", "/b/f", "/b/g"}
+    assert await fs.read("/b/f") == b"/a/f"
+
+
+@backends
+async def test_pairs_that_share_a_path_are_refused_all_of_them(fs: S3kClient) -> None:
+    """Done in order, a chain would lead elsewhere than when it is begun again half-way."""
+    await fill(fs, "/a", "/b", "/c", "/d", "/e", "/f", "/z")
+    before = await paths(fs)
+    for overwrite in (False, True):
+        result = await fs.rename_many(
+            [("/a", "/b"), ("/b", "/g"), ("/c", "/h"), ("/c", "/i"), ("/d", "/j"), ("//e", "/j/"), ("/f", "/f/../z")],
+            overwrite=overwrite,
+        )
+        refused = Counter(path for path, error in result.failures if isinstance(error, InvalidArgumentError))
+        assert refused == {"/a": 1, "/b": 1, "/c": 2, "/d": 1, "/e": 1}
+        assert result.files == int(overwrite)
+    assert await paths(fs) == before - {"/f"}
+    assert await fs.read("/z") == b"/f"
+
+
+@backends
+async def test_a_pair_that_is_named_twice_and_one_that_stays(fs: S3kClient) -> None:
+    await fill(fs, "/a", "/b")
+    result = await fs.rename_many([("/a", "/c"), ("a", "/./c"), ("/b", "/b")])
+    assert result == ManyResult(1, 0, 2)
+    assert await paths(fs) == {"/b", "/c"}
+
+
+@backends
+async def test_directories_come_after_files_in_their_order(fs: S3kClient) -> None:
+    await fill(fs, "/d/f", "/d/x/g", "/e/h", "/file")
+    result = await fs.rename_many(
+        [("/d", "/e/d"), ("/e", "/n"), ("/n2", "/n3"), ("/file", "/d/file"), ("/d/f", "/d/k")]
+    )
+    assert failures(result) == {"/n2": PathNotFoundError}
+    assert (result.files, result.directories) == (2 + 3 + 4, 2 + 3)
+    assert await paths(fs) == {"/n", "/n/d", "/n/d/file", "/n/d/k", "/n/d/x", "/n/d/x/g", "/n/h"}
+
+
+@backends
+async def test_the_same_list_finishes_the_work(fs: S3kClient) -> None:
+    await fill(fs, "/a/f", "/a/g")
+    pairs = [("/a/f", "/b/f"), ("/a/g", "/b/g"), ("/a/none", "/b/none")]
+    assert len((await fs.rename_many(pairs)).failures) == 3
+    await fs.makedirs("/b")
+    await fs.rename("/a/f", "/b/f")
+    result = await fs.rename_many(pairs, missing_ok=True)
+    assert failures(result) == {"/a/none": PathNotFoundError}
+    assert result.files == 1
+    assert failures(await fs.rename_many(pairs)) == dict.fromkeys(["/a/f", "/a/g", "/a/none"], PathNotFoundError)
+
+
+async def test_pairs_are_packed_into_few_requests() -> None:
+    faults = FaultPlan()
+    async with faulty_client(faults) as fs:
+        for directory in ("/a", "/b", "/c"):
+            await fs.makedirs(directory)
+        for number in range(120):
+            await fs.write(f"/a/{number}", b"x")
+        faults.calls.clear()
+        result = await fs.rename_many([(f"/a/{number}", f"/{'bc'[number % 2]}/{number}") for number in range(120)])
+        assert result.files == 120
+        # For each of the two parents, which is checked every time, 49 pairs and 11.
+        assert _count(faults, "transact") == 4
+        assert sum(call.method == "put" and call.key.endswith("pending") for call in faults.calls) == 1
+
+
+async def test_a_pair_whose_target_appears_meanwhile_keeps_no_other_back() -> None:
+    faults = FaultPlan()
+    async with faulty_client(faults) as fs:
+        await fill(fs, "/a/f", "/a/g", "/a/h", "/b/old")
+
+        async def somebody_writes(call: Call) -> None:
+            if call.method == "transact":
+                faults.gate = None
+                await fs.write("/b/g", b"theirs")
+
+        faults.gate = somebody_writes
+        result = await fs.rename_many([("/a/f", "/b/f"), ("/a/g", "/b/g"), ("/a/h", "/b/h")])
+        assert failures(result) == {"/a/g": PathExistsError}
+        assert result.files == 2
+        assert await paths(fs) == {"/a", "/a/g", "/b", "/b/f", "/b/g", "/b/h", "/b/old"}
+        assert await fs.read("/b/g") == b"theirs"
+
+
+async def test_a_source_that_changes_meanwhile_is_moved_as_it_is_then() -> None:
+    faults = FaultPlan()
+    async with faulty_client(faults) as fs:
+        await fill(fs, "/a/f", "/a/g", "/a/h", "/b/old")
+
+        async def somebody(call: Call) -> None:
+            if call.method == "transact":
+                faults.gate = None
+                await fs.write("/a/f", b"changed")
+                await fs.delete("/a/g")
+                await fs.rename("/a/h", "/b/h")
+
+        faults.gate = somebody
+        result = await fs.rename_many([("/a/f", "/b/f"), ("/a/g", "/b/g"), ("/a/h", "/b/h")])
+        assert failures(result) == {"/a/g": PathNotFoundError}
+        assert result == ManyResult(2, 0, 7 + 4, failures=result.failures)
+        assert await fs.read("/b/f") == b"changed"
+
+
+async def test_a_parent_that_goes_away_meanwhile() -> None:
+    faults = FaultPlan()
+    async with faulty_client(faults) as fs:
+        await fill(fs, "/a/f", "/a/g")
+        await fs.makedirs("/b")
+        await fs.makedirs("/c")
+
+        async def somebody(call: Call) -> None:
+            if call.method == "transact":
+                faults.gate = None
+                await fs.delete("/b")
+
+        faults.gate = somebody
+        result = await fs.rename_many([("/a/f", "/b/f"), ("/a/g", "/c/g")])
+        assert failures(result) == {"/a/f": PathNotFoundError}
+        assert await paths(fs) == {"/a", "/a/f", "/c", "/c/g"}
+
+
+async def test_conflicts_that_last_take_the_pairs_one_by_one() -> None:
+    faults = FaultPlan()
+    async with faulty_client(faults) as fs:
+        names = [f"/a/{number}" for number in range(5)]
+        await fill(fs, *names)
+        await fs.makedirs("/b")
+        conflict = TransactionConflictError("somebody else was there")
+        faults.fail_when(lambda call: call.method == "transact" and call.key.endswith("/0"), conflict, times=10**6)
+        result = await fs.rename_many([(name, f"/b{name[2:]}") for name in names])
+        assert list(failures(result)) == ["/a/0"]
+        assert await paths(fs) == {"/a", "/a/0", "/b", *(f"/b{name[2:]}" for name in names[1:])}
+
+
+async def test_an_unknown_outcome_is_that_of_its_own_transaction() -> None:
+    faults = FaultPlan()
+    async with faulty_client(faults) as fs:
+        names = [f"/a/{number:02}" for number in range(60)]
+        await fill(fs, *names)
+        await fs.makedirs("/b")
+        lost = ResponseLostError("no answer came")
+        first = _first_key_of_transaction(faults)
+        faults.fail_when(lambda call: call.method in {"transact", "get_many"} and first(call), lost, times=10**6)
+        result = await fs.rename_many([(name, f"/b{name[2:]}") for name in names])
+        assert set(failures(result).values()) == {OutcomeUnknownError}
+        assert [path for path, _ in result.failures] == names[:49]
+        assert {error.path for _, error in result.failures if isinstance(error, S3kError)} == set(names[:49])
+        assert result.files == 11
+
+
+def _first_key_of_transaction(faults: FaultPlan) -> Callable[[Call], bool]:
+    """Matches the first transaction and what is read of its keys."""
+    keys: set[str] = set()
+
+    def matches(call: Call) -> bool:
+        if call.method == "transact" and not keys:
+            keys.add(call.key)
+        return call.key in keys
+
+    return matches
+
+
+@backends
+async def test_what_is_no_list_of_pairs(fs: S3kClient) -> None:
+    for wrong in (["/a"], [("/a",)], [("/a", "/b", "/c")], [5], ["ab"]):
+        strange: Any = wrong
+        with pytest.raises(ArgumentTypeError):
+            await fs.rename_many(strange)
+    assert await fs.rename_many([]) == ManyResult()
+
+
+# delete_many
+
+
+@backends
+async def test_files_and_directories_are_deleted(fs: S3kClient) -> None:
+    await fill(fs, *(f"/a/f{number}" for number in range(7)), "/b/x/g", "/c/h", "/keep")
+    result = await fs.delete_many(
+        [*(f"/a/f{number}" for number in range(7)), "/b", "/b/x", "/b/x/g", "/a", "/c/h", "//c/h"]
+    )
+    assert result == ManyResult(9, 3, 7 * 5 + 6 + 4)
+    assert await paths(fs) == {"/c", "/keep"}
+
+
+@backends
+async def test_each_path_fails_by_itself(fs: S3kClient) -> None:
+    await fill(fs, "/a/f", "/b/g", "/c/h")
+    result = await fs.delete_many(["/a/f", "/a/none", "/", "/b", "/x\0", "s3k://elsewhere/x"])
+    assert failures(result) == {
+        "/a/none": PathNotFoundError,
+        "/": PermissionDeniedError,
+        "/b": DirectoryNotEmptyError,
+        "/x\0": InvalidPathError,
+        "s3k://elsewhere/x": CrossVolumeError,
+    }
+    assert await paths(fs) == {"/a", "/b", "/b/g", "/c", "/c/h"}
+    again = await fs.delete_many(["/a/f", "/a/none", "/b", "/c/h"], recursive=True, missing_ok=True)
+    assert again == ManyResult(2, 1, 8)
+    assert await paths(fs) == {"/a", "/c"}
+
+
+@backends
+async def test_reservations_are_deleted(fs: S3kClient) -> None:
+    await fs.makedirs("/a")
+    file = await fs.open("/a/f", "wb")
+    assert (await fs.delete_many(["/a/f"])).files == 1
+    await file.discard()
+    assert await paths(fs, include_uncommitted=True) == {"/a"}
+
+
+async def test_deletions_are_packed_into_few_requests() -> None:
+    faults = FaultPlan()
+    async with faulty_client(faults) as fs:
+        names = [f"/{'ab'[number % 2]}/{number}" for number in range(250)]
+        await fill(fs, *names)
+        faults.calls.clear()
+        assert (await fs.delete_many(names)).files == 250
+        assert _count(faults, "transact") == 3
+        assert sum(call.method == "put" and call.key.endswith("pending") for call in faults.calls) == 1
+
+
+async def test_a_file_that_changes_meanwhile_is_deleted_as_it_is_then() -> None:
+    faults = FaultPlan()
+    async with faulty_client(faults) as fs:
+        await fill(fs, "/a/f", "/a/g", "/a/h")
+
+        async def somebody(call: Call) -> None:
+            if call.method == "transact":
+                faults.gate = None
+                await fs.write("/a/f", b"changed")
+                await fs.delete("/a/g")
+
+        faults.gate = somebody
+        result = await fs.delete_many(["/a/f", "/a/g", "/a/h"])
+        assert failures(result) == {"/a/g": PathNotFoundError}
+        assert (result.files, result.bytes) == (2, 7 + 4)
+        assert await paths(fs) == {"/a"}
+
+
+@backends
+async def test_progress_is_told(fs: S3kClient) -> None:
+    await fill(fs, "/a/f", "/a/g", "/b/h")
+    told: list[Progress] = []
+    await fs.rename_many([("/a/f", "/b/f"), ("/a/g", "/b/g")], progress=told.append)
+    await fs.delete_many(["/b/f", "/b/g", "/a"], progress=told.append)
+    assert [(each.operation, each.done) for each in told] == [("rename", 2), ("delete", 2), ("delete", 3)]
+
+
+@backends
+async def test_what_is_no_list_of_paths(fs: S3kClient) -> None:
+    await fill(fs, "/a")
+    for wrong in ("/a", b"/a"):
+        strange: Any = wrong
+        with pytest.raises(ArgumentTypeError):
+            await fs.delete_many(strange)
+    assert failures(await fs.delete_many(["/a/x"])) == {"/a/x": PathNotFoundError}
+    assert await fs.delete_many(iter(["/a"])) == ManyResult(1, 0, 2)
+
+
+@backends
+def test_the_blocking_client_does_the_same(sync_fs: S3kSyncClient) -> None:
+    for path in ("/a/f", "/a/g"):
+        sync_fs.write(path, b"x")
+    assert sync_fs.rename_many([("/a/f", "/f"), ("/a/g", "/g")]) == ManyResult(2, 0, 2)
+    assert sync_fs.delete_many(["/f", "/g", "/a"]) == ManyResult(2, 1, 2)
+
+
+def _count(faults: FaultPlan, method: str) -> int:
+    return sum(call.method == method for call in faults.calls)
