@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from anyio import sleep_forever
 
-from s3k_async import publishing
+from s3k_async import loading, publishing
 from s3k_async.config import MemoryBlobs as MemoryLocation
 from s3k_async.config import Tuning
-from s3k_async.errors import PartialFailureError, PathNotFoundError
+from s3k_async.errors import OutcomeUnknownError, PartialFailureError, PathNotFoundError
 from s3k_async.files import open_writer
 from s3k_async.fsck.decide import Finding
 from s3k_async.fsck.verify import Verifier
@@ -137,8 +137,20 @@ class Scenario:
     """Whether nobody may see anything but `before` and `after`, apart from `between`."""
     between: Paths = field(default_factory=dict)
     """What may be there as well: directories that are made on the way."""
+    by_file: bool = False
+    """Whether each file is old or new by itself."""
     gone: bool = False
     """Whether running it again after it was complete finds nothing to do: PathNotFoundError."""
+
+
+async def write_many(client: Client) -> None:
+    """A file that exists, one that does not, and one in a directory that has to be made; a failure that is definite
+    is raised rather than one that is not."""
+    files = [("/d/f", b"new"), ("/d/g", b"more"), ("/e/h", b"third" * 20)]
+    result = await loading.write_many(client, files, str, overwrite=True)
+    failures = [error for _, error in result.failures]
+    for error in sorted(failures, key=lambda one: isinstance(one, OutcomeUnknownError)):
+        raise error
 
 
 async def whole(change: Awaitable[TreeResult], path: str) -> None:
@@ -207,6 +219,12 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"/d": None, "/d/f": b"old"},
         lambda client: client.write("/d/f", b"new" * 50),
         {"/d": None, "/d/f": b"new" * 50},
+    ),
+    "write_many": Scenario(
+        {"/d": None, "/d/f": b"old"},
+        write_many,
+        {"/d": None, "/d/f": b"new", "/d/g": b"more", "/e": None, "/e/h": b"third" * 20},
+        by_file=True,
     ),
     "reserve_and_commit": Scenario({"/d": None}, reserve_and_commit, {"/d": None, "/d/f": b"new" * 50}),
     "open_over": Scenario({"/d": None, "/d/f": b"old"}, reserve_and_commit, {"/d": None, "/d/f": b"new" * 50}),

@@ -50,7 +50,11 @@ async def check_tree(world: World, scenario: Scenario) -> dict[str, bytes | None
     found = await world.tree()
     scanned = await world.scanned()
     assert {path for path, entry in scanned.items() if not entry.is_reservation} == found.keys()
-    if scenario.atomic:
+    if scenario.by_file:
+        for path in scenario.before.keys() | scenario.after.keys():
+            assert found.get(path, "none") in {sides.get(path, "none") for sides in (scenario.before, scenario.after)}
+        assert found.keys() <= scenario.after.keys()
+    elif scenario.atomic:
         assert found in (scenario.before, scenario.after, {**scenario.before, **scenario.between})
     else:
         files = sorted(data for data in found.values() if data is not None)
