@@ -29,6 +29,8 @@ class Channel:
     session: ClientSession
     process: int
     loop: asyncio.AbstractEventLoop
+    direct: bool
+    """Whether no proxy is in between."""
     open: bool = True
 
     async def close(self) -> None:
@@ -50,4 +52,5 @@ async def open_channel(client: Any, sources: Sources) -> Channel:
         session=await http.plain(endpoint),
         process=os.getpid(),
         loop=asyncio.get_running_loop(),
+        direct=http.proxy_of(endpoint) is None,
     )

@@ -40,13 +40,19 @@ class SingleAttemptSession(AIOHTTPSession):
         session._retry_connection = False
         return session
 
+    def proxy_of(self, url: str) -> str | None:
+        """The proxy that requests to a URL go through."""
+        ours: Any = self  # the stubs leave out what the class keeps
+        found: str | None = ours._proxy_config.proxy_url_for(url)
+        return found
+
     async def plain(self, url: str) -> ClientSession:
         """A session for requests that we sign ourselves to the host of `url`, under the same settings.
 
         What comes is what was sent: no cookies, nothing unpacked, nothing sent twice. Raises HTTPClientError for
         certificates that cannot be read.
         """
-        ours: Any = self  # the stubs leave out what the class keeps
+        ours: Any = self
         secure = url.lower().startswith("https:")
         context = await anyio.to_thread.run_sync(_tls, ours) if secure else False
         session = ClientSession(
@@ -56,7 +62,7 @@ class SingleAttemptSession(AIOHTTPSession):
             skip_auto_headers=_NOT_BY_ITSELF,
             cookie_jar=DummyCookieJar(),
             auto_decompress=False,
-            proxy=ours._proxy_config.proxy_url_for(url),
+            proxy=self.proxy_of(url),
         )
         session._retry_connection = False
         return session

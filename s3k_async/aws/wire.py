@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeAlias
@@ -25,6 +25,7 @@ from s3k_async import _native
 from s3k_async.aws.channel import Channel
 from s3k_async.aws.credentials import Keys
 from s3k_async.aws.errors import EXPIRED, refusal_code
+from s3k_async.aws.exchange import Exchange
 from s3k_async.aws.session import AwsClient
 from s3k_async.errors import ClosedClientError
 from s3k_async.sources import SYSTEM, Sources
@@ -61,11 +62,14 @@ class _Link:
     path: str
     service: str
     root: URL = field(init=False)
+    exchange: Exchange | None = field(init=False)
+    """For small requests; None behind a proxy."""
     keys: Keys | None = None
     signer: _native.Signer | None = None
 
     def __post_init__(self) -> None:
         self.root = URL(f"{self.base}{self.path}/", encoded=True)
+        self.exchange = Exchange(self.channel.session, self.root) if self.channel.direct else None
 
     def signed_by(self, keys: Keys) -> _native.Signer:
         """The signer with these keys."""
@@ -77,8 +81,10 @@ class _Link:
         return self.signer
 
 
-_Sign: TypeAlias = Callable[[_native.Signer, int], list[tuple[str, str]]]
+_Sign: TypeAlias = Callable[[_native.Signer, int], Headers]
 """The headers of a request, signed at a time in epoch milliseconds."""
+_Exchange: TypeAlias = Callable[[Headers], Awaitable[tuple[int, Mapping[str, str], bytes]]]
+"""Sends a request with these headers: status, headers and body of the answer."""
 
 
 class Wire:
@@ -108,7 +114,14 @@ class Wire:
         if link.path:
             headers = [("Content-Type", "application/x-amz-json-1.0"), ("X-Amz-Target", name)]
             return await self.send("POST", "/", "", headers, body)
-        return await self._send(link, "POST", link.root, body, lambda by, at: by.dynamodb(link.host, name, body, at))
+        exchange = link.exchange
+
+        def sign(by: _native.Signer, at: int) -> Headers:
+            return by.dynamodb(link.host, name, body, at)
+
+        if exchange is None or len(body) > _PIECE:
+            return await self._send(link, sign, self._request(link, "POST", link.root, body))
+        return await self._send(link, sign, lambda headers: exchange.post(headers, body))
 
     async def send(
         self, method: str, path: str, query: str, headers: Headers, body: Body = b"", *, sha256: str | None = None
@@ -123,21 +136,30 @@ class Wire:
         url = URL(f"{link.base}{place}?{query}" if query else f"{link.base}{place}", encoded=True)
         digest = _native.sha256_hex(body) if sha256 is None else sha256
         return await self._send(
-            link, method, url, body, lambda by, at: by.headers(method, link.host, place, query, headers, digest, at)
+            link,
+            lambda by, at: by.headers(method, link.host, place, query, headers, digest, at),
+            self._request(link, method, url, body),
         )
 
-    async def _send(self, link: _Link, method: str, url: URL, body: Body, sign: _Sign) -> Answer:
+    def _request(self, link: _Link, method: str, url: URL, body: Body) -> _Exchange:
+        """Any request by aiohttp's own way."""
+        session, data = link.channel.session, _payload(body)
+
+        async def request(headers: Headers) -> tuple[int, Mapping[str, str], bytes]:
+            response = await session.request(method, url, data=data, headers=headers, allow_redirects=False)
+            return response.status, response.headers, await response.read()
+
+        return request
+
+    async def _send(self, link: _Link, sign: _Sign, exchange: _Exchange) -> Answer:
         channel = link.channel
         credentials = channel.credentials
-        data = _payload(body)
         clock_corrected = keys_renewed = False
         while True:
             keys = credentials.ready() or await credentials.get()
             now = self._sources.now_ms() + self._skew_ms
-            headers = sign(link.signed_by(keys), now)
             try:
-                response = await channel.session.request(method, url, data=data, headers=headers, allow_redirects=False)
-                answer = Answer(response.status, response.headers, await response.read())
+                answer = Answer(*await exchange(sign(link.signed_by(keys), now)))
             except RuntimeError as error:
                 if channel.open:
                     raise
