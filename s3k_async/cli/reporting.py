@@ -14,7 +14,7 @@ from s3k_async.cli.exit_codes import ExitCode, exit_code, exit_code_of_all
 from s3k_async.cli.output import one_line, safe_text
 from s3k_async.errors import PartialFailureError, S3kError
 
-__all__ = ["FailedOperandsError", "report"]
+__all__ = ["SHOWN", "FailedOperandsError", "failure_fields", "report"]
 
 SHOWN = 50
 """Failures that are written out one by one; JSON has them all."""
@@ -23,10 +23,13 @@ Failures = Sequence[tuple[str, Exception]]
 
 
 class FailedOperandsError(Exception):
-    """Some of what a command was to do failed; `failures` lists (path, error)."""
+    """Some of what a command was to do failed; `failures` lists (path, error), all of them unless `count` says that
+    there were more.
+    """
 
-    def __init__(self, failures: Failures, *, some_succeeded: bool) -> None:
-        super().__init__(f"{len(failures)} failed")
+    def __init__(self, failures: Failures, *, some_succeeded: bool, count: int | None = None) -> None:
+        self.count = len(failures) if count is None else count
+        super().__init__(f"{self.count} failed")
         self.failures = failures
         self.exit_code = ExitCode.PARTIAL if some_succeeded else exit_code_of_all([error for _, error in failures])
 
@@ -61,8 +64,9 @@ def _failures(error: BaseException) -> Failures:
 def _lines(error: BaseException) -> list[str]:
     failures = _failures(error)
     lines = [_with_path(path, each) for path, each in failures[:SHOWN]]
-    if len(failures) > SHOWN:
-        lines.append(f"and {len(failures) - SHOWN:,} more failures")
+    count = error.count if isinstance(error, FailedOperandsError) else len(failures)
+    if count > SHOWN:
+        lines.append(f"and {count - SHOWN:,} more failures")
     return lines if isinstance(error, FailedOperandsError) else [*lines, _message(error)]
 
 
@@ -94,12 +98,15 @@ def _document(error: BaseException, code: ExitCode) -> dict[str, Any]:
         "exit_code": int(code),
     }
     if failures := _failures(error):
-        document["failures"] = [
-            {"path": path, "code": _name(each), "message": _message(each)} for path, each in failures
-        ]
+        document["failures"] = [failure_fields(path, each) for path, each in failures]
         if isinstance(error, FailedOperandsError):
-            document["message"] = f"{len(failures)} failed"
+            document["message"] = f"{error.count} failed"
     return document
+
+
+def failure_fields(path: str, error: Exception) -> dict[str, Any]:
+    """One of several failures as JSON has it."""
+    return {"path": path, "code": _name(error), "message": _message(error)}
 
 
 def _name(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Standard input as a stream that an interrupt can end."""
+"""Standard input, and other pipes, as streams that an interrupt can end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import BinaryIO, cast
 
 import anyio
@@ -13,24 +14,30 @@ from anyio import to_thread
 
 from s3k_async.transfer import CHUNK
 
-__all__ = ["standard_input"]
+__all__ = ["pieces_of", "standard_input"]
 
 PIECE = 1024 * 1024
 
 
 async def standard_input() -> AsyncGenerator[bytes, None]:
-    """The bytes of standard input to its end.
-
-    A thread that waits for a pipe or a terminal could not be cancelled, so those are waited for in the event loop.
-    """
+    """The bytes of standard input to its end."""
     try:
         descriptor = sys.stdin.fileno()
-        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
     except (OSError, ValueError):
         stream = cast("BinaryIO", sys.stdin.buffer)
         while piece := stream.read(CHUNK):
             yield piece
         return
+    async for piece in pieces_of(descriptor):
+        yield piece
+
+
+async def pieces_of(descriptor: int) -> AsyncGenerator[bytes, None]:
+    """The bytes of an open file, pipe or terminal to its end.
+
+    A thread that waits for a pipe or a terminal could not be cancelled, so those are waited for in the event loop.
+    """
+    regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
     while True:
         if regular:
             piece = await to_thread.run_sync(os.read, descriptor, CHUNK)
@@ -42,6 +49,10 @@ async def standard_input() -> AsyncGenerator[bytes, None]:
 
 
 async def _when_ready(descriptor: int) -> bytes:
+    if not os.get_blocking(descriptor):
+        # A pipe whose writer was gone when it was opened never becomes ready.
+        with suppress(BlockingIOError):
+            return os.read(descriptor, PIECE)
     try:
         await anyio.wait_readable(descriptor)
     except PermissionError:  # what never makes anybody wait, as /dev/null, cannot be waited for

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from s3k_async.cli.addresses import Address, parse_address
+from s3k_async.cli.bulk import Done, Outcome, in_chunks, need_one_way
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import status_fields
+from s3k_async.cli.path_lists import Record, open_list
 from s3k_async.cli.transfers import destination, finish, last_name, need_distinct, transfer_each
 from s3k_async.errors import PathExistsError, PathNotFoundError
 from s3k_async.model import ROOT, ChangeResult, FileStatus
@@ -51,17 +53,29 @@ def cp(invocation: Invocation, sources: tuple[str, ...], target: str, recursive:
 
 
 @click.command(cls=VolumeCommand)
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.argument("target")
+@click.argument("operands", nargs=-1, metavar="SOURCE... TARGET")
 @click.option("-f", "--overwrite", is_flag=True, help="Replace an existing file; between volumes fill up a directory.")
+@click.option("--pairs", metavar="FILE", help="Rename each path of a list to the one beside it; - is standard input.")
+@click.option("-0", "--null", is_flag=True, help="The paths of the list end with NUL.")
+@click.option("--resume", is_flag=True, help="A pair of the list is done if there is only its target.")
 @click.pass_obj
-def mv(invocation: Invocation, sources: tuple[str, ...], target: str, overwrite: bool) -> None:
+def mv(
+    invocation: Invocation, operands: tuple[str, ...], overwrite: bool, pairs: str | None, null: bool, resume: bool
+) -> None:
     """Move or rename. Within a volume no bytes are copied, however large a directory is.
 
     TARGET is the new path, and its parent has to exist. Below TARGET, under its own name, goes a source when TARGET
     ends with a /, when there are several sources, and a file when TARGET is a directory. Between two volumes
     everything is copied first and deleted when all of it is there.
+
+    A line of a list is the old and the new path with a tab between them, or JSON: ["/old", "/new"] or an object with
+    source and target. Nothing is changed if a line is wrong.
     """
+    need_one_way(operands, pairs, "--pairs", {"-0": null, "--resume": resume}, at_least=2)
+    if pairs is not None:
+        _rename_pairs(invocation, pairs, null=null, overwrite=overwrite, resume=resume)
+        return
+    *sources, target = operands
     addresses, goal = _addresses(sources), parse_address(target)
 
     async def one(
@@ -85,7 +99,22 @@ def mv(invocation: Invocation, sources: tuple[str, ...], target: str, overwrite:
     finish(invocation, "moved", invocation.run(work))
 
 
-def _addresses(sources: tuple[str, ...]) -> list[Address]:
+def _rename_pairs(invocation: Invocation, file: str, *, null: bool, overwrite: bool, resume: bool) -> None:
+    async def rename(client: S3kClient, pairs: list[Record], progress: ProgressCallback | None) -> Outcome:
+        renames = [(source, target) for source, target in pairs]
+        return await client.rename_many(renames, overwrite=overwrite, missing_ok=resume, progress=progress)
+
+    async def work(clients: Clients) -> Done:
+        done = Done(invocation)
+        async with open_list(file, 2, null=null) as records:
+            with invocation.meter("move") as meter:
+                await in_chunks(clients, records, done, meter.part(), rename)
+        return done
+
+    invocation.run(work).finish("moved")
+
+
+def _addresses(sources: Sequence[str]) -> list[Address]:
     addresses = [parse_address(source) for source in sources]
     need_distinct([last_name(address) for address in addresses])
     return addresses
@@ -101,12 +130,23 @@ async def _both_ends(
 
 
 @click.command(cls=VolumeCommand)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
 @click.option("-f", "--missing-ok", is_flag=True, help="What is not there is no error.")
+@click.option("--from", "file", metavar="FILE", help="Remove the paths of a list; - is standard input.")
+@click.option("-0", "--null", is_flag=True, help="The paths of the list end with NUL.")
 @click.pass_obj
-def rm(invocation: Invocation, paths: tuple[str, ...], recursive: bool, missing_ok: bool) -> None:
-    """Remove files and empty directories. The bytes are left to garbage collection."""
+def rm(
+    invocation: Invocation, paths: tuple[str, ...], recursive: bool, missing_ok: bool, file: str | None, null: bool
+) -> None:
+    """Remove files and empty directories. The bytes are left to garbage collection.
+
+    A line of a list is a path, or JSON: a text or an object with path. Nothing is removed if a line is wrong.
+    """
+    need_one_way(paths, file, "--from", {"-0": null}, at_least=1)
+    if file is not None:
+        _remove_listed(invocation, file, null=null, recursive=recursive, missing_ok=missing_ok)
+        return
     addresses = [parse_address(path) for path in paths]
 
     async def one(clients: Clients, address: Address, progress: ProgressCallback | None) -> ChangeResult:
@@ -118,6 +158,22 @@ def rm(invocation: Invocation, paths: tuple[str, ...], recursive: bool, missing_
             return await transfer_each(addresses, lambda address: one(clients, address, meter.part()))
 
     finish(invocation, "removed", invocation.run(work))
+
+
+def _remove_listed(invocation: Invocation, file: str, *, null: bool, recursive: bool, missing_ok: bool) -> None:
+    async def remove(client: S3kClient, paths: list[Record], progress: ProgressCallback | None) -> Outcome:
+        return await client.delete_many(
+            [path for (path,) in paths], recursive=recursive, missing_ok=missing_ok, progress=progress
+        )
+
+    async def work(clients: Clients) -> Done:
+        done = Done(invocation)
+        async with open_list(file, 1, null=null) as records:
+            with invocation.meter("remove") as meter:
+                await in_chunks(clients, records, done, meter.part(), remove)
+        return done
+
+    invocation.run(work).finish("removed")
 
 
 @click.command(cls=VolumeCommand)

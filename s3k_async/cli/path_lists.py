@@ -1,0 +1,210 @@
+"""Lists of paths, or of pairs of them, in a file or on standard input: checked whole, then read in chunks.
+
+A line is a path, or two with a tab between them. If the first line begins like JSON, every line is JSON: a text or an
+object with `path` for a path, a list of two texts or an object with `source` and `target` for a pair. Or everything
+is separated by NUL, pairs too. Nothing is a comment, and no line is empty. A list may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import BinaryIO, Final, Literal
+
+from anyio import to_thread
+
+from s3k_async import local_files
+from s3k_async.cli.addresses import Address, parse_address
+from s3k_async.cli.standard_input import pieces_of, standard_input
+from s3k_async.errors import InvalidArgumentError, InvalidPathError
+from s3k_async.paths import normalize
+
+__all__ = ["STANDARD_INPUT", "PathList", "open_list"]
+
+STANDARD_INPUT: Final = "-"
+LONGEST: Final = 64 * 1024
+"""Bytes of a record at most; no path of a volume comes near."""
+CHUNK: Final = 10_000
+"""Records that are worked on at once."""
+
+_READ: Final = 1024 * 1024
+_JSON: Final = (b"{", b"[", b'"')
+_FIELDS: Final = {1: ("path",), 2: ("source", "target")}
+
+Record = tuple[str, ...]
+"""The normalised paths of one record."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathList:
+    """A list that was checked."""
+
+    volume: Address | None
+    """An address of the volume that all records are of; None for an empty list."""
+    count: int
+    """How many records it has."""
+    _reader: _Reader
+
+    async def chunks(self) -> AsyncGenerator[list[Record], None]:
+        """The records, up to CHUNK at a time. Raises InvalidArgumentError if the file was changed since."""
+        records = self._reader.records()
+        while chunk := await to_thread.run_sync(lambda: [each for each, _ in islice(records, CHUNK)]):
+            yield chunk
+
+
+@asynccontextmanager
+async def open_list(file: str, fields: Literal[1, 2], *, null: bool) -> AsyncIterator[PathList]:
+    """A list of paths (1 field) or pairs (2). Raises InvalidArgumentError that names the first line that is wrong, and
+    the errors of local files. What cannot be read twice is kept in a temporary file meanwhile.
+    """
+    stream = await _opened(file)
+    try:
+        reader = _Reader(stream, "standard input" if file == STANDARD_INPUT else file, fields, null)
+        volume, count = await to_thread.run_sync(reader.check)
+        yield PathList(volume, count, reader)
+    finally:
+        await to_thread.run_sync(stream.close)
+
+
+async def _opened(file: str) -> BinaryIO:
+    if file == STANDARD_INPUT:
+        return await _kept(standard_input())
+    with local_files.local_errors(file):
+        descriptor = await to_thread.run_sync(os.open, file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise InvalidArgumentError("a list is a file, not a directory", path=file)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return os.fdopen(os.dup(descriptor), "rb", buffering=0)
+        return await _kept(pieces_of(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+async def _kept(pieces: AsyncGenerator[bytes, None]) -> BinaryIO:
+    """A temporary file with what a stream gives."""
+    where = tempfile.gettempdir()
+    with local_files.local_errors(where):
+        kept = await to_thread.run_sync(tempfile.TemporaryFile)
+        try:
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    await to_thread.run_sync(kept.write, piece)
+            await to_thread.run_sync(kept.flush)
+        except BaseException:
+            kept.close()
+            raise
+    return kept
+
+
+class _Reader:
+    """Reads the records of a list, as often as it is asked to."""
+
+    def __init__(self, stream: BinaryIO, name: str, fields: Literal[1, 2], null: bool) -> None:
+        self._stream = stream
+        self._name = name
+        self._fields = fields
+        self._null = null
+
+    def check(self) -> tuple[Address | None, int]:
+        """Read all of it: an address of its volume, and how many records there are."""
+        first: Address | None = None
+        count = 0
+        for _, addresses in self.records():
+            count += 1
+            first = first or addresses[0]
+            for address in addresses:
+                if address.volume != first.volume:
+                    raise self._wrong(count, f"{address} is of another volume than {first}")
+        return first, count
+
+    def records(self) -> Iterator[tuple[Record, list[Address]]]:
+        """Paths, and the addresses that they were given as."""
+        is_json: bool | None = False if self._null else None
+        for number, raw in enumerate(self._raw(), start=1):
+            if is_json is None:
+                is_json = raw[0].startswith(_JSON)
+            texts = self._from_json(raw[0], number) if is_json else self._texts(raw, number)
+            addresses = [self._address(text, number) for text in texts]
+            if self._fields == 2 and addresses[1].is_into and addresses[1].path != "/":
+                raise self._wrong(number, "a target is the new path itself, without a / at the end")
+            yield tuple(self._normalized(address, number) for address in addresses), addresses
+
+    def _raw(self) -> Iterator[list[bytes]]:
+        """The records undivided; with NUL the fields of each."""
+        pieces = self._pieces(b"\0" if self._null else b"\n")
+        if not self._null:
+            yield from ([piece] for piece in pieces)
+            return
+        number = 0
+        while fields := list(islice(pieces, self._fields)):
+            number += 1
+            if len(fields) < self._fields:
+                raise self._wrong(number, "the last pair has no target")
+            yield fields
+
+    def _pieces(self, separator: bytes) -> Iterator[bytes]:
+        rest = b""
+        self._stream.seek(0)
+        while True:
+            with local_files.local_errors(self._name):
+                data = self._stream.read(_READ)
+            *whole, rest = (rest + data).split(separator)
+            yield from whole
+            if len(rest) > LONGEST:
+                raise InvalidArgumentError(f"a path of more than {LONGEST:,} bytes: {rest[:60]!r}...", path=self._name)
+            if not data:
+                break
+        if rest:
+            yield rest
+
+    def _texts(self, raw: list[bytes], number: int) -> list[str]:
+        try:
+            texts = [field.decode() for field in raw]
+        except UnicodeDecodeError as error:
+            raise self._wrong(number, "not UTF-8") from error
+        if not self._null and self._fields == 2:
+            texts = texts[0].split("\t")
+        if len(texts) != self._fields:
+            raise self._wrong(number, f"a pair is two paths with one tab between them, and here are {len(texts)}")
+        return texts
+
+    def _from_json(self, raw: bytes, number: int) -> list[str]:
+        try:
+            value = json.loads(raw)
+        except ValueError as error:
+            raise self._wrong(number, f"not JSON: {error}") from error
+        names = _FIELDS[self._fields]
+        if isinstance(value, dict):
+            value = [value.get(name) for name in names]
+        elif self._fields == 1:
+            value = [value]
+        texts = [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+        if len(texts) != self._fields or value != texts:
+            what = "a text" if self._fields == 1 else "a list of two texts"
+            raise self._wrong(number, f"not {what}, nor an object with {' and '.join(names)}")
+        return texts
+
+    def _address(self, text: str, number: int) -> Address:
+        if not text:
+            raise self._wrong(number, "a path is missing")
+        try:
+            return parse_address(text)
+        except InvalidArgumentError as error:
+            raise self._wrong(number, error.message) from error
+
+    def _normalized(self, address: Address, number: int) -> str:
+        try:
+            return normalize(address.path)
+        except InvalidPathError as error:
+            raise self._wrong(number, f"{error.message}: {address}") from error
+
+    def _wrong(self, number: int, reason: str) -> InvalidArgumentError:
+        what = "record" if self._null else "line"
+        return InvalidArgumentError(f"{what} {number:,}: {reason}", path=self._name)
