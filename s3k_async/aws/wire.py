@@ -27,7 +27,7 @@ from s3k_async.aws.credentials import Keys
 from s3k_async.aws.errors import EXPIRED, refusal_code
 from s3k_async.aws.exchange import Exchange
 from s3k_async.aws.session import AwsClient
-from s3k_async.errors import ClosedClientError
+from s3k_async.errors import ClosedClientError, ConfigError
 from s3k_async.sources import SYSTEM, Sources
 
 __all__ = ["Answer", "Headers", "Wire"]
@@ -72,8 +72,10 @@ class _Link:
         self.exchange = Exchange(self.channel.session, self.root) if self.channel.direct else None
 
     def signed_by(self, keys: Keys) -> _native.Signer:
-        """The signer with these keys."""
+        """The signer with these keys. Raises ConfigError."""
         if self.signer is None or self.keys is not keys:
+            if not all(part.isprintable() for part in (keys.access_key, keys.token or "", self.channel.region)):
+                raise ConfigError("the access key, session token or region holds what no header may")
             self.keys = keys
             self.signer = _native.Signer(
                 keys.access_key, keys.secret_key, keys.token, self.channel.region, self.service

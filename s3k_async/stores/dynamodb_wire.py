@@ -66,7 +66,8 @@ class WireItems:
         await self._change(_VERBS[type(action)], _native.encode_write(self._name, action), action.key)
 
     async def transact(self, actions: Sequence[Action], token: str) -> None:
-        validate_transaction(actions, token)
+        if isinstance(actions, list | tuple):  # what is native was made valid, and would have to be made into objects
+            validate_transaction(actions, token)
         body = _native.encode_transaction(self._name, actions, token)
         await self._change("TransactWriteItems", body, actions[0].key)
 

@@ -20,7 +20,7 @@ from aiobotocore.credentials import AioRefreshableCredentials
 from s3k_async.aws.errors import map_exceptions
 from s3k_async.aws.session import AwsClient
 from s3k_async.aws.wire import Answer, Wire
-from s3k_async.config import AwsConfig, DynamoTable
+from s3k_async.config import AwsConfig, DynamoTable, Secret
 from s3k_async.errors import ClosedClientError, ConfigError, CredentialsError, ResponseLostError, UnreachableError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.dynamodb_wire import WireItems
@@ -282,6 +282,43 @@ async def test_credentials_that_last_are_not_tried_again(service: FaultProxy) ->
         await items.get(KEY)
     await items.close()
     assert len(service.calls) == 1
+
+
+@pytest.mark.parametrize("token", ["one\ntwo", "one\r\nX-Other: two"])
+async def test_a_token_that_no_header_may_hold(service: FaultProxy, token: str) -> None:
+    service.rule(json_answer({}))
+    async with wired(replace(settings(service.url), session_token=Secret(token))) as wire:
+        for call in (wire.dynamodb("GetItem", b"{}"), wire.send("GET", "/", "", [])):
+            with pytest.raises(ConfigError):
+                await call
+    assert not service.calls
+
+
+async def test_an_answer_after_an_informational_one() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, wired(settings(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")) as wire:
+        assert (await wire.dynamodb("GetItem", b"{}"))[::2] == (200, b"{}")
+
+
+async def test_a_request_that_is_cancelled_takes_its_connection_along(service: FaultProxy) -> None:
+    """Its answer, should it still come, is nobody else's."""
+    service.rule(json_answer({"late": True}), target="Late")
+    service.rule(json_answer({}))
+    async with wired(settings(service.url, max_connections=1)) as wire:
+        await wire.dynamodb("GetItem", b"{}")
+        late = asyncio.create_task(wire.dynamodb("Late", b"{}"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        late.cancel()
+        assert (await wire.dynamodb("GetItem", b"{}")).body == b"{}"
+        with pytest.raises(asyncio.CancelledError):
+            await late
 
 
 # TLS and proxies
