@@ -42,7 +42,7 @@ async def _measured(name: str, scope: Scope, server: Canned) -> AsyncIterator[Re
         os.sched_setaffinity(0, everywhere)
 
 
-async def _run(names: list[str], scope: Scope) -> list[Result]:
+async def _run(names: list[str], scope: Scope, machine: dict[str, str]) -> list[Result]:
     results: list[Result] = []
     with canned(CANNED_PROCESSOR) as server:
         for name in names:
@@ -50,6 +50,7 @@ async def _run(names: list[str], scope: Scope) -> list[Result]:
             async for result in _measured(name, scope, server):
                 results.append(result)
                 _tell(result)
+            _keep(results, machine, scope)
             print(f"-- {name}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
     return results
 
@@ -60,6 +61,14 @@ def _tell(result: Result) -> None:
     else:
         told = ", ".join(f"{name} {value}" for name, value in result.facts.items())
     print(f"{result.row:18}{result.case:46}{result.contender:32}{told}", flush=True)
+
+
+def _keep(results: list[Result], machine: dict[str, str], scope: Scope) -> None:
+    """Write what there is so far: a run that is stopped has not measured for nothing."""
+    RESULTS.mkdir(exist_ok=True)
+    kept = {"environment": machine, "results": [result.as_json() for result in results]}
+    path = RESULTS / ("quick.json" if scope.quick else "full.json")
+    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 def _load(path: Path) -> tuple[list[Result], dict[str, str]]:
@@ -82,12 +91,7 @@ def main() -> None:
     else:
         machine = environment()
         scope = Scope(options.quick, options.rounds or (3 if options.quick else 5))
-        results = asyncio.run(_run(options.only, scope))
-        RESULTS.mkdir(exist_ok=True)
-        kept = {"environment": machine, "results": [result.as_json() for result in results]}
-        path = RESULTS / ("quick.json" if options.quick else "full.json")
-        path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-        print(f"raw results: {path.relative_to(ROOT)}")
+        results = asyncio.run(_run(options.only, scope, machine))
     print("\n" + ", ".join(f"{name} {value}" for name, value in machine.items()) + "\n")
     print(goals_table(verdicts(results)))
     if options.write:

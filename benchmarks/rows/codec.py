@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 from boto3.dynamodb.types import TypeDeserializer
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -86,6 +87,12 @@ def _decode(scope: Scope, model: Any) -> Case:
     def columns() -> int:
         return len(_native.decode_page(body, crc).rows)
 
+    def objects() -> int:
+        return len(_native.decode_page(body, crc).rows.entries(VOLUME).statuses())
+
+    def arrow() -> int:
+        return int(pa.record_batch(_native.decode_page(body, crc).rows.entries(VOLUME)).num_rows)
+
     return Case(
         "decode",
         f"a page of {ROWS:,} items, {len(body) / 1e6:.2f} MB",
@@ -96,6 +103,8 @@ def _decode(scope: Scope, model: Any) -> Case:
             "aiobotocore + TypeDeserializer": plain(deserialised),
             "json + loop to tuples": plain(loop),
             "ours, columns": plain(columns),
+            "ours, objects": plain(objects),
+            "ours, Arrow": plain(arrow),
         },
         rounds=scope.pick(7, 21),
         clock="processor",

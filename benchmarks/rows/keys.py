@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.contenders import plain_python as python
 from benchmarks.measuring import Case, Result, measure
-from benchmarks.rows.scope import Scope, plain
+from benchmarks.rows.scope import Scope, several
 from s3k_async import _native
 from s3k_async.model import HashName
 
@@ -17,6 +17,7 @@ __all__ = ["results"]
 COUNT = 10
 VOLUME = "analytics"
 ROWS = 4_000
+TIMES = 10
 XXH3: HashName = "xxh3"
 JAVA31: HashName = "java31"
 
@@ -88,8 +89,18 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
     for name, native, plainly in _pairs():
         if native() != plainly():
             raise AssertionError(f"{name}: native and Python differ")
-        contenders = {"plain Python": plain(plainly), "ours": plain(native)}
+        contenders = {"plain Python": several(TIMES, plainly), "ours": several(TIMES, native)}
         rounds = scope.pick(7, 21)
-        case = Case("keys", name, ROWS, "keys", contenders, "plain Python", rounds, clock="processor")
+        case = Case(
+            "keys",
+            name,
+            ROWS * TIMES,
+            "keys",
+            contenders,
+            "plain Python",
+            rounds,
+            clock="processor",
+            collector=False,
+        )
         for result in await measure(case):
             yield result

@@ -20,26 +20,28 @@ UNWANTED = ("botocore", "aiohttp", "pyarrow", "pyspark", "numpy")
 
 _IMPORT = """
 import sys, time
-began = time.perf_counter()
+began, busy = time.perf_counter(), time.process_time()
 import {module}
-taken = time.perf_counter() - began
+taken, busy = time.perf_counter() - began, time.process_time() - busy
 import json
-print(json.dumps([taken, [name for name in {unwanted!r} if name in sys.modules]]))
+print(json.dumps([taken, busy, [name for name in {unwanted!r} if name in sys.modules]]))
 """
 
 
 async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
     """Imports, each module in turn; then memory."""
     times: dict[str, list[float]] = {module: [] for module in MODULES}
+    processor: dict[str, list[float]] = {module: [] for module in MODULES}
     loaded: dict[str, list[str]] = {}
     for _ in range(scope.pick(5, 15)):
         for module in MODULES:
-            taken, loaded[module] = _child("-c", _IMPORT.format(module=module, unwanted=UNWANTED))
+            taken, busy, loaded[module] = _child("-c", _IMPORT.format(module=module, unwanted=UNWANTED))
             times[module].append(taken)
+            processor[module].append(busy)
     for module in MODULES:
         name = "ours" if module == "s3k_async" else module
         facts = {"loaded": loaded[module]}
-        yield Result("import", "", name, 1, "imports", times[module], [], "boto3", facts=facts)
+        yield Result("import", "", name, 1, "imports", times[module], processor[module], "boto3", facts=facts)
     entries = scope.pick(200_000, 1_000_000)
     for mode in ("objects", "Arrow"):
         server.command("forget")
