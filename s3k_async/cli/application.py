@@ -17,7 +17,6 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import report
 from s3k_async.cli.stats import tell
 from s3k_async.requests import counting
-from s3k_async.sources import SYSTEM
 
 __all__ = ["run", "s3k"]
 
@@ -126,7 +125,7 @@ def run(arguments: Sequence[str]) -> int:
 def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     code = 0
     _quiet_log()
-    began = SYSTEM.monotonic()
+    began = _seconds() if "--stats" in arguments else 0.0
     with counting() as counter:
         try:
             with s3k.make_context("s3k", list(arguments), obj=invocation) as context:
@@ -135,9 +134,15 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
             code = error.exit_code
         finally:
             if invocation.stats:
-                tell(counter.requests, SYSTEM.monotonic() - began, as_json=invocation.json)
+                tell(counter.requests, _seconds() - began, as_json=invocation.json)
     sys.stdout.flush()
     return code
+
+
+def _seconds() -> float:
+    from s3k_async.sources import SYSTEM
+
+    return SYSTEM.monotonic()
 
 
 def _quiet_log() -> None:
