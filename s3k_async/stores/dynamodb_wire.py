@@ -66,8 +66,7 @@ class WireItems:
         await self._change(_VERBS[type(action)], _native.encode_write(self._name, action), action.key)
 
     async def transact(self, actions: Sequence[Action], token: str) -> None:
-        if isinstance(actions, list | tuple):  # what is native was made valid, and would have to be made into objects
-            validate_transaction(actions, token)
+        validate_transaction(actions, token)
         body = _native.encode_transaction(self._name, actions, token)
         await self._change("TransactWriteItems", body, actions[0].key)
 

@@ -125,6 +125,7 @@ class MemoryItems:
 
     async def transact(self, actions: Sequence[Action], token: str) -> None:
         validate_transaction(actions, token)
+        actions = list(actions)
         async with self._call("transact", _text(actions[0].key)):
             table = self._table()
             with table.lock:

@@ -1,0 +1,182 @@
+"""Pages of files moved and deleted: what each transaction leads to, and what the log says of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from s3k_async._native import Entries
+from s3k_async.errors import (
+    BusyError,
+    LeaseExpiredError,
+    LogFormatError,
+    OutcomeUnknownError,
+    PathExistsError,
+    ResponseLostError,
+    S3kError,
+    TransactionConflictError,
+)
+from s3k_async.metadata.bulk import Done, delete_files, move_files
+from s3k_async.metadata.codec import in_columns, to_item
+from s3k_async.model import Entry
+from s3k_async.stores.faults import Call
+from s3k_async.stores.items import ABSENT, Put
+from tests.metadata.rig import Rig, calls
+
+FILES = 130
+
+
+@pytest.fixture
+async def rig(request: pytest.FixtureRequest) -> Rig:
+    rig = await Rig(request.node.name).start()
+    await rig.store.make_directory("/d")
+    await rig.store.make_directory("/t")
+    return rig
+
+
+async def planted(rig: Rig, count: int = FILES) -> Entries:
+    """Files of one directory, past the log."""
+    seed = await rig.write("/seed")
+    files = [replace(seed, path=f"/d/{number:03}", id=f"{number:036}") for number in range(count)]
+    for entry in files:
+        await rig.store.restore(entry, None)
+    return in_columns(files, rig.store.keys)
+
+
+async def there(rig: Rig, directory: str) -> set[str]:
+    return {entry.path async for page in rig.store.children(directory) for entry in page}
+
+
+def names(directory: str, numbers: range) -> set[str]:
+    return {f"{directory}/{number:03}" for number in numbers}
+
+
+async def kinds(rig: Rig, state: str) -> int:
+    """Operations on the planted files that the log holds in a state."""
+    truths = await rig.truths()
+    found = 0
+    for number in range(FILES):
+        truth = truths.get(f"{number:036}")
+        if truth is not None:
+            found += (truth.committed is not None) if state == "committed" else bool(truth.pending)
+    return found
+
+
+async def test_a_page_is_one_segment_and_few_transactions(rig: Rig) -> None:
+    files = await planted(rig)
+    rig.faults.calls.clear()
+    assert await move_files(rig.store, files, "/t") == Done(FILES, 3 * FILES)
+    assert calls(rig.faults, "transact") == 3
+    await rig.store.changes.log.drained()
+    assert calls(rig.faults, "put") == 2
+    assert await there(rig, "/t") == names("/t", range(FILES))
+    assert await there(rig, "/d") == set()
+    moved = in_columns([await rig.need(path) for path in sorted(names("/t", range(FILES)))], rig.store.keys)
+    rig.faults.calls.clear()
+    assert await delete_files(rig.store, moved) == Done(FILES, 3 * FILES)
+    assert calls(rig.faults, "transact") == 2
+    await rig.store.changes.log.drained()
+    assert (await kinds(rig, "committed"), await kinds(rig, "pending")) == (FILES, 0)
+
+
+async def test_an_unknown_outcome_stays_pending_for_its_own_rows_only(rig: Rig) -> None:
+    files = await planted(rig)
+    lost = ResponseLostError("no answer came")
+
+    def of_the_second(call: Call) -> bool:
+        return call.method in {"transact", "get_many"} and call.key.endswith("/050")
+
+    rig.faults.fail_when(of_the_second, lost, times=10**6)
+    done = await move_files(rig.store, files, "/t")
+    assert (done.files, done.bytes) == (FILES - 50, 3 * (FILES - 50))
+    assert {path for path, _ in done.failures} == names("/d", range(50, 100))
+    for path, error in done.failures:
+        assert isinstance(error, OutcomeUnknownError)
+        assert error.path == path
+        assert isinstance(error.__cause__, S3kError)
+    await rig.store.changes.log.drained()
+    assert (await kinds(rig, "committed"), await kinds(rig, "pending")) == (FILES - 50, 50)
+
+
+async def test_conditions_that_fail_keep_no_other_row_back(rig: Rig) -> None:
+    files = await planted(rig)
+    await rig.store.delete_file(await rig.need("/d/003"))
+    await rig.write("/d/060")
+    await rig.write("/t/100")
+    await rig.store.delete_file(await rig.need("/d/129"))
+    await rig.store.make_directory("/d/129")
+    done = await move_files(rig.store, files, "/t")
+    assert done.gone == ["/d/003"]
+    assert {path: type(error) for path, error in done.failures} == {"/d/100": PathExistsError, "/d/129": BusyError}
+    assert done.files == FILES - 3
+    assert (await rig.need("/t/060")).version == files[60].version + 2
+    assert await there(rig, "/d") == {"/d/100", "/d/129"}
+
+
+async def test_a_conflict_that_lasts_halves_the_transaction(rig: Rig) -> None:
+    files = await planted(rig, 7)
+    conflict = TransactionConflictError("somebody else was there")
+    rig.faults.fail_when(lambda call: call.method == "transact" and call.key.endswith("/003"), conflict, times=10**6)
+    rig.faults.fail_when(lambda call: call.method == "transact" and call.key.endswith("/000"), conflict, times=4)
+    done = await delete_files(rig.store, files)
+    assert {path: type(error) for path, error in done.failures} == {"/d/003": BusyError}
+    assert done.files == 6
+    assert await there(rig, "/d") == {"/d/003"}
+
+
+async def test_what_the_log_cannot_hold_keeps_no_other_row_back(rig: Rig) -> None:
+    files = await planted(rig, 9)
+    odd = replace(files[4], path="/d/odd", id="no id that a key can hold")
+    await rig.store.items.write(Put(to_item(odd, rig.store.keys), ABSENT))
+    every: list[Entry] = [*files[:4], odd, *files[4:]]
+    done = await delete_files(rig.store, in_columns(every, rig.store.keys))
+    assert {path: type(error) for path, error in done.failures} == {"/d/odd": LogFormatError}
+    assert done.files == 9
+    assert await there(rig, "/d") == {"/d/odd"}
+
+
+async def test_a_lease_that_ran_out_ends_a_page_between_transactions(rig: Rig) -> None:
+    files = await planted(rig)
+    sent = 0
+
+    def check() -> None:
+        nonlocal sent
+        sent += 1
+        if sent > 1:
+            raise LeaseExpiredError("too late")
+
+    with pytest.raises(LeaseExpiredError):
+        await move_files(rig.store, files, "/t", check)
+    moved = await there(rig, "/t")
+    assert len(moved) in {0, 50}
+    assert len(await there(rig, "/d")) == FILES - len(moved)
+    await rig.store.changes.log.drained()
+    assert (await kinds(rig, "committed"), await kinds(rig, "pending")) == (len(moved), 0)
+
+
+async def test_a_cancellation_sees_what_was_sent_to_its_end(rig: Rig) -> None:
+    files = await planted(rig)
+    held = asyncio.Event()
+    go = asyncio.Event()
+
+    async def gate(call: Call) -> None:
+        if call.method == "transact":
+            held.set()
+            await go.wait()
+
+    rig.faults.gate = gate
+    task = asyncio.create_task(move_files(rig.store, files, "/t"))
+    await held.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    rig.faults.gate = None
+    moved = await there(rig, "/t")
+    assert moved
+    assert len(await there(rig, "/d")) == FILES - len(moved)
+    await rig.store.changes.log.drained()
+    assert (await kinds(rig, "committed"), await kinds(rig, "pending")) == (len(moved), 0)
