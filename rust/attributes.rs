@@ -67,12 +67,17 @@ impl<'a> ItemReader<'a> {
         if self.cursor.take(b']') {
             return Ok(());
         }
+        let start = self.cursor.at();
+        self.item()?;
+        // The other items are about as long as the first; room is made once, and never much more than there are bytes.
+        let length = (self.cursor.at() - start).max(size_of::<Row>());
+        self.rows.reserve(self.body.len().saturating_sub(start) / length);
         loop {
-            self.item()?;
             if self.cursor.take(b']') {
                 return Ok(());
             }
             self.cursor.need(b',', "a comma is missing")?;
+            self.item()?;
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::errors::BadItem;
 use crate::items::{Attribute, Body, Cell, Items, Kind, Row, Text, WIDTH};
 use crate::keys::{Volume, checked_item};
-use crate::paths::push_child;
+use crate::paths::{is_name, push_child};
 
 /// What `physpath` says of a file whose bytes are not durable yet.
 pub const UNCOMMITTED: &str = "<uncommitted>";
@@ -16,8 +16,8 @@ const ENTRY_PREFIX: &[u8] = b"ks://";
 /// What a row of the table means, as far as it is not text.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
-    /// The row of the item.
-    item: usize,
+    /// The row of the item: rows are fewer than the bytes that they were read from.
+    row: u32,
     /// The part of the partition key that is the directory's path.
     parent: Cell,
     is_dir: bool,
@@ -40,6 +40,13 @@ pub struct EntryColumns {
 pub struct EntryView<'a> {
     items: &'a Items,
     facts: &'a Facts,
+}
+
+impl Facts {
+    #[inline]
+    fn item(&self) -> usize {
+        self.row as usize
+    }
 }
 
 impl EntryColumns {
@@ -83,14 +90,14 @@ impl EntryColumns {
         for entry in entries {
             let mut row = [Cell::ABSENT; WIDTH];
             for (attribute, place) in Attribute::ALL.into_iter().zip(&mut row) {
-                let cell = entry.items.cell(entry.facts.item, attribute);
+                let cell = entry.items.cell(entry.facts.item(), attribute);
                 *place = cell.moved_to(written.len());
                 written.push_str(entry.items.text(cell));
             }
-            let partition = entry.items.cell(entry.facts.item, Attribute::Partition);
+            let partition = entry.items.cell(entry.facts.item(), Attribute::Partition);
             let moved = row.get(Attribute::Partition as usize).copied().unwrap_or_default();
             facts.push(Facts {
-                item: rows.len(),
+                row: row_number(rows.len()),
                 parent: entry.facts.parent.moved_with(partition, moved),
                 ..*entry.facts
             });
@@ -99,6 +106,10 @@ impl EntryColumns {
         let items = Items { body: Body::Empty, written, rows, extras: Vec::new() };
         Self { items: Arc::new(items), facts }
     }
+}
+
+fn row_number(row: usize) -> u32 {
+    u32::try_from(row).unwrap_or(u32::MAX)
 }
 
 /// One item that may be an entry.
@@ -145,21 +156,24 @@ impl ItemView<'_> {
         if committed && physical.is_some_and(|cell| self.items.bytes(cell) == UNCOMMITTED.as_bytes()) {
             return Err(self.refused_at(parent, "a committed file must name its physical object"));
         }
-        Ok(Facts { item: self.row, parent, is_dir, committed, version, ctime, mtime_ms, size, lease_ms })
+        Ok(Facts { row: row_number(self.row), parent, is_dir, committed, version, ctime, mtime_ms, size, lease_ms })
     }
 
     /// The directory's part of the partition key.
     #[inline]
     fn parent(&self, volume: &Volume, partition: Cell, sort: Cell, neighbour: Option<Facts>) -> Result<Cell, BadItem> {
-        let (key, name) = (self.items.text(partition), self.items.text(sort));
+        let name = self.items.text(sort);
         // The items of a page mostly have one partition key, which needs to be understood once.
         if let Some(facts) = neighbour {
-            let known = self.items.cell(facts.item, Attribute::Partition);
-            if self.items.bytes(known) == key.as_bytes() {
-                checked_item(Ok(""), key, name)?;
+            let known = self.items.cell(facts.item(), Attribute::Partition);
+            if self.items.bytes(known) == self.items.bytes(partition) {
+                if !is_name(name) {
+                    checked_item(Ok(""), self.items.text(partition), name)?;
+                }
                 return Ok(facts.parent.moved_with(known, partition));
             }
         }
+        let key = self.items.text(partition);
         let parent = checked_item(volume.parent_of(key), key, name)?;
         Ok(partition.part(volume.parent_start(), parent.len()))
     }
@@ -288,7 +302,7 @@ impl<'a> EntryView<'a> {
 
     #[inline]
     fn cell(&self, attribute: Attribute) -> Cell {
-        self.items.cell(self.facts.item, attribute)
+        self.items.cell(self.facts.item(), attribute)
     }
 
     /// Whether it is a directory.
