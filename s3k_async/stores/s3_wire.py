@@ -51,6 +51,11 @@ class _ElsewhereError(S3kError):
     """The bucket is in another region, or moving to one; nothing was applied."""
 
 
+class _UnclearError(_ElsewhereError):
+    """Something that the reference knows more of. An answer to HEAD, which has no body, does not tell another region
+    from expired credentials."""
+
+
 class _Door(NamedTuple):
     """Where the bucket is."""
 
@@ -69,6 +74,8 @@ def _else_by_reference(
         if not self._by_reference:
             try:
                 return await request(self, *args, **kwargs)
+            except _UnclearError:
+                pass
             except _ElsewhereError:
                 _LOG.warning("the bucket %s is in another region than its client, which makes it slow", self._bucket)
                 self._by_reference = True
@@ -220,7 +227,7 @@ class WireBlobs(S3Blobs):
         style = client.meta.config.s3 or {}
         if style.get("use_accelerate_endpoint"):
             self._by_reference = True
-            raise _ElsewhereError("the bucket is reached by another host", path=self._root)
+            raise _UnclearError("the bucket is reached by another host", path=self._root)
         at_aws = self._location.aws.endpoint is None and _AWS_HOST.search(host) is not None
         own_host = at_aws and _HOST_NAME.fullmatch(self._bucket) and style.get("addressing_style") != "path"
         prefix, path = (f"{self._bucket}.", "/") if own_host else ("", f"/{self._bucket}/")
@@ -243,8 +250,10 @@ def _asking(body: bytes | memoryview) -> Headers:
 
 def _refusal(answer: Answer, status: int, method: str, path: str, codes: Codes | None) -> S3kError:
     code, message = _native.decode_refusal(answer.body) or (str(status), "(no error document)")
-    if status in (301, 302, 307) or code in _ELSEWHERE or (method == "HEAD" and status == 400):
+    if status in (301, 302, 307) or code in _ELSEWHERE:
         return _ElsewhereError("the bucket is in another region", path=path)
+    if method == "HEAD" and status == 400:
+        return _UnclearError("the service does not say what is wrong", path=path)
     return service_error(code, message, path=path, status=status, codes=codes)
 
 

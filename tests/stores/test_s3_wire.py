@@ -222,6 +222,15 @@ async def test_a_bucket_of_another_region_is_left_to_the_reference(
     assert "another region" in caplog.text
 
 
+async def test_a_refused_head_is_asked_again_by_the_reference_only_once(blobs: WireBlobs, proxy: FaultProxy) -> None:
+    """It has no body that tells why: another region, or credentials that expired."""
+    proxy.rule(Answer(400), method="HEAD", times=1)
+    proxy.rule(Answer(200, b"x", {"ETag": '"e"'}))
+    for _ in range(2):
+        assert await blobs.head("k") is not None
+    assert [by_botocore(call) for call in proxy.calls] == [False, True, False]
+
+
 @pytest.mark.parametrize("name", ["x--euw1-az1--x-s3", "arn:aws:s3:eu-west-1:111122223333:accesspoint/a"])
 async def test_buckets_of_other_kinds_are_left_to_the_reference(name: str) -> None:
     assert WireBlobs(S3Bucket(name, "", AWS))._by_reference
