@@ -73,6 +73,11 @@ async def read_through(fs: S3kClient, path: str) -> None:
         await reader.read()
 
 
+def pairs_of(number: int) -> list[tuple[str, str]]:
+    """Files of `/d` and where they go to."""
+    return [(f"/d/part-{each:05}", f"/e/part-{each:05}") for each in range(number)]
+
+
 SCENES: dict[str, Scene] = {
     "stat": Scene(lambda fs: fs.stat("/d/f"), file),
     "stat of the root": Scene(lambda fs: fs.stat("/")),
@@ -113,10 +118,12 @@ SCENES: dict[str, Scene] = {
     "rename a file": Scene(lambda fs: fs.rename("/d/f", "/e/g"), file),
     "rename over a file": Scene(lambda fs: fs.rename("/d/f", "/e/g", overwrite=True), two_files),
     "rename a directory of 100 files": Scene(lambda fs: fs.rename("/d", "/e/d"), hundred),
+    "rename_many, 100 files": Scene(lambda fs: fs.rename_many(pairs_of(100)), hundred),
     "delete a file": Scene(lambda fs: fs.delete("/d/f"), file),
     "delete what is missing": Scene(lambda fs: fs.delete("/d/f", missing_ok=True), directory),
     "delete an empty directory": Scene(lambda fs: fs.delete("/d"), directory),
     "delete a directory of 100 files": Scene(lambda fs: fs.delete("/d", recursive=True), hundred),
+    "delete_many, 100 files": Scene(lambda fs: fs.delete_many([old for old, _ in pairs_of(100)]), hundred),
     "copy a file": Scene(lambda fs: fs.copy("/d/f", "/e/g"), file),
     "copy over a file": Scene(lambda fs: fs.copy("/d/f", "/e/g", overwrite=True), two_files),
     "copy a directory of 100 files": Scene(lambda fs: fs.copy("/d", "/e/d", recursive=True), hundred),
