@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
+import sys
 from typing import Any
 
 import pytest
 
-from s3k_async import FileStatus
+from s3k_async import FileStatus, _native
 from s3k_async._native import Rows
 from s3k_async.metadata.codec import to_item
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import Entry
+from s3k_async.stores.dynamodb_codec import encode_value
 
 KEYS = KeyScheme("v", 4)
 FIELDS: dict[str, Any] = {
@@ -90,3 +93,19 @@ def test_it_matches_by_position() -> None:
 
 def test_the_root_has_no_name() -> None:
     assert FileStatus.of(Entry("/", True, "i", 1, 0, 0)).name == ""
+
+
+def test_a_few_of_many_do_not_keep_the_answer_that_they_came_in() -> None:
+    """And a copy of one of all does not either."""
+    wire = [{name: encode_value(value) for name, value in to_item(FILE, KEYS).items()}] * 100
+    body = json.dumps({"Items": wire}).encode()
+    alone = sys.getrefcount(body)
+    few = _native.decode_page(body, None).rows.entries("v").take([3, 98]).statuses()
+    assert few == [FileStatus.of(FILE)] * 2
+    assert sys.getrefcount(body) == alone
+    many = _native.decode_page(body, None).rows.entries("v").statuses()
+    assert sys.getrefcount(body) == alone + 1
+    one = copy.copy(many[7])
+    del many
+    assert sys.getrefcount(body) == alone
+    assert one == FileStatus.of(FILE)
