@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +28,8 @@ from s3k_async.oplog.log import SEGMENT_OPERATIONS
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.faults import Call, FaultPlan
-from tests.client.rig import faulty_client, paths
+from s3k_async.volumes import init_volume
+from tests.client.rig import TUNING, faulty_client, memory_config, paths
 from tests.engines.volumes import volume_backends
 
 backends = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
@@ -230,16 +232,15 @@ async def test_what_is_written_below_a_directory_that_is_going_away_is_taken_bac
 
 
 async def test_files_below_a_directory_that_stays_marked_are_busy_and_the_others_are_written() -> None:
-    faults = FaultPlan()
-    async with faulty_client(faults) as fs:
+    config = memory_config(replace(TUNING, busy_timeout=0.05))
+    await init_volume(config)
+    async with faulty_client(FaultPlan(), config) as fs:
         await fs.makedirs("/d")
         store = fs._volume().store
         async with store.jobs.hold("delete", "/d") as job:
             entry = await store.get("/d")
             assert entry is not None
             marked = await store.mark(entry, job)
-            object.__setattr__(store.tuning, "busy_timeout", 0.01)
-            store.jobs._busy_timeout = 0.01
             result = await fs.write_many([("/d/f", b"1"), ("/e/f", b"1")])
             assert (result.files, failed(result)) == (1, {"/d/f": BusyError})
             await store.unmark(marked, job)
