@@ -113,18 +113,19 @@ class Ground:
 
     async def truths(self) -> dict[str, Truth]:
         assert self.volume.log_blobs is not None
-        await self.volume.log.drained()
+        await self.client._volume().log.drained()
         findings = await collect(LogReader(self.volume.log_blobs).records())
         assert not [finding for finding in findings if isinstance(finding, DamagedLog)]
         return latest(findings)
 
     async def clear(self) -> None:
         """Make the volume as if it were new: no entries, no log."""
-        await self.volume.log.drained()
+        await self.client._volume().log.drained()
         store, log = self.volume.store, self.volume.log_blobs
         assert log is not None
         for entry in [entry async for page in store.scan("/") for entry in page]:
             await self.volume.items.write(Delete(store.keys.key(entry.path), unchanged(entry)))
+            self.client._volume().store.known.discard(entry.path)
         keys = [info.key for prefix in ("entries/", "segments/") for info in await collect(log.list_all(prefix))]
         assert await log.delete_many(keys) == []
 
