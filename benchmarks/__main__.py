@@ -50,6 +50,7 @@ async def _run(names: list[str], scope: Scope, machine: dict[str, str]) -> list[
             async for result in _measured(name, scope, server):
                 results.append(result)
                 _tell(result)
+            machine["load at the end"] = " ".join(f"{load:.2f}" for load in os.getloadavg())
             _keep(results, machine, scope)
             print(f"-- {name}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
     return results
@@ -89,8 +90,8 @@ def main() -> None:
     if options.report is not None:
         results, machine = _load(options.report)
     else:
-        machine = environment()
         scope = Scope(options.quick, options.rounds or (3 if options.quick else 5))
+        machine = {**environment(), "repetitions": str(scope.rounds)}
         results = asyncio.run(_run(options.only, scope, machine))
     print("\n" + ", ".join(f"{name} {value}" for name, value in machine.items()) + "\n")
     print(goals_table(verdicts(results)))

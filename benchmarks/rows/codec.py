@@ -116,6 +116,8 @@ def _encode(scope: Scope, model: Any) -> Case:
     operation = model.operation_model("TransactWriteItems")
     serializer = create_serializer("json", include_validation=False)
     validator = ParamValidator()
+    entries = _native.decode_page(_page(), None).rows.entries(VOLUME)[:50]
+    entropy = bytes(range(200)) * 4
 
     def botocore() -> None:
         actions = []
@@ -138,13 +140,21 @@ def _encode(scope: Scope, model: Any) -> Case:
             actions.append(Put({**item, "path": f"ks://{VOLUME}/renamed-sf{number % 16}", "ver": 3}, ABSENT))
         _native.encode_transaction(TABLE, actions, TOKEN)
 
+    def from_columns() -> None:
+        moves = _native.Moves(entries, VOLUME, "/renamed", 16, "xxh3", entropy)
+        _native.encode_transaction(TABLE, moves, TOKEN)
+
     times = 20
     return Case(
         "encode",
         "a transaction of 50 renames",
         times,
         "transactions",
-        {"aiobotocore": several(times, botocore), "ours": several(times, ours)},
+        {
+            "aiobotocore": several(times, botocore),
+            "ours, from actions": several(times, ours),
+            "ours, from columns": several(times, from_columns),
+        },
         rounds=scope.pick(7, 21),
         clock="processor",
     )
