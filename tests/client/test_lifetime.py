@@ -55,12 +55,18 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "read": lambda fs: fs.read("/f"),
     "read_ranges": lambda fs: fs.read_ranges("/f", [(0, 1)]),
     "write": lambda fs: fs.write("/f", b""),
+    "write_many": lambda fs: fs.write_many([("/f", b"")]),
+    "stat_many": lambda fs: fs.stat_many(["/f"]),
+    "exists_many": lambda fs: fs.exists_many(["/f"]),
+    "read_many": lambda fs: fs.read_many(["/f"]),
     "open to read": lambda fs: opened(fs, "rb"),
     "open to write": lambda fs: opened(fs, "wb"),
     "makedirs": lambda fs: fs.makedirs("/d"),
     "touch": lambda fs: fs.touch("/f"),
     "rename": lambda fs: fs.rename("/f", "/g"),
+    "rename_many": lambda fs: fs.rename_many([("/f", "/g")]),
     "delete": lambda fs: fs.delete("/f"),
+    "delete_many": lambda fs: fs.delete_many(["/f"]),
     "copy": lambda fs: fs.copy("/f", "/g"),
     "copy_to": lambda fs: fs.copy_to(fs, "/f", "/g"),
     "content_summary": lambda fs: fs.content_summary("/f"),
@@ -71,7 +77,7 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
 
 def test_every_public_verb_is_among_them() -> None:
     no_verbs = {"close", "open_volume", "closed", "config", "name", "requests", "count"}
-    named = {name for name in vars(S3kClient) if not name.startswith("_")} - no_verbs
+    named = {name for name in dir(S3kClient) if not name.startswith("_")} - no_verbs
     assert {verb.split()[0] for verb in VERBS} == named
 
 
