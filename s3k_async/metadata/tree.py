@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -29,14 +30,17 @@ from s3k_async.metadata.codec import in_columns, is_unmarked_directory, to_item,
 from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, ContentSummary, Entry, Progress
+from s3k_async.oplog.log import SEGMENT_OPERATIONS
 from s3k_async.stores.items import ABSENT, Action, Check, Put
 
-__all__ = ["Tree", "TreeResult"]
+__all__ = ["PORTION", "Tree", "TreeResult"]
 
 _LOG = logging.getLogger(__name__)
 
 PARTS = 64
-"""Pages and subdirectories of one recursive change that are worked on at the same time."""
+"""Portions and subdirectories of one recursive change that are worked on at the same time."""
+PORTION = SEGMENT_OPERATIONS
+"""Files of one directory that are changed together, and logged in one segment."""
 DIRECTORIES = 8
 """Listings of a walk that are under way at the same time."""
 
@@ -131,20 +135,20 @@ class Tree:
     async def _empty(self, marked: Entry, run: _Run) -> bool:
         clean = True
 
-        async def delete_page(page: Entries) -> None:
+        async def delete_portion(portion: Entries) -> None:
             nonlocal clean
             run.job.check()
-            done = await delete_files(self._store, page.files(), run.job.check)
+            done = await delete_files(self._store, portion.files(), run.job.check)
             run.done(done, marked.path)
             clean = clean and not done.failures
-            await run.budget.run_all(delete_child, page.directories())
+            await run.budget.run_all(delete_child, portion.directories())
 
         async def delete_child(entry: Entry) -> None:
             nonlocal clean
             deleted = await self._delete_child(entry, run)
             clean = clean and deleted
 
-        await run.budget.run_all(delete_page, self._store.children(marked.path))
+        await run.budget.run_all(delete_portion, _portions(self._store.children(marked.path)))
         return clean
 
     async def _delete_child(self, entry: Entry, run: _Run) -> bool:
@@ -299,10 +303,10 @@ class Tree:
     async def _move_all(self, marked: Entry, made: Entry, run: _Run) -> bool:
         clean = True
 
-        async def move_page(page: Entries) -> None:
+        async def move_portion(portion: Entries) -> None:
             nonlocal clean
             run.job.check()
-            entries = await self._reap(page)
+            entries = await self._reap(portion)
             files = entries.files()
             if len(files) > 0:
                 done = await move_files(self._store, files, made.path, run.job.check)
@@ -317,11 +321,11 @@ class Tree:
             moved = await self._move_child(entry, made, target, run)
             clean = clean and moved
 
-        await run.budget.run_all(move_page, self._store.children(marked.path))
+        await run.budget.run_all(move_portion, _portions(self._store.children(marked.path)))
         return clean
 
     async def _reap(self, page: Entries) -> Entries:
-        """The page without the reservations whose writers are gone; one that was changed meanwhile as it is now."""
+        """The entries without the reservations whose writers are gone; one that was changed meanwhile as it is now."""
         if len(page.without_reservations()) == len(page):
             return page
         now = self._store.sources.now_ms()
@@ -369,3 +373,26 @@ class Tree:
             return
         job.lose()
         raise LeaseExpiredError("the job was held for dead; the same call again finishes the work", path=made.path)
+
+
+async def _portions(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries, None]:
+    """The children of a directory: files by the `PORTION`, directories as they come.
+
+    The files of a portion are in the order of their names, and hence come from all suffixes in turn: no partition is
+    hammered, and a transaction is full however few files each suffix has.
+    """
+    held: list[Entries] = []
+    count = 0
+    async with aclosing(pages):
+        async for page in pages:
+            directories = page.directories()
+            if len(directories) > 0:
+                yield directories
+            held.append(page.files())
+            count += len(held[-1])
+            while count >= PORTION:
+                files = Entries.sorted(held)
+                yield files[:PORTION]
+                held, count = [files[PORTION:]], count - PORTION
+    if count > 0:
+        yield Entries.sorted(held)

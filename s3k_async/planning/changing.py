@@ -48,7 +48,7 @@ def renaming(tree: LaidTree, service: Service, *, target_parents: int = 1) -> Wo
     _end_job(work)
     latency = service.latency
     each = latency.write * 2 + latency.read * 2 + latency.transaction * 2 + latency.put * 2
-    work.chain = each * (tree.depth + 1) + longest_listing(tree, service) + _page_chain(service)
+    work.chain = each * (tree.depth + 1) + longest_listing(tree, service) + _portion_chain(service)
     return work
 
 
@@ -59,7 +59,7 @@ def deletion(tree: LaidTree, service: Service) -> Work:
     for kind in tree.kinds:
         read_children(work, kind)
         work.entries_changed += kind.count * kind.files
-        work.log(kind.pages_with_files() * kind.count)
+        work.log(kind.portions() * kind.count)
         transactions = kind.transactions(MAX_TRANSACTION)
         work.transact(kind.file_item, kind.count * kind.files, transactions * kind.count)
         if kind.level:
@@ -75,7 +75,7 @@ def deletion(tree: LaidTree, service: Service) -> Work:
     _end_job(work)
     latency = service.latency
     each = latency.write + latency.transaction + latency.put * 2
-    work.chain = each * (tree.depth + 1) + longest_listing(tree, service) + _page_chain(service)
+    work.chain = each * (tree.depth + 1) + longest_listing(tree, service) + _portion_chain(service)
     return work
 
 
@@ -94,10 +94,10 @@ def _move_children(work: Work, kind: Kind) -> None:
     """The children of all directories of a kind are listed, and the files among them moved."""
     read_children(work, kind)
     work.entries_changed += kind.count * kind.files
-    work.log(kind.pages_with_files() * kind.count)
+    work.log(kind.portions() * kind.count)
     work.transact(kind.file_item, 2 * kind.count * kind.files, kind.transactions(MOVES) * kind.count)
-    # After each page the directory that is moved into is read.
-    work.get(kind.own_item, kind.pages_with_files() * kind.count)
+    # After each portion the directory that is moved into is read.
+    work.get(kind.own_item, kind.portions() * kind.count)
 
 
 def _move_directory(work: Work, kind: Kind) -> None:
@@ -118,7 +118,7 @@ def _heat_of_moves(work: Work, kind: Kind) -> None:
     work.heat(f"{_suffix_of(kind)}, new place", 2 * directories, moved + 3 * directories * each)
 
 
-def _page_chain(service: Service) -> float:
+def _portion_chain(service: Service) -> float:
     return service.latency.put * 2 + service.latency.transaction + service.latency.read
 
 

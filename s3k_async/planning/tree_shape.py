@@ -10,6 +10,7 @@ from typing import Final
 from s3k_async import _native
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.tree import PORTION
 from s3k_async.model import ROOT, Content, Entry
 from s3k_async.planning.item_size import entry_size, read_units
 from s3k_async.planning.layout import Count, Partition, alike, even_partitions, paged
@@ -69,25 +70,13 @@ class Kind:
         most = suffixes + max(0, number - 1) // self.capacity
         return Count(likely, max(suffixes, -(-number // self.capacity)), most)
 
-    def pages_with_files(self) -> Count:
-        """Pages that hold at least one file."""
-        return self._parts_of_pages(self.capacity)
+    def portions(self) -> Count:
+        """Portions in which its files are changed."""
+        return self.transactions(PORTION)
 
     def transactions(self, size: int) -> Count:
-        """Groups of at most `size` files, if no group has files of two pages."""
-        return self._parts_of_pages(size)
-
-    def _parts_of_pages(self, size: int) -> Count:
-        likely = sum(
-            -(-page.files // size) * page.times * partition.times
-            for partition in self.partitions
-            for page in partition.pages
-        )
-        if self.certain:
-            return Count.of(likely)
-        pages = min(self.files, self.pages().high)
-        most = (self.files + (size - 1) * pages) // size
-        return Count(likely, -(-self.files // size), min(self.files, most))
+        """Groups of at most `size` files."""
+        return Count.of(-(-self.files // size))
 
     def fullest(self) -> tuple[int, int]:
         """Files and directories in its fullest partition; where names are not known, in that which chance makes the
