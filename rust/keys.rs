@@ -153,6 +153,9 @@ pub fn item_key(
     Ok((partition, name.to_owned()))
 }
 
+/// Partition keys and sort keys, row by row.
+type KeyLists<'py> = (Bound<'py, PyList>, Bound<'py, PyList>);
+
 /// Keys of many items; those of one directory share its partition keys while it is remembered.
 #[derive(Default)]
 struct ItemKeys<'a> {
@@ -217,11 +220,12 @@ impl<'a> ItemKeys<'a> {
         Ok(keys)
     }
 
-    fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let partitions: Vec<_> = self.partitions.iter().map(|text| PyString::new(py, text)).collect();
+    /// A list of the partition keys and one of the sort keys.
+    fn to_lists<'py>(&self, py: Python<'py>) -> PyResult<KeyLists<'py>> {
+        let made: Vec<_> = self.partitions.iter().map(|text| PyString::new(py, text)).collect();
         #[allow(clippy::indexing_slicing)] // a row is the place of a partition key
-        let pairs = self.items.iter().map(|&(row, name)| (&partitions[row], PyString::new(py, name)));
-        PyList::new(py, pairs)
+        let partitions = PyList::new(py, self.items.iter().map(|&(row, _)| &made[row]))?;
+        Ok((partitions, PyList::new(py, self.items.iter().map(|&(_, name)| name))?))
     }
 }
 
@@ -238,9 +242,9 @@ pub fn item_keys<'py>(
     paths: Strings<'py>,
     count: SuffixCount,
     hash: Hash,
-) -> PyResult<Bound<'py, PyList>> {
+) -> PyResult<KeyLists<'py>> {
     let paths = paths.texts()?;
-    py.detach(|| ItemKeys::of(&volume, &paths, count, hash))?.to_list(py)
+    py.detach(|| ItemKeys::of(&volume, &paths, count, hash))?.to_lists(py)
 }
 
 /// Path of an item.

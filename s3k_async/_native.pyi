@@ -105,8 +105,8 @@ def item_key(volume: str, path: str, count: int, hash: HashName) -> tuple[str, s
     Whether a key is too long is decided with the longest suffix of the directory, not with the name's own.
     """
 
-def item_keys(volume: str, paths: Sequence[str], count: int, hash: HashName) -> list[tuple[str, str]]:
-    """`item_key` of each path."""
+def item_keys(volume: str, paths: Sequence[str], count: int, hash: HashName) -> tuple[list[str], list[str]]:
+    """`item_key` of each path: all partition keys, and all sort keys."""
 
 def decode_key(volume: str, partition: str, sort: str) -> str:
     """Path of an item, the inverse of `item_key`. Raises ItemFormatError for keys that `item_key` does not make."""

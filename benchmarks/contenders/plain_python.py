@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
 import xxhash
 
 from s3k_async.errors import InvalidPathError, ItemFormatError
 from s3k_async.model import HashName
 
-__all__ = ["decode_key", "item_key", "normalize", "physical_key", "sixteens", "suffix_index", "uuid_text"]
+__all__ = ["decode_key", "item_key", "item_keys", "normalize", "physical_key", "sixteens", "suffix_index", "uuid_text"]
 
 
 def normalize(path: str) -> str:
@@ -52,6 +53,17 @@ def item_key(volume: str, path: str, count: int, algorithm: HashName) -> tuple[s
     if len(f"ks://{volume}{parent}-sf{count - 1}".encode()) > 2048:
         raise InvalidPathError("the partition key is too long", path=path)
     return f"ks://{volume}{parent}-sf{suffix_index(name, count, algorithm)}", name
+
+
+def item_keys(volume: str, paths: Sequence[str], count: int, algorithm: HashName) -> tuple[list[str], list[str]]:
+    """All partition keys and all sort keys."""
+    partitions: list[str] = []
+    sorts: list[str] = []
+    for path in paths:
+        partition, sort = item_key(volume, path, count, algorithm)
+        partitions.append(partition)
+        sorts.append(sort)
+    return partitions, sorts
 
 
 def decode_key(volume: str, partition: str, sort: str) -> str:

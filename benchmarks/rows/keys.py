@@ -33,23 +33,22 @@ def _pairs() -> list[Pair]:
     in_order = sorted(paths)
     messy = [path.replace("/part", "//./part") for path in paths]
     names = [path.rpartition("/")[2] for path in paths]
-    keys = _native.item_keys(VOLUME, paths, COUNT, XXH3)
-    partitions, sorts = [key[0] for key in keys], [key[1] for key in keys]
+    partitions, sorts = _native.item_keys(VOLUME, paths, COUNT, XXH3)
     return [
         (
             "item keys in a batch, one directory after another",
             lambda: _native.item_keys(VOLUME, in_order, COUNT, XXH3),
-            lambda: [python.item_key(VOLUME, path, COUNT, XXH3) for path in in_order],
+            lambda: python.item_keys(VOLUME, in_order, COUNT, XXH3),
         ),
         (
             "item keys in a batch, directories mixed",
             lambda: _native.item_keys(VOLUME, paths, COUNT, XXH3),
-            lambda: [python.item_key(VOLUME, path, COUNT, XXH3) for path in paths],
+            lambda: python.item_keys(VOLUME, paths, COUNT, XXH3),
         ),
         (
             "item keys of java31 in a batch",
             lambda: _native.item_keys(VOLUME, paths, COUNT, JAVA31),
-            lambda: [python.item_key(VOLUME, path, COUNT, JAVA31) for path in paths],
+            lambda: python.item_keys(VOLUME, paths, COUNT, JAVA31),
         ),
         (
             "paths of keys in a batch",
@@ -79,7 +78,7 @@ def _pairs() -> list[Pair]:
         (
             "item keys, one call each",
             lambda: [_native.item_key(VOLUME, path, COUNT, XXH3) for path in paths],
-            lambda: [python.item_key(VOLUME, path, COUNT, XXH3) for path in paths],
+            lambda: python.item_keys(VOLUME, paths, COUNT, XXH3),
         ),
     ]
 

@@ -33,7 +33,7 @@ class KeyScheme:
 
     def keys(self, paths: Sequence[str]) -> list[Key]:
         """`key` for many paths."""
-        return [Key(*pair) for pair in _native.item_keys(self.volume, list(paths), self.suffix_count, self.hash)]
+        return list(map(Key, *_native.item_keys(self.volume, list(paths), self.suffix_count, self.hash)))
 
     def partitions(self, directory: str) -> list[str]:
         """The partitions that together hold a directory's children; none if its path leaves no room for a child."""

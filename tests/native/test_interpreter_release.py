@@ -14,9 +14,7 @@ from s3k_async.stores.items import Item
 
 ROWS = 100_000
 PATHS = [f"/warehouse/date=2026-01-{row % 28 + 1:02}//part-{row:05}" for row in range(ROWS)]
-KEYS = _native.item_keys("v", PATHS, 10, "xxh3")
-PARTITIONS = [key[0] for key in KEYS]
-SORTS = [key[1] for key in KEYS]
+PARTITIONS, SORTS = _native.item_keys("v", PATHS, 10, "xxh3")
 ENTROPY = bytes(16 * ROWS)
 CONTENT = bytes(20_000_000)
 ITEM: Item = {
