@@ -190,6 +190,6 @@ async def test_creating_a_file_costs_as_many_calls_as_documented(rig: Rig) -> No
     before = len(rig.faults.calls)
     await rig.write("/d/second")
     made = rig.faults.calls[before:]
-    # The chain and the entry in one batch; pending; put; the parent again; committed.
-    assert [call.method for call in made] == ["get_many", "put", "write", "get", "put"]
+    # The path alone, since its directory was just seen; pending; put; the parent; committed.
+    assert [call.method for call in made] == ["get", "put", "write", "get", "put"]
     assert calls(rig.faults, "transact") == 1
