@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import botocore.exceptions as boto
 from botocore.parsers import ResponseParserError
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from s3k_async.errors import (
     BlobNotFoundError,
@@ -212,6 +213,7 @@ def translate(
     decode: Decoder = dict,
 ) -> S3kError:
     """Our error for one of the libraries below; see `map_exceptions`. Secrets are struck out of the foreign error."""
+    _strike_out_request(error)
     if isinstance(error, boto.ClientError):
         return _of_answer(error, path, codes, decode)
     if isinstance(error, _CREDENTIALS):
@@ -388,3 +390,13 @@ def _strike_out(error: boto.ClientError, code: str, status: int) -> None:
         "ResponseMetadata": {"HTTPStatusCode": status},  # type: ignore[typeddict-item]
     }
     error.args = (text,)
+
+
+def _strike_out_request(error: Exception) -> None:
+    """What aiohttp's errors keep of a request has the session token and the signature in it, or a proxy's password."""
+    for each in (error, getattr(error, "kwargs", {}).get("error")):
+        if isinstance(each, aiohttp.ClientResponseError):
+            asked = each.request_info
+            bare: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
+            each.request_info = aiohttp.RequestInfo(asked.url, asked.method, bare, asked.real_url)
+            each.args = (each.request_info, each.history)

@@ -11,7 +11,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from aiohttp import ClientError, ClientOSError, ClientResponseError, ClientSession, ConnectionTimeoutError
+from aiohttp import (
+    ClientConnectionResetError,
+    ClientError,
+    ClientOSError,
+    ClientResponseError,
+    ClientSession,
+    ConnectionTimeoutError,
+)
 from aiohttp.client_reqrep import ClientRequest
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
@@ -61,6 +68,8 @@ class Exchange:
         protocol.set_response_params(
             read_until_eof=True, auto_decompress=False, read_timeout=self._timeout.sock_read, read_bufsize=2**18
         )
+        if protocol.transport is None:
+            raise ClientConnectionResetError("the connection ended before anything was sent")
         protocol.transport.write(request)
         protocol.start_timeout()
         try:
@@ -68,6 +77,9 @@ class Exchange:
                 message, payload = await protocol.read()
                 if message.code >= 200:
                     return message.code, message.headers, await payload.read()
+                # It ended aiohttp's timer. The connection is not kept, in case this sets one for good.
+                protocol.force_close()
+                protocol.start_timeout()
         except HttpProcessingError as error:
             raise ClientResponseError(
                 self._place.request_info, (), status=error.code, message=error.message, headers=error.headers

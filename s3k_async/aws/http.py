@@ -10,6 +10,7 @@ from typing import Any, Literal
 import anyio.to_thread
 from aiobotocore.httpsession import AIOHTTPSession
 from aiohttp import ClientSession, DummyCookieJar, TCPConnector
+from aiohttp.client_reqrep import ClientRequest, ClientResponse
 from botocore.httpsession import HTTPClientError, get_cert_path
 
 __all__ = ["SingleAttemptSession"]
@@ -38,6 +39,7 @@ class SingleAttemptSession(AIOHTTPSession):
     async def _get_session(self, proxy_url: str | None) -> Any:
         session = await super()._get_session(proxy_url)  # type: ignore[misc]
         session._retry_connection = False
+        session._request_class = _AskingRequest
         return session
 
     def proxy_of(self, url: str) -> str | None:
@@ -63,9 +65,20 @@ class SingleAttemptSession(AIOHTTPSession):
             cookie_jar=DummyCookieJar(),
             auto_decompress=False,
             proxy=self.proxy_of(url),
+            request_class=_AskingRequest,
         )
         session._retry_connection = False
         return session
+
+
+class _AskingRequest(ClientRequest):
+    """A request that waits no longer than for any answer to hear whether its body is wanted (100 Continue)."""
+
+    async def send(self, conn: Any) -> ClientResponse:
+        response = await super().send(conn)
+        if self._continue is not None and conn.protocol is not None:
+            conn.protocol.start_timeout()
+        return response
 
 
 def _socket_factory(options: tuple[_Option, ...]) -> Callable[[tuple[Any, ...]], socket.socket]:

@@ -145,9 +145,10 @@ class Wire:
 
     def _request(self, link: _Link, method: str, url: URL, body: Body) -> _Exchange:
         """Any request by aiohttp's own way."""
-        session, data = link.channel.session, _payload(body)
+        session = link.channel.session
 
         async def request(headers: Headers) -> tuple[int, Mapping[str, str], bytes]:
+            data = _Body(body) if len(body) else None
             response = await session.request(method, url, data=data, headers=headers, allow_redirects=False)
             return response.status, response.headers, await response.read()
 
@@ -218,8 +219,9 @@ class Wire:
         return link
 
 
-class _LargeBody(BytesPayload):
-    """Bytes that are written in pieces, so that other requests get their turn."""
+class _Body(BytesPayload):
+    """Bytes that are written in pieces, so that other requests get their turn, and a service that takes none of them
+    for as long as an answer may take is given up."""
 
     def __init__(self, value: Body) -> None:
         Payload.__init__(self, value, content_type="application/octet-stream")
@@ -227,10 +229,7 @@ class _LargeBody(BytesPayload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         view = memoryview(self._value).cast("B")[:content_length]
+        protocol: Any = writer.protocol  # type: ignore[attr-defined]
         for start in range(0, len(view), _PIECE):
+            protocol.start_timeout()
             await writer.write(view[start : start + _PIECE])
-
-
-def _payload(body: Body) -> Any:
-    """The body as aiohttp sends it without a word about its size."""
-    return _LargeBody(body) if len(body) > _PIECE else body or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
@@ -321,6 +322,27 @@ async def test_refused_credentials_do_not_show(dynamo_items: OpenItems, s3_blobs
             for thing in (items, blobs, aws):
                 assert SESSION_TOKEN.encode() not in pickle.dumps(thing) + repr(thing).encode()
                 assert SECRET_KEY.encode() not in pickle.dumps(thing) + repr(thing).encode()
+
+
+async def test_what_asked_for_a_broken_answer_does_not_show(dynamo_items: OpenItems, s3_blobs: OpenBlobs) -> None:
+    """aiohttp's error for it holds the headers of the request."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"this is no HTTP\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    aws = settings(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with server, dynamo_items(aws) as items, s3_blobs(aws) as blobs:
+        for call in (items.get(KEY), items.write(PUT), blobs.get("k"), blobs.put("k", b"data")):
+            error: BaseException | None = await raised(call)
+            assert type(error) is ResponseLostError
+            while error is not None:
+                shown = f"{error} {error!r} {vars(error)} {error.args}"
+                assert SESSION_TOKEN not in shown
+                assert "Signature=" not in shown
+                error = error.__cause__ or error.__context__
 
 
 async def test_errors_survive_pickling(dynamo_items: OpenItems) -> None:

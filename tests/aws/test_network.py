@@ -22,6 +22,7 @@ from s3k_async.errors import (
 )
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
+from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import ABSENT, Key, Put
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
@@ -247,3 +248,42 @@ async def test_a_large_put_that_is_refused_before_it_is_sent(stores: Stores) -> 
         for _ in range(2):
             assert await outcome(blobs.put("k", bytes(3 * 1024 * 1024), if_absent=True)) is BlobExistsError
     assert bodies == 0
+
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@asynccontextmanager
+async def standing_still(after: bytes) -> AsyncIterator[str]:
+    """A service that reads the head of a request, says `after` and neither reads nor says any more."""
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(after)
+        await over.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        over.set()
+        await asyncio.sleep(0)
+
+
+async def test_nobody_says_whether_a_large_body_is_wanted(stores: Stores) -> None:
+    async with standing_still(b"") as place, stores(place, read_timeout=0.3) as (_, blobs):
+        assert await outcome(blobs.put("k", bytes(3 * 1024 * 1024))) is ResponseLostError
+
+
+@pytest.mark.parametrize("adapter", [WireItems])
+async def test_a_large_body_that_is_wanted_and_not_taken(stores: Stores) -> None:
+    async with standing_still(CONTINUE) as place, stores(place, read_timeout=0.3) as (_, blobs):
+        assert await outcome(blobs.put("k", bytes(32 * 1024 * 1024))) is ResponseLostError
+
+
+@pytest.mark.parametrize("adapter", [WireItems])
+async def test_an_informational_answer_and_nothing_more(stores: Stores) -> None:
+    async with standing_still(CONTINUE) as place, stores(place, read_timeout=0.3) as (items, _):
+        assert await outcome(items.get(KEY)) is RequestTimeoutError
+        assert await outcome(items.write(PUT)) is ResponseLostError
