@@ -178,7 +178,7 @@ class _Reader:
     def _from_json(self, raw: bytes, number: int) -> list[str]:
         try:
             value = json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._wrong(number, f"not JSON: {error}") from error
         names = _FIELDS[self._fields]
         if isinstance(value, dict):

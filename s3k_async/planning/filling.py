@@ -13,8 +13,8 @@ from s3k_async.planning.layout import Count
 from s3k_async.planning.service import Service
 from s3k_async.planning.single import store_bytes
 from s3k_async.planning.tree_shape import LaidTree
-from s3k_async.planning.work import MAX_BATCH_GET, Work
-from s3k_async.stores.items import MAX_TRANSACTION
+from s3k_async.planning.work import Work
+from s3k_async.stores.items import MAX_BATCH, MAX_TRANSACTION
 
 __all__ = ["loading"]
 
@@ -58,14 +58,14 @@ def _reads(work: Work, tree: LaidTree, windows: list[tuple[int, int]], number: i
     """What is at the paths, and above them; and afterwards a look at each directory of a window."""
     filled = sum(kind.count for kind in tree.kinds if kind.files and (parents or kind.level))
     above = tree.directories - 1 + parents
-    fewest = sum(-(-size // MAX_BATCH_GET) * times for size, times in windows)
+    fewest = sum(-(-size // MAX_BATCH) * times for size, times in windows)
     if number == 1:
         keys = tree.files + (above if filled else 0)
-        batches = Count.of(-(-keys // MAX_BATCH_GET))
+        batches = Count.of(-(-keys // MAX_BATCH))
     else:
-        most = sum(-(-(size + min(size, filled) + above) // MAX_BATCH_GET) * times for size, times in windows)
+        most = sum(-(-(size + min(size, filled) + above) // MAX_BATCH) * times for size, times in windows)
         each = filled // number + tree.depth + parents + 1
-        likely = sum(-(-(size + each) // MAX_BATCH_GET) * times for size, times in windows)
+        likely = sum(-(-(size + each) // MAX_BATCH) * times for size, times in windows)
         batches = Count(min(likely, most), fewest, most)
     work.count("table", "BatchGetItem", batches, work.latency.read)
     item = tree.top.directory_item

@@ -8,12 +8,9 @@ from s3k_async.planning.item_size import read_units, write_units
 from s3k_async.planning.layout import Count
 from s3k_async.planning.service import Latency
 from s3k_async.requests import Part
+from s3k_async.stores.items import MAX_BATCH
 
-__all__ = ["MAX_BATCH_GET", "Heat", "Work"]
-
-
-MAX_BATCH_GET = 100
-"""Keys of one BatchGetItem."""
+__all__ = ["Heat", "Work"]
 
 _ONE = Count.of(1)
 
@@ -61,7 +58,7 @@ class Work:
 
     def get_many(self, keys: int, size: int = 0, times: int = 1) -> None:
         """BatchGetItem of so many keys, `size` bytes each."""
-        self.count("table", "BatchGetItem", Count.of(-(-keys // MAX_BATCH_GET) * times), self.latency.read)
+        self.count("table", "BatchGetItem", Count.of(-(-keys // MAX_BATCH) * times), self.latency.read)
         self.read_units += times * keys * read_units(size)
 
     def put(self, size: int, times: Count = _ONE) -> None:

@@ -108,7 +108,7 @@ class ReliableItems:
     async def close(self) -> None:
         await self._store.close()
 
-    async def _get_batch(self, keys: Sequence[Key]) -> dict[Key, Item]:
+    async def _get_batch(self, keys: Sequence[Key], policy: RetryPolicy | None = None) -> dict[Key, Item]:
         found: dict[Key, Item] = {}
         left = keys
 
@@ -124,7 +124,7 @@ class ReliableItems:
         while True:
             before = len(left)
             try:
-                await self._sender.read("BatchGetItem", ask)
+                await self._sender.read("BatchGetItem", ask, policy=policy)
             except ThrottledError as error:
                 if len(left) < before:
                     # Some came: whoever goes on gets the rest.
@@ -179,8 +179,7 @@ class ReliableItems:
 
     async def _read_back(self, keys: Sequence[Key]) -> Mapping[Key, Item]:
         policy = self._sender.retries.read
-        policy = replace(policy, attempts=min(policy.attempts, _READ_BACK_ATTEMPTS))
-        return await self._sender.read("BatchGetItem", lambda: self._store.get_many(keys), policy=policy)
+        return await self._get_batch(keys, replace(policy, attempts=min(policy.attempts, _READ_BACK_ATTEMPTS)))
 
 
 def _operation(action: Action) -> str | None:

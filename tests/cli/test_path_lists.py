@@ -92,6 +92,7 @@ async def test_pairs(listed: Path, data: bytes, null: bool, wanted: Records) -> 
         (2, b"/a\t/b/\n", False, "line 1"),
         (2, b"/a\ts3k://other/b\n", False, "line 1"),
         (2, b'["/a"]\n', False, "line 1"),
+        (2, b"[" * 60_000 + b"\n", False, "line 1"),
         (2, b'["/a", "/b", "/c"]\n', False, "line 1"),
         (2, b'["/a", 3]\n', False, "line 1"),
         (2, b'{"source": "/a"}\n', False, "line 1"),

@@ -102,6 +102,14 @@ async def test_no_keys_are_no_request() -> None:
     assert not rig.counter.requests
 
 
+async def test_what_a_batch_leaves_out_does_not_leave_an_outcome_unknown() -> None:
+    """The items of a transaction whose answers were lost are read back in as many parts as the table gives."""
+    rig = await Rig(most=5).start()
+    rig.plan.fail_when(lambda call: call.method == "transact", ResponseLostError("lost"), when="after", times=9)
+    await rig.items.transact([Put(item(number), ABSENT) for number in range(40)], "token")
+    assert rig.counter.requests.as_dict() == {"table": {"BatchGetItem": 8, "TransactWriteItems": 4}}
+
+
 async def test_what_a_batch_leaves_out_is_asked_for_as_long_as_some_comes() -> None:
     """Twenty rounds of five keys, with a policy of two attempts."""
     rig = await Rig(Retries.alike(RetryPolicy(attempts=2)), most=5).start()
