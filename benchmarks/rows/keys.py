@@ -78,7 +78,7 @@ def _pairs() -> list[Pair]:
         (
             "item keys, one call each",
             lambda: [_native.item_key(VOLUME, path, COUNT, XXH3) for path in paths],
-            lambda: python.item_keys(VOLUME, paths, COUNT, XXH3),
+            lambda: [python.item_key(VOLUME, path, COUNT, XXH3) for path in paths],
         ),
     ]
 
