@@ -14,6 +14,9 @@ use crate::entry_sequence::Entries;
 use crate::errors::bad_argument;
 use crate::items::Attribute;
 
+/// Texts of a column after which it is known how much room the others will need.
+const SAMPLE: usize = 16;
+
 /// The columns, as `listing.arrow_schema` describes them.
 fn fields() -> Fields {
     [
@@ -100,12 +103,16 @@ fn physical(entries: &Entries) -> Result<ArrayData, ArrowError> {
     ArrayData::try_new(DataType::Utf8, entries.len(), valid, 0, vec![offsets, values], Vec::new())
 }
 
+/// Where texts end, and the texts.
 fn laid_out(entries: &Entries, push: impl Fn(&EntryView<'_>, &mut Vec<u8>)) -> Result<(Buffer, Buffer), ArrowError> {
     let mut values = Vec::new();
     let mut offsets: Vec<i32> = Vec::with_capacity(entries.len() + 1);
     offsets.push(0);
     for entry in entries.iter() {
         push(&entry, &mut values);
+        if offsets.len() == SAMPLE {
+            values.reserve(values.len() / SAMPLE * entries.len());
+        }
         let end = i32::try_from(values.len()).map_err(|_| ArrowError::OffsetOverflowError(values.len()))?;
         offsets.push(end);
     }
