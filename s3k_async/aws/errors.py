@@ -398,5 +398,9 @@ def _strike_out_request(error: Exception) -> None:
         if isinstance(each, aiohttp.ClientResponseError):
             asked = each.request_info
             bare: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
-            each.request_info = aiohttp.RequestInfo(asked.url, asked.method, bare, asked.real_url)
+            urls = asked.url.with_user(None), asked.real_url.with_user(None)
+            each.request_info = aiohttp.RequestInfo(urls[0], asked.method, bare, urls[1])
             each.args = (each.request_info, each.history)
+        elif isinstance(each, aiohttp.ClientConnectorError):
+            each._conn_key = each._conn_key._replace(proxy=None, proxy_auth=None)
+            each.args = (each._conn_key, *each.args[1:])

@@ -163,8 +163,10 @@ class Wire:
             now = self._sources.now_ms() + self._skew_ms
             try:
                 answer = Answer(*await exchange(sign(link.signed_by(keys), now)))
-            except RuntimeError as error:
-                if channel.open:
+            except (RuntimeError, asyncio.CancelledError) as error:
+                # aiohttp cancels what waits for a connection when the session is closed.
+                task = asyncio.current_task()
+                if channel.open or (isinstance(error, asyncio.CancelledError) and task and task.cancelling()):
                     raise
                 raise ClosedClientError("the client was closed during the request") from error
             if answer.status not in _REFUSALS:

@@ -261,14 +261,15 @@ async def standing_still(after: bytes) -> AsyncIterator[str]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(after)
-        await over.wait()
-        writer.close()
+        try:
+            await over.wait()
+        finally:
+            writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         over.set()
-        await asyncio.sleep(0)
 
 
 async def test_nobody_says_whether_a_large_body_is_wanted(stores: Stores) -> None:

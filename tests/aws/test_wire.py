@@ -153,14 +153,32 @@ async def test_closing_ends_requests(service: FaultProxy) -> None:
         return True
 
     service.rule(Delay(60.0), when=arrives)
-    items = WireItems(DynamoTable("table", settings(service.url)))
-    under_way = asyncio.create_task(items.get(KEY))
+    items = WireItems(DynamoTable("table", settings(service.url, max_connections=1)))
+    under_way = [asyncio.create_task(items.get(KEY)) for _ in range(3)]
     await arrived.wait()
     await items.close()
-    with pytest.raises((ClosedClientError, ResponseLostError)):
-        await under_way
+    for each in under_way:
+        with pytest.raises((ClosedClientError, ResponseLostError)):
+            await each
     with pytest.raises(ClosedClientError):
         await items.get(KEY)
+
+
+async def test_a_cancellation_while_closing_is_one(service: FaultProxy) -> None:
+    arrived = asyncio.Event()
+
+    def arrives(_: Call) -> bool:
+        arrived.set()
+        return True
+
+    service.rule(Delay(60.0), when=arrives)
+    async with wired(settings(service.url, max_connections=1)) as wire:
+        under_way = [asyncio.create_task(wire.dynamodb("GetItem", b"{}")) for _ in range(2)]
+        await arrived.wait()
+        for each in under_way:
+            each.cancel()
+    found = await asyncio.gather(*under_way, return_exceptions=True)
+    assert all(isinstance(each, asyncio.CancelledError) for each in found)
 
 
 # The clock
@@ -298,8 +316,10 @@ async def test_an_answer_after_an_informational_one() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-        await reader.read()
-        writer.close()
+        try:
+            await reader.read()
+        finally:
+            writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with server, wired(settings(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")) as wire:
@@ -404,6 +424,29 @@ async def test_a_proxy_that_tunnels(service: FaultProxy, authority: Authority) -
     assert heads[0].startswith(f"CONNECT 127.0.0.1:{port} ")
     assert "Basic bWU6c2VjcmV0" in heads[0]
     assert "x-amz" not in heads[0].lower()
+
+
+@pytest.mark.parametrize("refusing", [False, True])
+async def test_what_a_proxy_is_told_does_not_show(service: FaultProxy, authority: Authority, refusing: bool) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with (
+        server,
+        tls_door(authority.server("127.0.0.1"), port_of(service)) as port,
+        connect_proxy([]) as open_door,
+    ):
+        door = server.sockets[0].getsockname()[1] if refusing else open_door
+        async with wired(settings(f"https://127.0.0.1:{port}", proxy=f"http://me:secret@127.0.0.1:{door}")) as wire:
+            with pytest.raises(UnreachableError) as caught:
+                await got(wire)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "secret" not in f"{error} {error!r} {vars(error)} {error.args}"
+        error = error.__cause__ or error.__context__
 
 
 async def test_a_proxy_that_the_environment_names(service: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> None:
