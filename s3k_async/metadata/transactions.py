@@ -140,6 +140,10 @@ class _Work:
             self._fail(rows, error, lambda path: OutcomeUnknownError(message, path=path, operation=operation))
         except S3kError as error:
             self._fail(rows, error)
+        except BaseException:
+            # The event loop ends, or the store is broken: nobody knows what became of the transaction.
+            self.report.unknown.update(rows)
+            raise
         else:
             self.report.succeeded.update(rows)
 

@@ -180,3 +180,19 @@ async def test_a_cancellation_sees_what_was_sent_to_its_end(rig: Rig) -> None:
     assert len(await there(rig, "/d")) == FILES - len(moved)
     await rig.store.changes.log.drained()
     assert (await kinds(rig, "committed"), await kinds(rig, "pending")) == (len(moved), 0)
+
+
+async def test_a_transaction_that_ended_in_no_known_way_stays_pending(rig: Rig) -> None:
+    files = await planted(rig)
+    rig.faults.fail_when(
+        lambda call: call.method == "transact" and call.key.endswith("/050"),
+        RuntimeError("the loop ends"),
+        when="after",
+    )
+    with pytest.raises(RuntimeError):
+        await move_files(rig.store, files, "/t")
+    assert names("/t", range(50, 100)) <= await there(rig, "/t")
+    truths = await rig.truths()
+    for number in range(50, 100):
+        truth = truths[f"{number:036}"]
+        assert (truth.committed, len(truth.pending)) == (None, 1)
