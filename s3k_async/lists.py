@@ -79,9 +79,11 @@ async def delete_many(
     async def delete_chunk(chunk: Sequence[str]) -> None:
         files = []
         gone = []
-        for path, entry in zip(chunk, await store.get_many(chunk), strict=True):
+        for path, entry in zip(chunk, await store.get_each(chunk), strict=True):
             if entry is None:
                 gone.append(path)
+            elif isinstance(entry, S3kError):
+                tally.failures.append((path, entry))
             elif entry.is_dir:
                 directories.append(path)
             else:

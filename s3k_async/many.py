@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
-from s3k_async.concurrency import ByteBudget, gather, run_all
-from s3k_async.errors import ItemFormatError, PartialFailureError, PathNotFoundError, S3kError
-from s3k_async.metadata.store import MetadataStore
+from s3k_async.concurrency import ByteBudget, run_all
+from s3k_async.errors import ArgumentTypeError, PartialFailureError, PathNotFoundError, S3kError
 from s3k_async.model import Entry, FileStatus
 from s3k_async.reading import OpenVolume, read_file, read_version
 
@@ -33,7 +32,7 @@ class ManyPaths:
     """What a client does with a list of paths. Nothing is a snapshot: each path is looked at by itself.
 
     A path that cannot be one raises InvalidPathError or CrossVolumeError before anything is asked for, as each verb for
-    one path does. Entries are read 100 in a request.
+    one path does; what is no list of paths, ArgumentTypeError. Entries are read 100 in a request.
     """
 
     async def stat_many(self, paths: Iterable[Path]) -> Statuses:
@@ -41,7 +40,7 @@ class ManyPaths:
 
         The same path may come several times. Raises the errors of the table, for all paths together.
         """
-        entries = await self._volume().store.get_many([self._path(path) for path in paths])
+        entries = await self._volume().store.get_many(self._paths(paths))
         return [None if entry is None else FileStatus.of(entry) for entry in entries]
 
     async def exists_many(self, paths: Iterable[Path]) -> Answers:
@@ -49,7 +48,7 @@ class ManyPaths:
 
         Raises as `stat_many`.
         """
-        entries = await self._volume().store.get_many([self._path(path) for path in paths])
+        entries = await self._volume().store.get_many(self._paths(paths))
         return [entry is not None for entry in entries]
 
     @overload
@@ -67,7 +66,7 @@ class ManyPaths:
         several times is read once. Errors of the table that leave all entries unknown are raised as themselves.
         """
         volume = self._volume()
-        places = [self._path(path) for path in paths]
+        places = self._paths(paths)
         read = await _read_all(volume, list(dict.fromkeys(places)))
         failures = [(place, data) for place, data in read.items() if isinstance(data, S3kError)]
         if failures and not return_errors:
@@ -75,6 +74,11 @@ class ManyPaths:
                 f"{len(failures)} of {len(read)} files could not be read", failures=failures
             ) from failures[0][1]
         return [read[place] for place in places]
+
+    def _paths(self, paths: Iterable[Path]) -> list[str]:
+        if isinstance(paths, str | bytes):
+            raise ArgumentTypeError("a list of paths is wanted, not one path")
+        return [self._path(path) for path in paths]
 
     def _volume(self) -> Volume:
         raise NotImplementedError
@@ -95,7 +99,7 @@ async def _read_all(volume: OpenVolume, paths: list[str]) -> dict[str, bytes | S
         except S3kError as error:
             read[path] = error
 
-    await run_all(one, zip(paths, await _entries(volume.store, paths), strict=True), limit=FILES)
+    await run_all(one, zip(paths, await volume.store.get_each(paths), strict=True), limit=FILES)
     return read
 
 
@@ -108,18 +112,3 @@ async def _read_one(volume: OpenVolume, path: str, entry: Found, budget: ByteBud
         found = await read_version(volume, entry)
         # Replaced, and its bytes collected, since the entries were read.
         return await read_file(volume, path) if found is None else found
-
-
-async def _entries(store: MetadataStore, paths: list[str]) -> list[Found]:
-    """The entry at each path, or what is wrong with it."""
-
-    async def alone(path: str) -> Found:
-        try:
-            return await store.get(path)
-        except ItemFormatError as error:
-            return error
-
-    try:
-        return list(await store.get_many(paths))
-    except ItemFormatError:
-        return await gather(alone, paths, limit=FILES)

@@ -18,6 +18,7 @@ from s3k_async.errors import (
     IsDirectoryError,
     ItemFormatError,
     LeaseExpiredError,
+    LogFormatError,
     NotDirectoryError,
     OutcomeUnknownError,
     PathExistsError,
@@ -198,10 +199,21 @@ class _Batch:
     async def publish(self) -> None:
         try:
             await self.store.changes.run([file.operation for file in self.files], self._apply)
+        except LogFormatError as error:
+            await self._without_the_odd(error)
         except S3kError as error:
             # Nothing but the pending entry comes before the table here, and each transaction's failure stays its own.
             for file in self.files:
                 self.published.setdefault(file.entry.path, error)
+
+    async def _without_the_odd(self, error: LogFormatError) -> None:
+        """Publish the files but for those that the log cannot hold; it told of one of them."""
+        if len(self.files) == 1:
+            self.published[self.files[0].entry.path] = error
+            return
+        middle = len(self.files) // 2
+        for files in (self.files[:middle], self.files[middle:]):
+            await replace(self, files=files, unknown=set()).publish()
 
     async def _apply(self, outcome: Outcome) -> None:
         starts = range(0, len(self.files), MAX_TRANSACTION)

@@ -13,6 +13,8 @@ from s3k_async import _native
 from s3k_async.concurrency import run_all
 from s3k_async.errors import (
     BusyError,
+    ItemFormatError,
+    LogFormatError,
     NotDirectoryError,
     PathExistsError,
     PathNotFoundError,
@@ -75,11 +77,19 @@ class PairRenames:
 
     async def _fit(self, pairs: Sequence[Pair]) -> list[_Move]:
         """The pairs that can be moved together with others, as far as can be seen before."""
-        paths = [path for pair in pairs for path in (pair.source, pair.target, *_native.ancestors(pair.target))]
-        wanted = list(dict.fromkeys(paths))
-        found = dict(zip(wanted, await self._store.get_many(wanted), strict=True))
+        wanted = list(dict.fromkeys(path for pair in pairs for path in _paths(pair)))
+        found: dict[str, Entry | None] = {}
+        broken: dict[str, ItemFormatError] = {}
+        for path, entry in zip(wanted, await self._store.get_each(wanted), strict=True):
+            if isinstance(entry, ItemFormatError):
+                broken[path] = entry
+            else:
+                found[path] = entry
         moves = []
         for pair in pairs:
+            if error := next((broken[path] for path in _paths(pair) if path in broken), None):
+                self._fail(pair.source, error)
+                continue
             source = found[pair.source]
             if source is not None and source.is_dir:
                 self.directories.append(pair)
@@ -128,6 +138,9 @@ class PairRenames:
         plan = _PairPlan(store, moves)
         try:
             report = await carry_out(store.items, store.changes, plan, _lanes(moves), store.sources.uuid)
+        except LogFormatError:
+            # It cannot hold one of them, and nothing was changed.
+            self._alone += [(move.source, move.moved.path) for move in moves]
         except S3kError as error:
             # The log could not be written, and nothing was changed.
             for move in moves:
@@ -206,6 +219,11 @@ class _PairPlan:
     def _parents(self, rows: Sequence[int]) -> list[str]:
         """The parents that are checked; the root always stands."""
         return [parent for parent in dict.fromkeys(self._moves[row].parent for row in rows) if parent != ROOT]
+
+
+def _paths(pair: Pair) -> tuple[str, ...]:
+    """What has to be looked at for a pair."""
+    return (pair.source, pair.target, *_native.ancestors(pair.target))
 
 
 def _lanes(moves: Sequence[_Move]) -> list[Lane]:

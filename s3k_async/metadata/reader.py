@@ -8,11 +8,12 @@ from contextlib import aclosing
 from s3k_async import _native
 from s3k_async._native import Entries
 from s3k_async.concurrency import merge
+from s3k_async.errors import ItemFormatError
 from s3k_async.metadata.codec import from_item, from_items
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.ordered import in_order
 from s3k_async.model import ROOT, Entry
-from s3k_async.stores.items import ItemStore
+from s3k_async.stores.items import Item, ItemStore
 
 __all__ = ["ROOT_ENTRY", "EntryReader"]
 
@@ -43,12 +44,19 @@ class EntryReader:
 
     async def get_many(self, paths: Sequence[str]) -> list[Entry | None]:
         """The entries at the paths, in their order, in as few requests as possible. Not a snapshot."""
-        wanted = list(dict.fromkeys(path for path in paths if path != ROOT))
-        keys = dict(zip(wanted, self.keys.keys(wanted), strict=True))
-        found = await self.items.get_many(list(keys.values())) if keys else {}
-        present = [path for path, key in keys.items() if key in found]
+        stored = await self._stored(paths)
         entries: dict[str, Entry] = {ROOT: ROOT_ENTRY}
-        entries.update(zip(present, from_items([found[keys[path]] for path in present], self.keys), strict=True))
+        entries.update(zip(stored, from_items(list(stored.values()), self.keys), strict=True))
+        return [entries.get(path) for path in paths]
+
+    async def get_each(self, paths: Sequence[str]) -> list[Entry | ItemFormatError | None]:
+        """As `get_many`, with the error of an item that is no entry in its place."""
+        stored = await self._stored(paths)
+        entries: dict[str, Entry | ItemFormatError] = {ROOT: ROOT_ENTRY}
+        try:
+            entries.update(zip(stored, from_items(list(stored.values()), self.keys), strict=True))
+        except ItemFormatError:
+            entries.update((path, self._understood(item)) for path, item in stored.items())
         return [entries.get(path) for path in paths]
 
     async def chain(self, path: str) -> list[tuple[str, Entry | None]]:
@@ -62,8 +70,9 @@ class EntryReader:
         A child that existed for the whole call is returned exactly once. Nothing is checked about the directory.
         """
         streams = [self._partition(partition) for partition in self.keys.partitions(path)]
-        async for page in merge(streams, limit=SUFFIX_STREAMS):
-            yield page
+        async with aclosing(merge(streams, limit=SUFFIX_STREAMS)) as pages:
+            async for page in pages:
+                yield page
 
     async def children_in_order(self, path: str) -> AsyncGenerator[Entries, None]:
         """As `children`, by name (UTF-8 bytes), with one or two pages of each suffix in memory."""
@@ -96,6 +105,19 @@ class EntryReader:
             if page.next is None:
                 return
             cursor = page.next
+
+    async def _stored(self, paths: Sequence[str]) -> dict[str, Item]:
+        """The items at those of the paths that have one."""
+        wanted = list(dict.fromkeys(path for path in paths if path != ROOT))
+        keys = dict(zip(wanted, self.keys.keys(wanted), strict=True))
+        found = await self.items.get_many(list(keys.values())) if keys else {}
+        return {path: found[key] for path, key in keys.items() if key in found}
+
+    def _understood(self, item: Item) -> Entry | ItemFormatError:
+        try:
+            return from_item(item, self.keys)
+        except ItemFormatError as error:
+            return error
 
     async def _partition(self, partition: str, limit: int | None = None) -> AsyncIterator[Entries]:
         cursor: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from s3k_async.errors import (
     DirectoryNotEmptyError,
     InvalidArgumentError,
     InvalidPathError,
+    ItemFormatError,
+    LogFormatError,
     NotDirectoryError,
     OutcomeUnknownError,
     PathExistsError,
@@ -27,8 +30,10 @@ from s3k_async.errors import (
     TransactionConflictError,
     UncommittedFileError,
 )
+from s3k_async.metadata.codec import to_item
 from s3k_async.model import Progress
 from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.stores.items import Condition, Put
 from s3k_async.sync import S3kSyncClient
 from tests.client.rig import faulty_client, paths
 from tests.engines.volumes import volume_backends
@@ -385,6 +390,39 @@ def test_the_blocking_client_does_the_same(sync_fs: S3kSyncClient) -> None:
         sync_fs.write(path, b"x")
     assert sync_fs.rename_many([("/a/f", "/f"), ("/a/g", "/g")]) == ManyResult(2, 0, 2)
     assert sync_fs.delete_many(["/f", "/g", "/a"]) == ManyResult(2, 1, 2)
+
+
+@backends
+async def test_a_damaged_item_fails_by_itself(fs: S3kClient) -> None:
+    await fill(fs, "/a/f", "/a/g", "/a/h", "/b/f")
+    await damage(fs, "/a/g")
+    result = await fs.rename_many([("/a/f", "/b/x"), ("/a/g", "/b/y"), ("/a/h", "/b/z")])
+    assert (result.files, failures(result)) == (2, {"/a/g": ItemFormatError})
+    result = await fs.delete_many(["/b/x", "/a/g", "/b/f"])
+    assert (result.files, failures(result)) == (2, {"/a/g": ItemFormatError})
+
+
+async def damage(fs: S3kClient, path: str) -> None:
+    """Make the item at a path one that is no entry."""
+    store = fs._volume().store
+    entry = await store.get(path)
+    assert entry is not None
+    await store.items.write(Put({**to_item(entry, store.keys), "ver": "one"}, Condition()))
+
+
+@backends
+async def test_what_the_log_cannot_hold_fails_by_itself(fs: S3kClient) -> None:
+    await fill(fs, "/a/f", "/a/g", "/a/h", "/b/f")
+    store = fs._volume().store
+    entry = await store.get("/a/g")
+    assert entry is not None
+    await store.restore(replace(entry, id="no key"), entry)
+    result = await fs.rename_many([("/a/f", "/b/x"), ("/a/g", "/b/y"), ("/a/h", "/b/z")])
+    assert (result.files, failures(result)) == (2, {"/a/g": LogFormatError})
+    result = await fs.write_many([("/b/x", b"new"), ("/a/g", b"new"), ("/b/n", b"new"), ("/b/z", b"new")])
+    assert (result.files, failures(result)) == (3, {"/a/g": LogFormatError})
+    assert [await fs.read(path) for path in ("/b/x", "/b/n", "/b/z")] == [b"new"] * 3
+    assert await fs.read("/a/g") == b"/a/g"
 
 
 def _count(faults: FaultPlan, method: str) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from s3k_async import many
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
+    ArgumentTypeError,
     CorruptDataError,
     CrossVolumeError,
     DataMissingError,
@@ -125,3 +128,11 @@ def test_the_blocking_client_has_them(sync_fs: S3kSyncClient) -> None:
     assert [status and status.size for status in sync_fs.stat_many(["/a", "/b"])] == [1, None]
     assert sync_fs.read_many(["/a", "/a"]) == [b"1", b"1"]
     assert isinstance(sync_fs.read_many(["/b"], return_errors=True)[0], PathNotFoundError)
+
+
+async def test_what_is_no_list_of_paths(fs: S3kClient) -> None:
+    for wrong in ("/a", b"/a"):
+        strange: Any = wrong
+        for verb in (fs.stat_many, fs.exists_many, fs.read_many):
+            with pytest.raises(ArgumentTypeError):
+                await verb(strange)
