@@ -8,8 +8,10 @@ timeouts, TLS, keepalive and errors are aiohttp's. A request is sent once.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
-from typing import Any
+from inspect import signature
+from typing import Any, Final
 
 from aiohttp import (
     ClientConnectionResetError,
@@ -19,6 +21,7 @@ from aiohttp import (
     ClientSession,
     ConnectionTimeoutError,
 )
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
@@ -26,6 +29,10 @@ from yarl import URL
 from s3k_async.errors import ClosedClientError
 
 __all__ = ["Exchange"]
+
+_LOG = logging.getLogger(__name__)
+
+_READING: Final[dict[str, Any]] = {"read_until_eof": True, "auto_decompress": False, "read_bufsize": 2**18}
 
 
 class Exchange:
@@ -38,6 +45,20 @@ class Exchange:
         self._place = ClientRequest("POST", url, loop=asyncio.get_running_loop(), headers={"Host": url.authority})
         fixed = "".join(f"{name}: {value}\r\n" for name, value in session.headers.items() if name != "Accept-Encoding")
         self._head = f"POST {url.raw_path_qs} HTTP/1.1\r\n{fixed}"
+
+    @classmethod
+    def over(cls, session: ClientSession, url: URL) -> Exchange | None:
+        """One, if connections of the aiohttp that is installed are as this knows them: its users need no such thing."""
+        try:
+            made = cls(session, url)
+            signature(made._connector.connect).bind(made._place, traces=[], timeout=made._timeout)
+            signature(ResponseHandler.set_response_params).bind(None, read_timeout=None, **_READING)
+            for name in ("read", "start_timeout", "force_close"):
+                getattr(ResponseHandler, name)
+        except (AttributeError, TypeError) as error:
+            _LOG.warning("requests to DynamoDB take aiohttp's own way, which is slower: %s", error)
+            return None
+        return made
 
     async def post(self, headers: list[tuple[str, str]], body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of the answer; the headers must say who is asked. Raises ClosedClientError and
@@ -65,9 +86,7 @@ class Exchange:
             raise ClientOSError(*error.args) from error
 
     async def _ask(self, protocol: Any, request: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        protocol.set_response_params(
-            read_until_eof=True, auto_decompress=False, read_timeout=self._timeout.sock_read, read_bufsize=2**18
-        )
+        protocol.set_response_params(read_timeout=self._timeout.sock_read, **_READING)
         if protocol.transport is None:
             raise ClientConnectionResetError("the connection ended before anything was sent")
         protocol.transport.write(request)

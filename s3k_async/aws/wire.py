@@ -63,13 +63,13 @@ class _Link:
     service: str
     root: URL = field(init=False)
     exchange: Exchange | None = field(init=False)
-    """For small requests; None behind a proxy."""
+    """For small requests; None behind a proxy, and over an aiohttp that it does not know."""
     keys: Keys | None = None
     signer: _native.Signer | None = None
 
     def __post_init__(self) -> None:
         self.root = URL(f"{self.base}{self.path}/", encoded=True)
-        self.exchange = Exchange(self.channel.session, self.root) if self.channel.direct else None
+        self.exchange = Exchange.over(self.channel.session, self.root) if self.channel.direct else None
 
     def signed_by(self, keys: Keys) -> _native.Signer:
         """The signer with these keys. Raises ConfigError."""

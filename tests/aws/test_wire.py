@@ -326,6 +326,29 @@ async def test_an_answer_after_an_informational_one() -> None:
         assert (await wire.dynamodb("GetItem", b"{}"))[::2] == (200, b"{}")
 
 
+async def test_connections_of_another_aiohttp_are_left_to_it(
+    service: FaultProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def request(*, method: str, url: object) -> None:
+        raise AssertionError(f"{method} {url}")
+
+    monkeypatch.setattr("s3k_async.aws.exchange.ClientRequest", request)
+    service.rule(json_answer({}))
+    async with wired(settings(service.url)) as wire:
+        assert (await wire.dynamodb("GetItem", b"{}"))[::2] == (200, b"{}")
+        assert wire._link is not None
+        assert wire._link.exchange is None
+    assert "slower" in caplog.text
+
+
+async def test_connections_of_this_aiohttp_are_known(service: FaultProxy) -> None:
+    service.rule(json_answer({}))
+    async with wired(settings(service.url)) as wire:
+        await wire.dynamodb("GetItem", b"{}")
+        assert wire._link is not None
+        assert wire._link.exchange is not None
+
+
 async def test_a_request_that_is_cancelled_takes_its_connection_along(service: FaultProxy) -> None:
     """Its answer, should it still come, is nobody else's."""
     service.rule(json_answer({"late": True}), target="Late")
