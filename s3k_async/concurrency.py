@@ -49,19 +49,26 @@ class Budget:
     def __init__(self, size: int) -> None:
         self._free = size
 
-    async def run_all(self, work: Callable[[T], Awaitable[object]], items: Iterable[T] | AsyncIterable[T]) -> None:
+    async def run_all(
+        self,
+        work: Callable[[T], Awaitable[object]],
+        items: Iterable[T] | AsyncIterable[T],
+        *,
+        cost: Callable[[T], int] = lambda _: 1,
+    ) -> None:
         """Await `work(item)` for every item, at once while the budget lasts and otherwise one after the other.
+        `cost`: how many parts of the budget an item takes; the last one may take more than is left.
 
         `work` may do the same for parts of its own: nobody waits for the budget, so nobody waits for a part that waits
         for it. Items are taken and errors raised as in `run_all`.
         """
 
-        async def one(item: T, alone: anyio.Event | None) -> None:
+        async def one(item: T, taken: int, alone: anyio.Event | None) -> None:
             try:
                 await work(item)
             finally:
                 if alone is None:
-                    self._free += 1
+                    self._free += taken
                 else:
                     alone.set()
 
@@ -69,9 +76,10 @@ class Budget:
             async with anyio.create_task_group() as tasks, aclosing(_iterate(items)) as source:
                 async for item in source:
                     alone = None if self._free > 0 else anyio.Event()
+                    taken = cost(item)
                     if alone is None:
-                        self._free -= 1
-                    tasks.start_soon(one, item, alone)
+                        self._free -= taken
+                    tasks.start_soon(one, item, taken, alone)
                     if alone is not None:
                         await alone.wait()
         except BaseExceptionGroup as group:

@@ -41,6 +41,8 @@ PARTS = 64
 """Portions and subdirectories of one recursive change that are worked on at the same time."""
 PORTION = SEGMENT_OPERATIONS
 """Files of one directory that are changed together, and logged in one segment."""
+FULL_PORTION = 8
+"""Of these `PARTS`, what a portion of `PORTION` files counts as: its entries and its segment are held in memory."""
 DIRECTORIES = 8
 """Listings of a walk that are under way at the same time."""
 
@@ -149,7 +151,7 @@ class Tree:
             deleted = await self._delete_child(entry, run)
             clean = clean and deleted
 
-        await run.budget.run_all(delete_portion, _portions(self._store.children(marked.path)))
+        await run.budget.run_all(delete_portion, _portions(self._store.children(marked.path)), cost=_cost)
         return clean
 
     async def _delete_child(self, entry: Entry, run: _Run) -> bool:
@@ -322,7 +324,7 @@ class Tree:
             moved = await self._move_child(entry, made, target, run)
             clean = clean and moved
 
-        await run.budget.run_all(move_portion, _portions(self._store.children(marked.path)))
+        await run.budget.run_all(move_portion, _portions(self._store.children(marked.path)), cost=_cost)
         return clean
 
     async def _reap(self, page: Entries) -> Entries:
@@ -374,6 +376,10 @@ class Tree:
             return
         job.lose()
         raise LeaseExpiredError("the job was held for dead; the same call again finishes the work", path=made.path)
+
+
+def _cost(portion: Entries) -> int:
+    return 1 + (FULL_PORTION - 1) * len(portion.files()) // PORTION
 
 
 async def _portions(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries, None]:

@@ -18,6 +18,7 @@ from s3k_async.errors import (
     S3kError,
     TransactionConflictError,
 )
+from s3k_async.metadata import tree
 from s3k_async.metadata.bulk import Done, delete_files, move_files
 from s3k_async.metadata.codec import in_columns, to_item
 from s3k_async.model import Entry
@@ -196,3 +197,23 @@ async def test_a_transaction_that_ended_in_no_known_way_stays_pending(rig: Rig) 
     for number in range(50, 100):
         truth = truths[f"{number:036}"]
         assert (truth.committed, len(truth.pending)) == (None, 1)
+
+
+async def test_few_full_portions_are_held_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "PORTION", 5)
+    await planted(rig)
+    held, most = 0, 0
+
+    async def gate(call: Call) -> None:
+        nonlocal held, most
+        if call.method == "put" and call.key.endswith(".pending"):
+            held += 1
+            most = max(most, held)
+            for _ in range(200):
+                await asyncio.sleep(0)
+            held -= 1
+
+    rig.faults.gate = gate
+    result = await rig.tree.delete(await rig.need("/d"))
+    assert (result.files, result.failures) == (FILES, [])
+    assert 1 < most <= 9
