@@ -21,6 +21,7 @@ from s3k_async.errors import (
     InvalidPathError,
     PartialFailureError,
     PermissionDeniedError,
+    ResponseLostError,
     S3kError,
     UnsupportedError,
     VolumeExistsError,
@@ -293,7 +294,9 @@ class S3Blobs:
         rows, token, truncated = await self._list_objects(prefix, token, after, limit and min(limit, _BATCH))
         if token:
             return rows, f"token:{token}"
-        return rows, f"after:{rows[-1][0]}" if truncated and rows else None
+        if truncated and not rows:
+            raise ResponseLostError("a page tells that more follows, and not where", path=self._root)
+        return rows, f"after:{rows[-1][0]}" if truncated else None
 
     async def _list_objects(
         self, prefix: str, token: str | None, after: str | None, limit: int | None

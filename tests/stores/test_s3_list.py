@@ -85,6 +85,12 @@ async def test_a_cut_page_without_a_token_goes_on_after_its_last_key(blobs: S3Bl
     assert asked(proxy)[1]["start-after"] == [PREFIX + "x: y"]
 
 
+async def test_a_cut_page_that_leads_nowhere_is_not_the_end(blobs: S3Blobs, proxy: FaultProxy) -> None:
+    proxy.rule(listing(truncated=True))
+    with pytest.raises(ResponseLostError):
+        await keys(blobs)
+
+
 async def test_keys_come_decoded_once(blobs: S3Blobs, proxy: FaultProxy) -> None:
     proxy.rule(listing(*(ENCODED + key for key in ("sp+ace", "pl%2Bus", "pc%2520", "n%C3%BC%01", "a%26b%3Cc"))))
     assert await keys(blobs) == ["sp ace", "pl+us", "pc%20", "nü\x01", "a&b<c"]
