@@ -79,7 +79,12 @@ async def delete_many(
     async def delete_chunk(chunk: Sequence[str]) -> None:
         files = []
         gone = []
-        for path, entry in zip(chunk, await store.get_each(chunk), strict=True):
+        try:
+            found = await store.get_each(chunk)
+        except S3kError as error:
+            tally.failures += [(path, error) for path in chunk]
+            return
+        for path, entry in zip(chunk, found, strict=True):
             if entry is None:
                 gone.append(path)
             elif isinstance(entry, S3kError):

@@ -137,8 +137,12 @@ def _not_directory(error: S3kError, parent: str) -> S3kError:
 async def _standing(store: MetadataStore, parents: set[str]) -> set[str]:
     """Those of the parents that stand, read after the files below them were: see `MetadataStore._look_whole`."""
     wanted = sorted(parents)
-    found = await store.get_many(wanted) if wanted else []
-    return {path for path, entry in zip(wanted, found, strict=True) if entry and entry.is_dir and not entry.pending}
+    found = await store.get_each(wanted) if wanted else []
+    return {
+        path
+        for path, entry in zip(wanted, found, strict=True)
+        if isinstance(entry, Entry) and entry.is_dir and not entry.pending
+    }
 
 
 async def _one_by_one(store: MetadataStore, paths: Sequence[str], prepared: Prepared) -> None:

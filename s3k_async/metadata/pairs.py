@@ -69,7 +69,13 @@ class PairRenames:
 
     async def rename(self, pairs: Sequence[Pair]) -> None:
         """Rename the files of some pairs. Failures are noted, with the source's path."""
-        moves = await self._fit(pairs)
+        try:
+            moves = await self._fit(pairs)
+        except S3kError as error:
+            # The entries could not be read, and nothing was changed.
+            for pair in pairs:
+                self._fail(pair.source, error)
+            return
         if moves:
             await self._together(moves)
         alone, self._alone = self._alone, []

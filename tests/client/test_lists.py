@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from s3k_async import ManyResult
+from s3k_async import ManyResult, lists
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -37,6 +37,7 @@ from s3k_async.stores.items import Condition, Put
 from s3k_async.sync import S3kSyncClient
 from tests.client.rig import faulty_client, paths
 from tests.engines.volumes import volume_backends
+from tests.metadata.rig import nth
 
 backends = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 
@@ -423,6 +424,21 @@ async def test_what_the_log_cannot_hold_fails_by_itself(fs: S3kClient) -> None:
     assert (result.files, failures(result)) == (3, {"/a/g": LogFormatError})
     assert [await fs.read(path) for path in ("/b/x", "/b/n", "/b/z")] == [b"new"] * 3
     assert await fs.read("/a/g") == b"/a/g"
+
+
+async def test_what_was_done_is_told_though_the_table_refuses_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "CHUNK", 2)
+    monkeypatch.setattr(lists, "DELETING", 1)
+    faults = FaultPlan()
+    refused = PermissionDeniedError("no longer")
+    async with faulty_client(faults) as fs:
+        await fill(fs, "/a/1", "/a/2", "/a/3", "/a/4")
+        faults.fail_when(nth("get_many", 2), refused)
+        result = await fs.rename_many([(f"/a/{name}", f"/a/x{name}") for name in "1234"])
+        assert (result.files, dict(result.failures)) == (2, {"/a/3": refused, "/a/4": refused})
+        faults.fail_when(nth("get_many", 2), refused)
+        result = await fs.delete_many(["/a/x1", "/a/x2", "/a/3", "/a/4"])
+        assert (result.files, dict(result.failures)) == (2, {"/a/3": refused, "/a/4": refused})
 
 
 def _count(faults: FaultPlan, method: str) -> int:
