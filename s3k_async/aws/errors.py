@@ -348,7 +348,8 @@ def _class_of_status(status: int, code: str) -> type[S3kError] | None:
         return ThrottledError
     if status == 507:
         return NoSpaceError
-    return ResponseLostError if status >= 500 and status != 501 else None
+    # A success that is not the one of the service is no refusal.
+    return ResponseLostError if (status >= 500 and status != 501) or 200 <= status < 300 else None
 
 
 def _not_connected(error: Exception, path: str | None) -> UnreachableError:

@@ -98,7 +98,8 @@ async def test_an_answer_that_is_no_object(items: WireItems, service: FaultProxy
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"), [(500, ResponseLostError), (503, ResponseLostError), (429, ThrottledError)]
+    ("status", "expected"),
+    [(202, ResponseLostError), (500, ResponseLostError), (503, ResponseLostError), (429, ThrottledError)],
 )
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"__type":"SomethingNew"}'])
 async def test_a_refusal_that_names_no_code(
