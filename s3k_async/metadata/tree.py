@@ -395,8 +395,11 @@ async def _portions(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entr
             directories = page.directories()
             if len(directories) > 0:
                 yield directories
-            held.append(page.files())
-            count += len(held[-1])
+            files = page.files()
+            if len(files) > 0:
+                # A view would keep the page, of which it may be a small part.
+                held.append(files if len(files) == len(page) else Entries.joined([files]))
+                count += len(files)
             while count >= PORTION:
                 files = Entries.sorted(held)
                 yield files[:PORTION]

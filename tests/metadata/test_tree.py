@@ -17,6 +17,7 @@ from s3k_async.errors import (
     ServiceError,
     UncommittedFileError,
 )
+from s3k_async.metadata import tree
 from s3k_async.metadata.codec import in_columns
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.store import MetadataStore
@@ -310,3 +311,27 @@ async def test_a_listing_that_is_left_early_reads_no_more(rig: Rig) -> None:
         await anext(pages)
         await pages.aclose()
         assert asyncio.all_tasks() == before
+
+
+async def test_pages_of_directories_are_not_held_for_their_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = KeyScheme("v", 3)
+    file = Entry("/d/f", False, "i", 2, 1, 1, physical="p", committed=True)
+    sorted_parts: list[int] = []
+
+    class Counting:
+        joined = Entries.joined
+
+        @staticmethod
+        def sorted(parts: list[Entries]) -> Entries:
+            sorted_parts.append(len(parts))
+            return Entries.sorted(parts)
+
+    async def pages() -> AsyncGenerator[Entries, None]:
+        for number in range(50):
+            yield in_columns([Entry(f"/d/{number}", True, "i", 1, 1, 1)], keys)
+        yield in_columns([file], keys)
+
+    monkeypatch.setattr(tree, "Entries", Counting)
+    portions = [portion async for portion in _portions(pages())]
+    assert [len(portion) for portion in portions] == [1] * 51
+    assert sorted_parts == [1]
