@@ -162,9 +162,11 @@ class FaultProxy:
     ) -> None:
         assert self._server is not None
         self._server.close()
+        await _turns()  # what was accepted at the last moment is a connection by then
         for connection in list(self._connections):
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+        await _turns()  # a transport closes its socket later than it is told to
 
     def rule(
         self,
@@ -211,7 +213,7 @@ class FaultProxy:
                 while await self._serve(reader, writer):
                     pass
         except asyncio.CancelledError:
-            pass
+            writer.transport.abort()
         finally:
             self._connections.discard(task)
             writer.close()
@@ -311,6 +313,11 @@ def _fitting(
         and (target is None or call.target == target)
         and (when is None or when(call))
     )
+
+
+async def _turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 async def _read_call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Call | None:

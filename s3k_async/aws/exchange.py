@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from inspect import signature
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from aiohttp import (
     ClientConnectionResetError,
@@ -26,9 +26,13 @@ from aiohttp.client_reqrep import ClientRequest
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from s3k_async.errors import ClosedClientError
+from s3k_async.errors import ClosedClientError, InvalidArgumentError
 
-__all__ = ["Exchange"]
+__all__ = ["Body", "Exchange"]
+
+Body: TypeAlias = bytes | bytearray | memoryview
+
+_WITH_BODY = ("POST", "PUT")
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,15 +40,14 @@ _READING: Final[dict[str, Any]] = {"read_until_eof": True, "auto_decompress": Fa
 
 
 class Exchange:
-    """POST requests to one URL, which no proxy is between."""
+    """Requests to one host, which no proxy is between."""
 
     def __init__(self, session: ClientSession, url: URL) -> None:
         assert session.connector is not None
         self._connector = session.connector
         self._timeout = session.timeout
         self._place = ClientRequest("POST", url, loop=asyncio.get_running_loop(), headers={"Host": url.authority})
-        fixed = "".join(f"{name}: {value}\r\n" for name, value in session.headers.items() if name != "Accept-Encoding")
-        self._head = f"POST {url.raw_path_qs} HTTP/1.1\r\n{fixed}"
+        self._fixed = [(name, value) for name, value in session.headers.items() if name != "Accept-Encoding"]
 
     @classmethod
     def over(cls, session: ClientSession, url: URL) -> Exchange | None:
@@ -52,21 +55,30 @@ class Exchange:
         try:
             made = cls(session, url)
             signature(made._connector.connect).bind(made._place, traces=[], timeout=made._timeout)
-            signature(ResponseHandler.set_response_params).bind(None, read_timeout=None, **_READING)
+            signature(ResponseHandler.set_response_params).bind(None, skip_payload=False, read_timeout=None, **_READING)
             for name in ("read", "start_timeout", "force_close"):
                 getattr(ResponseHandler, name)
         except (AttributeError, TypeError) as error:
-            _LOG.warning("requests to DynamoDB take aiohttp's own way, which is slower: %s", error)
+            _LOG.warning("small requests take aiohttp's own way, which is slower: %s", error)
             return None
         return made
 
-    async def post(self, headers: list[tuple[str, str]], body: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of the answer; the headers must say who is asked. Raises ClosedClientError and
-        aiohttp's errors."""
-        head = "".join([f"{name}: {value}\r\n" for name, value in headers]) + f"Content-Length: {len(body)}\r\n\r\n"
+    async def ask(
+        self, method: str, target: str, headers: list[tuple[str, str]], body: Body
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of the answer. `target` is the path and query as they are sent; the headers must say
+        who is asked, and in which encoding the answer is wanted. Raises ClosedClientError, InvalidArgumentError (a line
+        break in a header) and aiohttp's errors.
+        """
+        lines = [f"{name}: {value}" for name, value in (*self._fixed, *headers)]
+        if body or method in _WITH_BODY:
+            lines.append(f"Content-Length: {len(body)}")
+        head = "\r\n".join((f"{method} {target} HTTP/1.1", *lines, "", ""))
+        if head.count("\n") != len(lines) + 2 or head.count("\r") != len(lines) + 2:
+            raise InvalidArgumentError("a header of a request has a line break")
         connection = await self._connect()
         try:
-            status, told, content = await self._ask(connection.protocol, f"{self._head}{head}".encode() + body)
+            status, told, content = await self._ask(connection.protocol, method, head.encode() + body)
         except BaseException:
             connection.close()
             raise
@@ -85,8 +97,9 @@ class Exchange:
         except OSError as error:
             raise ClientOSError(*error.args) from error
 
-    async def _ask(self, protocol: Any, request: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        protocol.set_response_params(read_timeout=self._timeout.sock_read, **_READING)
+    async def _ask(self, protocol: Any, method: str, request: bytes) -> tuple[int, Mapping[str, str], bytes]:
+        no_body = method == "HEAD"
+        protocol.set_response_params(skip_payload=no_body, read_timeout=self._timeout.sock_read, **_READING)
         if protocol.transport is None:
             raise ClientConnectionResetError("the connection ended before anything was sent")
         protocol.transport.write(request)

@@ -25,7 +25,7 @@ from s3k_async import _native
 from s3k_async.aws.channel import Channel
 from s3k_async.aws.credentials import Keys
 from s3k_async.aws.errors import EXPIRED, refusal_code
-from s3k_async.aws.exchange import Exchange
+from s3k_async.aws.exchange import Body, Exchange
 from s3k_async.aws.session import AwsClient
 from s3k_async.errors import ClosedClientError, ConfigError
 from s3k_async.sources import SYSTEM, Sources
@@ -33,7 +33,6 @@ from s3k_async.sources import SYSTEM, Sources
 __all__ = ["Answer", "Headers", "Wire"]
 
 Headers: TypeAlias = list[tuple[str, str]]
-Body: TypeAlias = bytes | bytearray | memoryview
 
 _API = "DynamoDB_20120810."
 _REFUSALS = (400, 401, 403)
@@ -41,6 +40,7 @@ _LEAST_SKEW_MS = 60_000
 """Less than this no service minds."""
 _WRONG_CLOCK = ("Signature expired", "Signature not yet current")
 _PIECE = 256 * 1024
+_PLAIN = ("Accept-Encoding", "identity")
 
 
 class Answer(NamedTuple):
@@ -123,7 +123,7 @@ class Wire:
 
         if exchange is None or len(body) > _PIECE:
             return await self._send(link, sign, self._request(link, "POST", link.root, body))
-        return await self._send(link, sign, lambda headers: exchange.post(headers, body))
+        return await self._send(link, sign, lambda headers: exchange.ask("POST", "/", headers, body))
 
     async def send(
         self, method: str, path: str, query: str, headers: Headers, body: Body = b"", *, sha256: str | None = None
@@ -135,13 +135,18 @@ class Wire:
         """
         link = self._current() or await self._connect()
         place = link.path + path
-        url = URL(f"{link.base}{place}?{query}" if query else f"{link.base}{place}", encoded=True)
+        target = f"{place}?{query}" if query else place
         digest = _native.sha256_hex(body) if sha256 is None else sha256
-        return await self._send(
-            link,
-            lambda by, at: by.headers(method, link.host, place, query, headers, digest, at),
-            self._request(link, method, url, body),
-        )
+        exchange = link.exchange
+
+        def sign(by: _native.Signer, at: int) -> Headers:
+            return by.headers(method, link.host, place, query, headers, digest, at)
+
+        if exchange is None or len(body) > _PIECE:
+            return await self._send(
+                link, sign, self._request(link, method, URL(link.base + target, encoded=True), body)
+            )
+        return await self._send(link, sign, lambda signed: exchange.ask(method, target, [*signed, _PLAIN], body))
 
     def _request(self, link: _Link, method: str, url: URL, body: Body) -> _Exchange:
         """Any request by aiohttp's own way."""
