@@ -17,9 +17,10 @@ import asyncio
 import json
 import re
 import socket
+import ssl
 import struct
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -147,26 +148,20 @@ class FaultProxy:
     def __init__(self, upstream: str | None = None) -> None:
         self._upstream = urlsplit(upstream) if upstream else None
         self._rules: list[Rule] = []
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._open = AsyncExitStack()
+        self.connections = 0
+        """Those that are open now."""
         self.calls: list[Call] = []
         self.url = ""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self.url = await self._open.enter_async_context(served(self._converse))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None
-        self._server.close()
-        await _turns()  # what was accepted at the last moment is a connection by then
-        for connection in list(self._connections):
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-        await _turns()  # a transport closes its socket later than it is told to
+        await self._open.aclose()
 
     def rule(
         self,
@@ -204,19 +199,13 @@ class FaultProxy:
         fits = _fitting(method, path, query, target, when)
         return sum(fits(call) for call in self.calls)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError):
-                while await self._serve(reader, writer):
-                    pass
-        except asyncio.CancelledError:
-            writer.transport.abort()
+            while await self._serve(reader, writer):
+                pass
         finally:
-            self._connections.discard(task)
-            writer.close()
+            self.connections -= 1
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Handle one request; whether the connection goes on."""
@@ -313,6 +302,39 @@ def _fitting(
         and (target is None or call.target == target)
         and (when is None or when(call))
     )
+
+
+@asynccontextmanager
+async def served(
+    converse: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[object]],
+    context: ssl.SSLContext | None = None,
+) -> AsyncIterator[str]:
+    """The URL of a server that does `converse` with each connection; none is open afterwards."""
+    connections: set[asyncio.Task[None]] = set()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connections.add(task)
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+                await converse(reader, writer)
+        except asyncio.CancelledError:
+            writer.transport.abort()
+        finally:
+            connections.discard(task)
+            writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        await _turns()  # what was accepted at the last moment is a connection by then
+        for connection in list(connections):
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+        await _turns()  # a transport closes its socket later than it is told to
 
 
 async def _turns() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from tests.proxy import served
 
 __all__ = ["Authority", "connect_proxy", "tls_door"]
 
@@ -99,23 +101,8 @@ async def connect_proxy(heads: list[str]) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def _served(accept: Accept, context: ssl.SSLContext | None) -> AsyncIterator[int]:
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        with suppress(ConnectionError, asyncio.CancelledError, asyncio.IncompleteReadError, ssl.SSLError):
-            await accept(reader, writer)
-        writer.close()
-        tasks.discard(task)
-
-    server = await asyncio.start_server(one, "127.0.0.1", 0, ssl=context)
-    async with server:
-        yield int(server.sockets[0].getsockname()[1])
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with served(accept, context) as place:
+        yield int(place.rpartition(":")[2])
 
 
 async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int) -> None:

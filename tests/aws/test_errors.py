@@ -33,7 +33,7 @@ from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import ABSENT, Condition, Delete, Key, Put, Update
 from s3k_async.stores.s3 import S3Blobs
 from tests.aws.places import SECRET_KEY, SESSION_TOKEN, Items, OpenBlobs, OpenItems, settings
-from tests.proxy import Answer, FaultProxy, dynamodb_error, json_answer, s3_error
+from tests.proxy import Answer, FaultProxy, dynamodb_error, json_answer, s3_error, served
 
 KEY = Key("ks://v/-sf0", "name")
 PUT = Put({"path": KEY.partition, "children": KEY.sort, "op": "1"}, ABSENT)
@@ -330,11 +330,8 @@ async def test_what_asked_for_a_broken_answer_does_not_show(dynamo_items: OpenIt
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"this is no HTTP\r\n\r\n")
-        writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    aws = settings(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    async with server, dynamo_items(aws) as items, s3_blobs(aws) as blobs:
+    async with served(serve) as place, dynamo_items(settings(place)) as items, s3_blobs(settings(place)) as blobs:
         for call in (items.get(KEY), items.write(PUT), blobs.get("k"), blobs.put("k", b"data")):
             error: BaseException | None = await raised(call)
             assert type(error) is ResponseLostError

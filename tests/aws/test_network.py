@@ -40,6 +40,7 @@ from tests.proxy import (
     Truncate,
     dynamodb_error,
     json_answer,
+    served,
     xml_answer,
 )
 
@@ -126,10 +127,8 @@ async def test_tls_with_one_who_speaks_none(stores: Stores) -> None:
     async def answer_in_clear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
 
-    server = await asyncio.start_server(answer_in_clear, "127.0.0.1", 0)
-    async with server, stores(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}") as (items, blobs):
+    async with served(answer_in_clear) as place, stores(place.replace("http:", "https:")) as (items, blobs):
         assert await outcome(items.write(PUT)) is UnreachableError
         assert await outcome(blobs.put("k", b"1")) is UnreachableError
 
@@ -241,10 +240,8 @@ async def test_a_large_put_that_is_refused_before_it_is_sent(stores: Stores) -> 
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n")
         bodies += len(await reader.read(1))
-        writer.close()
 
-    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
-    async with server, stores(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as (_, blobs):
+    async with served(refuse) as place, stores(place) as (_, blobs):
         for _ in range(2):
             assert await outcome(blobs.put("k", bytes(3 * 1024 * 1024), if_absent=True)) is BlobExistsError
     assert bodies == 0
@@ -256,20 +253,14 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 @asynccontextmanager
 async def standing_still(after: bytes) -> AsyncIterator[str]:
     """A service that reads the head of a request, says `after` and neither reads nor says any more."""
-    over = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(after)
-        try:
-            await over.wait()
-        finally:
-            writer.close()
+        await asyncio.Event().wait()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        over.set()
+    async with served(serve) as place:
+        yield place
 
 
 async def test_nobody_says_whether_a_large_body_is_wanted(stores: Stores) -> None:

@@ -28,7 +28,7 @@ from s3k_async.stores.items import Key
 from tests.aws.doors import Authority, connect_proxy, tls_door
 from tests.aws.places import SESSION_TOKEN, settings
 from tests.proxy import Answer as Given
-from tests.proxy import Call, Delay, FaultProxy, dynamodb_error, json_answer, s3_error
+from tests.proxy import Call, Delay, FaultProxy, dynamodb_error, json_answer, s3_error, served
 
 KEY = Key("p", "s")
 
@@ -140,9 +140,9 @@ async def test_connections_are_kept_and_bounded(service: FaultProxy) -> None:
     async with wired(settings(service.url, max_connections=3)) as wire:
         for _ in range(5):
             await wire.dynamodb("GetItem", b"{}")
-        assert len(service._connections) == 1
+        assert service.connections == 1
         await asyncio.gather(*(wire.dynamodb("GetItem", b"{}") for _ in range(20)))
-        assert len(service._connections) == 3
+        assert service.connections == 3
 
 
 async def test_closing_ends_requests(service: FaultProxy) -> None:
@@ -316,13 +316,9 @@ async def test_an_answer_after_an_informational_one() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-        try:
-            await reader.read()
-        finally:
-            writer.close()
+        await reader.read()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server, wired(settings(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")) as wire:
+    async with served(answer) as place, wired(settings(place)) as wire:
         assert (await wire.dynamodb("GetItem", b"{}"))[::2] == (200, b"{}")
 
 
