@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -31,11 +31,9 @@ from s3k_async.errors import (
 from s3k_async.files import FileReader, FileWriter, Opening, check_mode, open_reader, open_writer
 from s3k_async.globbing import glob_entries
 from s3k_async.listing import EntryType, Filter, Listing, Walked, find_pages, list_pages, record_batches, walk_pages
-from s3k_async.lists import delete_many, rename_many
-from s3k_async.loading import write_many
 from s3k_async.many import ManyPaths
 from s3k_async.metadata.tree import TreeResult
-from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, ManyResult
+from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
 from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
 from s3k_async.races import Race
 from s3k_async.reading import existing, need_readable, read_file, read_spans
@@ -345,16 +343,6 @@ class S3kClient(ManyPaths):
         """
         return FileStatus.of(await write(self._volume(), self._path(path), data, overwrite=overwrite))
 
-    @counted
-    async def write_many(self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True) -> ManyResult:
-        """Write a list of (path, data), up to a hundred entries in a request, with missing parents made once.
-
-        Each file is there or not by itself, as `write` does it; the order is not kept. What fails is listed in the
-        result and keeps no other from being written; a path that is named twice is refused with InvalidArgumentError.
-        Raises ArgumentTypeError for what is no list of pairs.
-        """
-        return await write_many(self._volume(), files, self._path, overwrite=overwrite)
-
     @overload
     def open(self, path: Path, mode: Literal["rb"] = ...) -> Opening[FileReader]: ...
     @overload
@@ -446,57 +434,6 @@ class S3kClient(ManyPaths):
                 raise
             except ConflictError as error:
                 await race.lost(error)
-
-    @counted
-    async def rename_many(
-        self,
-        pairs: Iterable[tuple[Path, Path]],
-        *,
-        overwrite: bool = False,
-        missing_ok: bool = False,
-        progress: ProgressCallback | None = None,
-    ) -> ManyResult:
-        """Rename by a list of (source, target), up to 50 files in a request; the result lists what failed.
-
-        Each pair is renamed as `rename` does it: files first, then directories in the order of the list. A pair that
-        fails is listed by its source and keeps no other from being done. Pairs that share a path, as (a, b) and (b, c)
-        do, are refused with InvalidArgumentError, all of them: what they lead to would depend on their order, and on
-        how far an earlier call had come. With `missing_ok` a pair whose source is gone is done if something is at its
-        target, so that the same list can be finished later. Raises ArgumentTypeError for what is no list of pairs.
-        """
-        return await rename_many(
-            self._volume().store,
-            pairs,
-            self._path,
-            lambda source, target: self.rename(source, target, overwrite=overwrite),
-            overwrite=overwrite,
-            missing_ok=missing_ok,
-            progress=progress,
-        )
-
-    @counted
-    async def delete_many(
-        self,
-        paths: Iterable[Path],
-        *,
-        recursive: bool = False,
-        missing_ok: bool = False,
-        progress: ProgressCallback | None = None,
-    ) -> ManyResult:
-        """Remove what is at the paths, up to 100 files in a request; the result lists what failed.
-
-        Each is removed as `delete` does it: files first, then directories, the deepest first. A path that fails is
-        listed and keeps no other from being done; a path that is named twice counts once. Raises ArgumentTypeError for
-        what is no list.
-        """
-        return await delete_many(
-            self._volume().store,
-            paths,
-            self._path,
-            lambda path: self.delete(path, recursive=recursive, missing_ok=missing_ok),
-            missing_ok=missing_ok,
-            progress=progress,
-        )
 
     async def copy(
         self,

@@ -1,4 +1,4 @@
-"""The verbs that look at a list of paths: entries in batches, bytes side by side under one budget."""
+"""The verbs for lists of paths: entries in batches, bytes side by side under one budget."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
 from s3k_async.concurrency import ByteBudget, run_all
 from s3k_async.errors import ArgumentTypeError, PartialFailureError, PathNotFoundError, S3kError
-from s3k_async.model import Entry, FileStatus
+from s3k_async.lists import delete_many, rename_many
+from s3k_async.loading import write_many
+from s3k_async.model import ChangeResult, Entry, FileStatus, ManyResult
+from s3k_async.publishing import ProgressCallback
 from s3k_async.reading import OpenVolume, read_file, read_version
+from s3k_async.requests import counted
+from s3k_async.stores.blobs import Buffer
 
 if TYPE_CHECKING:
     from s3k_async.client import Path
@@ -75,10 +80,77 @@ class ManyPaths:
             ) from failures[0][1]
         return [read[place] for place in places]
 
+    @counted
+    async def write_many(self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True) -> ManyResult:
+        """Write a list of (path, data), up to a hundred entries in a request, with missing parents made once.
+
+        Each file is there or not by itself, as `write` does it; the order is not kept. What fails is listed in the
+        result and keeps no other from being written; a path that is named twice is refused with InvalidArgumentError.
+        Raises ArgumentTypeError for what is no list of pairs.
+        """
+        return await write_many(self._volume(), files, self._path, overwrite=overwrite)
+
+    @counted
+    async def rename_many(
+        self,
+        pairs: Iterable[tuple[Path, Path]],
+        *,
+        overwrite: bool = False,
+        missing_ok: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ManyResult:
+        """Rename by a list of (source, target), up to 50 files in a request; the result lists what failed.
+
+        Each pair is renamed as `rename` does it: files first, then directories in the order of the list. A pair that
+        fails is listed by its source and keeps no other from being done. Pairs that share a path, as (a, b) and (b, c)
+        do, are refused with InvalidArgumentError, all of them: what they lead to would depend on their order, and on
+        how far an earlier call had come. With `missing_ok` a pair whose source is gone is done if something is at its
+        target, so that the same list can be finished later. Raises ArgumentTypeError for what is no list of pairs.
+        """
+        return await rename_many(
+            self._volume().store,
+            pairs,
+            self._path,
+            lambda source, target: self.rename(source, target, overwrite=overwrite),
+            overwrite=overwrite,
+            missing_ok=missing_ok,
+            progress=progress,
+        )
+
+    @counted
+    async def delete_many(
+        self,
+        paths: Iterable[Path],
+        *,
+        recursive: bool = False,
+        missing_ok: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ManyResult:
+        """Remove what is at the paths, up to 100 files in a request; the result lists what failed.
+
+        Each is removed as `delete` does it: files first, then directories, the deepest first. A path that fails is
+        listed and keeps no other from being done; a path that is named twice counts once. Raises ArgumentTypeError for
+        what is no list.
+        """
+        return await delete_many(
+            self._volume().store,
+            paths,
+            self._path,
+            lambda path: self.delete(path, recursive=recursive, missing_ok=missing_ok),
+            missing_ok=missing_ok,
+            progress=progress,
+        )
+
     def _paths(self, paths: Iterable[Path]) -> list[str]:
         if isinstance(paths, str | bytes):
             raise ArgumentTypeError("a list of paths is wanted, not one path")
         return [self._path(path) for path in paths]
+
+    async def rename(self, source: Path, target: Path, *, overwrite: bool = False) -> ChangeResult:
+        raise NotImplementedError
+
+    async def delete(self, path: Path, *, recursive: bool = False, missing_ok: bool = False) -> ChangeResult:
+        raise NotImplementedError
 
     def _volume(self) -> Volume:
         raise NotImplementedError
