@@ -70,9 +70,8 @@ class EntryReader:
         A child that existed for the whole call is returned exactly once. Nothing is checked about the directory.
         """
         streams = [self._partition(partition) for partition in self.keys.partitions(path)]
-        async with aclosing(merge(streams, limit=SUFFIX_STREAMS)) as pages:
-            async for page in pages:
-                yield page
+        async for page in merge(streams, limit=SUFFIX_STREAMS):
+            yield page
 
     async def children_in_order(self, path: str) -> AsyncGenerator[Entries, None]:
         """As `children`, by name (UTF-8 bytes), with one or two pages of each suffix in memory."""

@@ -93,10 +93,9 @@ class Tree:
         def below(page: Entries) -> list[AsyncIterator[Entries]]:
             return [self._store.children(directory) for directory in page.directories().paths()]
 
-        async with aclosing(merge([self._store.children(path)], limit=DIRECTORIES, expand=below)) as pages:
-            async for page in pages:
-                if page:
-                    yield page
+        async for page in merge([self._store.children(path)], limit=DIRECTORIES, expand=below):
+            if page:
+                yield page
 
     async def summary(self, path: str) -> ContentSummary:
         """Totals below a directory, itself counted. Reservations count for nothing."""

@@ -292,27 +292,6 @@ async def test_files_are_taken_by_the_portion_whatever_the_pages() -> None:
     assert PORTION % MAX_TRANSACTION == 0  # or the last transaction of each portion would not be full
 
 
-async def test_a_listing_that_is_left_early_reads_no_more(rig: Rig) -> None:
-    for number in range(20):
-        await rig.write(f"/d/{number}")
-    entered = 0
-
-    async def gate(call: Call) -> None:
-        nonlocal entered
-        if call.method == "query":
-            entered += 1
-            if entered > 1:
-                await asyncio.sleep(3600)
-
-    rig.faults.gate = gate
-    for pages in (rig.store.children("/d"), rig.tree.walk("/d")):
-        entered = 0
-        before = asyncio.all_tasks()
-        await anext(pages)
-        await pages.aclose()
-        assert asyncio.all_tasks() == before
-
-
 async def test_pages_of_directories_are_not_held_for_their_files(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = KeyScheme("v", 3)
     file = Entry("/d/f", False, "i", 2, 1, 1, physical="p", committed=True)
