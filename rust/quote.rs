@@ -20,7 +20,7 @@ pub fn push_quoted(out: &mut String, text: &str) {
 /// Appends a JSON string of ASCII alone: what Python's `json.dumps` writes.
 pub fn push_ascii_quoted(out: &mut String, text: &str) {
     // Without an early end the loop is done many bytes at a time.
-    #[allow(clippy::needless_bitwise_bool)]
+    #[allow(clippy::needless_bitwise_bool)] // without branches the loop is vectorised
     let plain = |byte: u8| (0x20..0x7f).contains(&byte) & (byte != b'"') & (byte != b'\\');
     out.push('"');
     if text.bytes().fold(true, |so_far, byte| so_far & plain(byte)) {

@@ -33,7 +33,7 @@ async def client_of(server: Engine, service: str) -> AsyncIterator[Any]:
         response_checksum_validation="when_required",
     )
     async with get_session().create_client(
-        service,  # type: ignore[call-overload]
+        service,  # type: ignore[call-overload]  # its stubs know services by literals
         region_name=server.region,
         endpoint_url=server.endpoint,
         aws_access_key_id=server.access_key,
