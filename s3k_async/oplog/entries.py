@@ -28,6 +28,8 @@ __all__ = [
     "SegmentKey",
     "decode",
     "encode",
+    "entry_document",
+    "entry_from",
     "entry_key",
     "history_prefix",
     "operation_from",
@@ -188,6 +190,16 @@ def operation_from(line: bytes, key: str) -> Operation:
     return _operation(parse_line(line, key), key)
 
 
+def entry_document(entry: Entry) -> dict[str, Any]:
+    """The state of an entry as it stands in a record, a JSON object."""
+    return {name: getattr(entry, name) for name in _ENTRY_FIELDS}
+
+
+def entry_from(document: dict[str, Any], key: str) -> Entry:
+    """The state of an entry that a JSON object holds. Raises LogFormatError, with the key."""
+    return Entry(**{name: read_field(document, name, kinds, key) for name, kinds in _ENTRY_FIELDS.items()})
+
+
 def seal(body: bytes) -> bytes:
     """Lines, each ended by a newline, and their seal: a whole log object."""
     return body + _seal_of(body)
@@ -254,15 +266,11 @@ def _operation_document(operation: Operation, key: str) -> dict[str, Any]:
         "object": operation.object_id,
         "version": operation.version,
         "time_ms": operation.time_ms,
-        "before": _entry_document(operation.before),
-        "after": _entry_document(operation.after),
+        "before": None if operation.before is None else entry_document(operation.before),
+        "after": None if operation.after is None else entry_document(operation.after),
     }
     _operation(document, key)
     return document
-
-
-def _entry_document(entry: Entry | None) -> dict[str, Any] | None:
-    return None if entry is None else {name: getattr(entry, name) for name in _ENTRY_FIELDS}
 
 
 def _operation(document: dict[str, Any], key: str) -> Operation:
@@ -285,9 +293,7 @@ def _operation(document: dict[str, Any], key: str) -> Operation:
 
 def _entry(document: dict[str, Any], side: str, key: str) -> Entry | None:
     values = read_field(document, side, (dict, type(None)), key)
-    if values is None:
-        return None
-    return Entry(**{name: read_field(values, name, kinds, key) for name, kinds in _ENTRY_FIELDS.items()})
+    return None if values is None else entry_from(values, key)
 
 
 _SIDES: Final[dict[str, frozenset[tuple[bool, bool]]]] = {

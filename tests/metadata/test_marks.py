@@ -1,0 +1,53 @@
+"""Marks: each form is written one way and read back, and what a marked entry is on either side."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from s3k_async.errors import ItemFormatError
+from s3k_async.metadata.marks import GONE, HERE, Mark, Then, parse_mark
+from s3k_async.model import Entry
+
+OLD = Entry("/a/é", False, "11111111-1111-4111-8111-111111111111", 2, 5, 5000, 3, "key", True, "tag", "sum", "op")
+NEW = Entry("/a/é", False, "22222222-2222-4222-8222-222222222222", 7, 6, 6000, 4, "other", True, "", "", "op2")
+
+
+@pytest.mark.parametrize(
+    ("then", "text"),
+    [
+        (None, '{"job":"j"}'),
+        (GONE, '{"job":"j","then":"gone"}'),
+        (HERE, '{"job":"j","then":"here"}'),
+    ],
+)
+def test_a_mark_is_one_text(then: Then, text: str) -> None:
+    mark = Mark("j", then)
+    assert mark.text() == text
+    assert parse_mark(text) == mark
+
+
+def test_a_mark_holds_another_entry() -> None:
+    mark = Mark("j", NEW)
+    assert parse_mark(mark.text()) == mark
+    assert json.loads(mark.text())["then"]["path"] == "/a/é"
+
+
+@pytest.mark.parametrize(
+    ("then", "before", "after"), [(None, OLD, OLD), (GONE, OLD, None), (HERE, None, OLD), (NEW, OLD, NEW)]
+)
+def test_the_sides_of_a_marked_entry(then: Then, before: Entry | None, after: Entry | None) -> None:
+    mark = Mark("j", then)
+    assert mark.side(OLD, published=False) == before
+    assert mark.side(OLD, published=True) == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "[]", '"j"', "{}", '{"job":""}', '{"job":3}', '{"job":"j","then":"never"}',
+     '{"job":"j","then":{"path":1}}', '{"job":"j","then":7}', "[" * 100_000],
+)  # fmt: skip
+def test_what_is_no_mark_is_refused(text: str) -> None:
+    with pytest.raises(ItemFormatError):
+        parse_mark(text)
