@@ -37,7 +37,7 @@ _COMMANDS: Final = {
     "mkdir": ("changes", "Make directories."),
     "touch": ("changes", "Make empty files, or renew times."),
     "plan": ("plan", "Predict what a change costs in requests, units and time."),
-    "fsck": ("check", "Compare table, log and bytes; changes nothing."),
+    "fsck": ("check", "Compare table, log and bytes; mend what does not fit."),
 }
 """Name to module of `s3k_async.cli.commands` and a summary, so that the overview imports none of them."""
 

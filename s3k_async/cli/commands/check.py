@@ -1,14 +1,15 @@
-"""fsck, as far as it reads only."""
+"""fsck."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 import click
 
 from s3k_async.cli.addresses import Address, parse_volume_address
-from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command import VolumeCommand, common_options
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
@@ -21,11 +22,49 @@ from s3k_async.paths import normalize
 from s3k_async.sources import SYSTEM
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["fsck"]
+__all__ = ["fsck", "verify"]
+
+
+_PARTS: Final = {
+    "verify": ("check", "Compare table, log and bytes; changes nothing."),
+}
+"""Name to module of `s3k_async.cli.commands` and a summary."""
+
+
+class _Parts(click.Group):
+    """The commands of fsck, each imported when it is run; without the name of one, it is verify."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params += common_options(hidden=True)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = next((each for each in args if not each.startswith("-")), None)
+        if named not in _PARTS and "--help" not in args:
+            args = ["verify", *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_PARTS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        if cmd_name not in _PARTS:
+            return None
+        module = import_module(f"s3k_async.cli.commands.{_PARTS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+
+fsck = _Parts(
+    name="fsck",
+    help="""Compare table, log and bytes of a volume, and mend what does not fit.
+
+    Without the name of a command it is verify: s3k fsck ./vol.""",
+)
 
 
 @click.command(cls=VolumeCommand)
-@click.argument("arguments", nargs=-1, metavar="[verify] [VOLUME]")
+@click.argument("arguments", nargs=-1, metavar="[VOLUME]")
 @click.option("--path", metavar="PATH", help="Only what is below this path of the volume.")
 @click.option(
     "--grace",
@@ -37,7 +76,7 @@ __all__ = ["fsck"]
 )
 @click.option("--deep", is_flag=True, help="Read every byte too and compare checksums.")
 @click.pass_obj
-def fsck(invocation: Invocation, arguments: tuple[str, ...], path: str | None, grace: float, deep: bool) -> None:
+def verify(invocation: Invocation, arguments: tuple[str, ...], path: str | None, grace: float, deep: bool) -> None:
     """Compare table, log and bytes of a volume, and list what does not fit; changes nothing.
 
     The last line sums up. Exits with 9 if there are problems. VOLUME may have a path (./vol:/a), as --path.
@@ -74,8 +113,6 @@ def fsck(invocation: Invocation, arguments: tuple[str, ...], path: str | None, g
 
 
 def _address(arguments: tuple[str, ...]) -> Address:
-    if arguments[:1] == ("verify",):
-        arguments = arguments[1:]
     if len(arguments) > 1:
         raise click.UsageError(f"one volume at a time, not {len(arguments)}")
     return parse_volume_address(arguments[0]) if arguments else Address(None, ROOT, "")
