@@ -1,7 +1,7 @@
 //! Bodies of `DynamoDB` requests, from the values of the item port.
 //!
 //! Source: the Amazon `DynamoDB` API Reference (`GetItem`, `BatchGetItem`, `Query`, `Scan`, `PutItem`, `UpdateItem`,
-//! `DeleteItem`, `TransactWriteItems`).
+//! `DeleteItem`, `TransactWriteItems`, `BatchWriteItem`).
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -214,6 +214,22 @@ impl Expressions {
     }
 }
 
+/// Appends an item: `{"path":{"S":…},…}`.
+fn push_item(out: &mut String, item: &Bound<'_, PyAny>) -> PyResult<()> {
+    out.push('{');
+    let mut first = true;
+    each_pair(item, |name, value| {
+        if !std::mem::take(&mut first) {
+            out.push(',');
+        }
+        push_quoted(out, plain_text(name, "the name of an attribute")?);
+        out.push(':');
+        push_value(out, value)
+    })?;
+    out.push('}');
+    Ok(())
+}
+
 fn push_action(out: &mut String, table: &str, verb: Verb, action: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = action.py();
     let mut expressions = Expressions::default();
@@ -222,17 +238,8 @@ fn push_action(out: &mut String, table: &str, verb: Verb, action: &Bound<'_, PyA
     out.push_str(",\"ConditionExpression\":");
     push_quoted(out, &expressions.condition(&action.getattr(intern!(py, "when"))?)?);
     if verb == Verb::Put {
-        out.push_str(",\"Item\":{");
-        let mut first = true;
-        each_pair(&action.getattr(intern!(py, "item"))?, |name, value| {
-            if !std::mem::take(&mut first) {
-                out.push(',');
-            }
-            push_quoted(out, plain_text(name, "the name of an attribute")?);
-            out.push(':');
-            push_value(out, value)
-        })?;
-        out.push('}');
+        out.push_str(",\"Item\":");
+        push_item(out, &action.getattr(intern!(py, "item"))?)?;
     } else {
         out.push_str(",\"Key\":");
         push_py_key(out, &action.getattr(intern!(py, "key"))?.extract()?)?;
@@ -354,6 +361,26 @@ pub fn encode_write<'py>(
         return Err(PyTypeError::new_err("a Check is part of a transaction"));
     }
     push_action(&mut out, plain_text(table, "the name of the table")?, verb, action)?;
+    Ok(PyBytes::new(py, out.as_bytes()))
+}
+
+/// A `BatchWriteItem` request that puts whole items into one table.
+#[pyfunction]
+pub fn encode_load<'py>(
+    py: Python<'py>,
+    table: &Bound<'py, PyString>,
+    items: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let mut out = String::with_capacity(TYPICAL_ACTION * items.len()?);
+    out.push_str("{\"RequestItems\":{");
+    push_quoted(&mut out, plain_text(table, "the name of the table")?);
+    out.push_str(":[");
+    for (place, item) in items.try_iter()?.enumerate() {
+        out.push_str(if place == 0 { "{\"PutRequest\":{\"Item\":" } else { ",{\"PutRequest\":{\"Item\":" });
+        push_item(&mut out, &item?)?;
+        out.push_str("}}");
+    }
+    out.push_str("]}}");
     Ok(PyBytes::new(py, out.as_bytes()))
 }
 

@@ -34,7 +34,9 @@ mod _native {
     #[pymodule_export]
     use crate::digest::{Xxh3_128, crc32, sha256_hex, xxh3_64};
     #[pymodule_export]
-    use crate::encode::{encode_batch_get, encode_get, encode_query, encode_scan, encode_transaction, encode_write};
+    use crate::encode::{
+        encode_batch_get, encode_get, encode_load, encode_query, encode_scan, encode_transaction, encode_write,
+    };
     #[pymodule_export]
     use crate::entry_sequence::Entries;
     #[pymodule_export]

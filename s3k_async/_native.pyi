@@ -37,6 +37,7 @@ __all__ = [
     "encode_batch_get",
     "encode_deletions",
     "encode_get",
+    "encode_load",
     "encode_query",
     "encode_scan",
     "encode_transaction",
@@ -124,6 +125,9 @@ def encode_get(table: str, partition: str, sort: str) -> bytes:
 
 def encode_batch_get(table: str, keys: Sequence[tuple[str, str]]) -> bytes:
     """Body of a strongly consistent BatchGetItem of one table."""
+
+def encode_load(table: str, items: Sequence[Item]) -> bytes:
+    """Body of a BatchWriteItem that puts whole items into one table."""
 
 def encode_query(table: str, partition: str, start: tuple[str, str] | None, limit: int | None) -> bytes:
     """Body of a strongly consistent Query of one partition, after the key `start`."""

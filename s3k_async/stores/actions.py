@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from s3k_async._native import Deletes, Moves
 from s3k_async.errors import ConditionFailedError, ServiceError
 from s3k_async.stores.items import (
+    MAX_LOAD,
     MAX_TRANSACTION,
     PARTITION,
     SORT,
@@ -33,6 +34,7 @@ __all__ = [
     "segment_of",
     "token_mismatch",
     "validate",
+    "validate_load",
     "validate_page",
     "validate_segment",
     "validate_transaction",
@@ -76,6 +78,18 @@ def validate_transaction(actions: Sequence[Action], token: str) -> None:
         validate(action)
     if len({action.key for action in actions}) < len(actions):
         raise ValueError("a transaction names an item twice")
+
+
+def validate_load(items: Sequence[Item]) -> list[Key]:
+    """The keys of items to load. Raises ValueError for a batch that DynamoDB would not take."""
+    if not 1 <= len(items) <= MAX_LOAD:
+        raise ValueError(f"a load has 1 to {MAX_LOAD} items, not {len(items)}")
+    if any(not (item.get(PARTITION) and item.get(SORT)) for item in items):
+        raise ValueError("an item needs a partition key and a sort key")
+    keys = [Key(str(item[PARTITION]), str(item[SORT])) for item in items]
+    if len(set(keys)) < len(keys):
+        raise ValueError("a load names an item twice")
+    return keys
 
 
 def validate_page(limit: int | None) -> None:

@@ -1,12 +1,12 @@
-"""A batched read as an adapter does it: one request for each batch, and word of what the service left out."""
+"""Batches as an adapter sends them: word of what the service left out."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from s3k_async.stores.items import MAX_BATCH, Item, Key, UnprocessedKeysError
+from s3k_async.stores.items import MAX_BATCH, Item, Key, UnloadedItemsError, UnprocessedKeysError
 
-__all__ = ["read_batches"]
+__all__ = ["read_batches", "require_loaded"]
 
 
 async def read_batches(
@@ -24,3 +24,14 @@ async def read_batches(
                 "the table left out some keys of a batch", path=table, found=found, left=[*left, *wanted[end:]]
             )
     return found
+
+
+def require_loaded(items: Sequence[Item], keys: Sequence[Key], left: Sequence[Key], table: str) -> None:
+    """Raises UnloadedItemsError if the service left some of the items out, named by `left`."""
+    if left:
+        unwritten = set(left)
+        raise UnloadedItemsError(
+            "the table left out some items of a batch",
+            path=table,
+            left=[item for key, item in zip(keys, items, strict=True) if key in unwritten],
+        )

@@ -16,12 +16,13 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.actions import validate, validate_page, validate_segment, validate_transaction
-from s3k_async.stores.batches import read_batches
+from s3k_async.stores.actions import validate, validate_load, validate_page, validate_segment, validate_transaction
+from s3k_async.stores.batches import read_batches, require_loaded
 from s3k_async.stores.dynamodb_codec import (
     Wire,
     decode_item,
     decode_key,
+    encode_item,
     encode_key,
     encode_request,
     encode_transaction_action,
@@ -123,6 +124,16 @@ class DynamoItems:
         items: Any = [encode_transaction_action(self._name, action) for action in actions]
         with map_exceptions(self._path(actions[0].key), writing=True, decode=decode_item):
             await client.transact_write_items(TransactItems=items, ClientRequestToken=token)
+
+    async def load(self, items: Sequence[Item]) -> None:
+        keys = validate_load(items)
+        client = await self._client()
+        puts: Any = {self._name: [{"PutRequest": {"Item": encode_item(item)}} for item in items]}
+        with map_exceptions(self._name, writing=True):
+            answer = await client.batch_write_item(RequestItems=puts)
+        unprocessed: Any = answer.get("UnprocessedItems", {})
+        left = [decode_key(put["PutRequest"]["Item"]) for put in unprocessed.get(self._name, [])]
+        require_loaded(items, keys, left, self._name)
 
     async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
         validate_page(limit)

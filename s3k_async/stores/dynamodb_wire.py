@@ -12,16 +12,17 @@ from s3k_async.aws.wire import Answer, Wire
 from s3k_async.config import DynamoTable
 from s3k_async.errors import ResponseLostError
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.actions import validate, validate_page, validate_segment, validate_transaction
-from s3k_async.stores.batches import read_batches
+from s3k_async.stores.actions import validate, validate_load, validate_page, validate_segment, validate_transaction
+from s3k_async.stores.batches import read_batches, require_loaded
 from s3k_async.stores.dynamodb import DynamoItems
-from s3k_async.stores.dynamodb_codec import cursor_text, decode_item, parse_cursor
+from s3k_async.stores.dynamodb_codec import cursor_text, decode_item, decode_key, parse_cursor
 from s3k_async.stores.items import PARTITION, SORT, Action, Delete, Item, ItemPage, Key, Put, Update
 
 __all__ = ["WireItems"]
 
 T = TypeVar("T")
 
+_ALL_LOADED = b'{"UnprocessedItems":{}}'
 _VERBS = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}
 
 
@@ -69,6 +70,14 @@ class WireItems:
         validate_transaction(actions, token)
         body = _native.encode_transaction(self._name, actions, token)
         await self._change("TransactWriteItems", body, actions[0].key)
+
+    async def load(self, items: Sequence[Item]) -> None:
+        keys = validate_load(items)
+        body = _native.encode_load(self._name, items)
+        answer = await self._send("BatchWriteItem", body, self._name, writing=True)
+        _check(answer, self._name)
+        if answer.body != _ALL_LOADED:
+            require_loaded(items, keys, _left_out(answer.body, self._name), self._name)
 
     async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
         validate_page(limit)
@@ -158,3 +167,12 @@ def _is_object(body: bytes) -> bool:
         return isinstance(json.loads(body), dict)
     except ValueError:
         return False
+
+
+def _left_out(body: bytes, table: str) -> list[Key]:
+    """The keys that the answer to a BatchWriteItem leaves out."""
+    try:
+        puts = json.loads(body).get("UnprocessedItems", {}).get(table, [])
+        return [decode_key(put["PutRequest"]["Item"]) for put in puts]
+    except (ValueError, AttributeError, LookupError, TypeError) as error:
+        raise ResponseLostError("the answer to a BatchWriteItem cannot be understood", path=table) from error

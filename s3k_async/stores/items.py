@@ -1,4 +1,4 @@
-"""The port to the metadata table: items by (partition key, sort key), every write conditional.
+"""The port to the metadata table: items by (partition key, sort key), every write conditional but `load`.
 
 An adapter sends one request for each call, maps foreign errors to ours and does not retry: `reliable_items` does.
 """
@@ -14,6 +14,7 @@ from s3k_async.errors import ThrottledError
 __all__ = [
     "ABSENT",
     "MAX_BATCH",
+    "MAX_LOAD",
     "MAX_TRANSACTION",
     "Action",
     "Check",
@@ -25,6 +26,7 @@ __all__ = [
     "ItemTable",
     "Key",
     "Put",
+    "UnloadedItemsError",
     "UnprocessedKeysError",
     "Update",
     "Value",
@@ -44,6 +46,8 @@ MAX_TRANSACTION = 100
 """Actions in one transaction (a limit of DynamoDB that every adapter keeps)."""
 MAX_BATCH = 100
 """Keys in one BatchGetItem."""
+MAX_LOAD = 25
+"""Items in one BatchWriteItem."""
 
 
 class Key(NamedTuple):
@@ -137,6 +141,14 @@ class UnprocessedKeysError(ThrottledError):
         self.left = left
 
 
+class UnloadedItemsError(ThrottledError):
+    """The service took a load in part; `left`: the items that it did not take."""
+
+    def __init__(self, message: str, *, path: str, left: Sequence[Item]) -> None:
+        super().__init__(message, path=path)
+        self.left = left
+
+
 class ItemStore(Protocol):
     """Items with conditional writes, transactions and strongly consistent reads.
 
@@ -163,6 +175,14 @@ class ItemStore(Protocol):
         Sent again with the same actions and `token` (at most 36 characters) within ten minutes, it succeeds without
         being applied twice. Raises ConditionFailedError with every failed position, or TransactionConflictError when
         nothing but conflicts stood in the way."""
+
+    async def load(self, items: Sequence[Item]) -> None:
+        """Write whole items over whatever is at their keys: the one unconditional write, for a table that nobody else
+        uses. `reliable_items`, through which everything goes, refuses it without the volume's exclusive lock.
+
+        At most MAX_LOAD items, each with its own key (else ValueError), are one request of an adapter;
+        `reliable_items` divides more of them. Not one transaction: after an error some may be written and others not,
+        and writing all of them again is the way on. Raises UnloadedItemsError when the service left some out."""
 
     async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
         """One page of one partition, ascending by the sort key's UTF-8 bytes, strongly consistent."""

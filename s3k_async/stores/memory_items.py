@@ -21,6 +21,7 @@ from s3k_async.stores.actions import (
     segment_of,
     token_mismatch,
     validate,
+    validate_load,
     validate_page,
     validate_segment,
     validate_transaction,
@@ -67,6 +68,12 @@ class _Table:
             elif before is not None:
                 del self.order[bisect_left(self.order, action.key)]
                 del self.items[action.key]
+
+    def load(self, items: Sequence[Item], keys: Sequence[Key]) -> None:
+        for key, item in zip(keys, items, strict=True):
+            if key not in self.items:
+                insort(self.order, key)
+            self.items[key] = dict(item)
 
     def transact(self, actions: Sequence[Action], token: str, now_ms: int) -> None:
         for old in [name for name, (expiry, _) in self.tokens.items() if expiry <= now_ms]:
@@ -130,6 +137,13 @@ class MemoryItems:
             table = self._table()
             with table.lock:
                 table.transact(actions, token, self._sources.now_ms())
+
+    async def load(self, items: Sequence[Item]) -> None:
+        keys = validate_load(items)
+        async with self._call("load", _text(keys[0])):
+            table = self._table()
+            with table.lock:
+                table.load(items, keys)
 
     async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
         validate_page(limit)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 
@@ -14,13 +15,17 @@ from s3k_async.errors import (
     ResponseLostError,
     S3kError,
     ThrottledError,
+    UnsupportedError,
 )
 from s3k_async.requests import Meter
 from s3k_async.retry import TRANSIENT, Retries, RetryPolicy
 from s3k_async.sources import Sources
 from s3k_async.stores.items import (
     MAX_BATCH,
+    MAX_LOAD,
     OPERATION,
+    PARTITION,
+    SORT,
     Action,
     Delete,
     Item,
@@ -28,6 +33,7 @@ from s3k_async.stores.items import (
     ItemStore,
     Key,
     Put,
+    UnloadedItemsError,
     UnprocessedKeysError,
     Update,
 )
@@ -40,7 +46,11 @@ LOST: tuple[type[S3kError], ...] = (ResponseLostError, RequestTimeoutError)
 
 _READ_BACK_ATTEMPTS = 3
 _BATCHES = 16
-"""Batches of one read under way at once."""
+"""Batches of one read or load under way at once."""
+_LOAD_BYTES = 15_000_000
+"""Bytes of a BatchWriteItem at most: DynamoDB takes 16 MB."""
+_BYTES_A_CHARACTER = 6
+"""Of JSON, at most: a control character becomes `\\u0001`."""
 _TRANSACTION = "TransactWriteItems"
 
 
@@ -70,6 +80,7 @@ class ReliableItems:
         self._store = store
         self._sources = sources
         self._sender = Sender(retries, sources, limiter, meter or Meter("table"))
+        self._held: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"ReliableItems({self._store!r})"
@@ -105,6 +116,28 @@ class ReliableItems:
     async def transact(self, actions: Sequence[Action], token: str) -> None:
         await self._apply(_TRANSACTION, lambda: self._store.transact(actions, token), actions, token)
 
+    @contextmanager
+    def loading(self, held: Callable[[], None]) -> Iterator[None]:
+        """For the time of the body `load` may be used. `held` is called before each request, and raises unless the
+        volume's exclusive lock certainly is still held."""
+        self._held = held
+        try:
+            yield
+        finally:
+            self._held = None
+
+    async def load(self, items: Sequence[Item]) -> None:
+        """As the port's `load`, for any number of items, in batches; what the service leaves out is sent again.
+
+        Raises UnsupportedError outside of `loading`, and what `held` raises. A lost answer is no matter: the same
+        items are written again.
+        """
+        if self._held is None:
+            raise UnsupportedError("items are only written without a condition under the volume's exclusive lock")
+        if len({(item.get(PARTITION), item.get(SORT)) for item in items}) < len(items):
+            raise ValueError("a load names an item twice")
+        await gather(self._load_batch, _batches(items), limit=_BATCHES)
+
     async def close(self) -> None:
         await self._store.close()
 
@@ -133,6 +166,34 @@ class ReliableItems:
                     raise
                 raise ThrottledError(error.message, path=error.path) from error
             return found
+
+    async def _load_batch(self, items: Sequence[Item]) -> None:
+        left = items
+
+        async def put() -> None:
+            nonlocal left
+            if self._held is None:
+                raise UnsupportedError("the volume's exclusive lock was given up")
+            self._held()
+            try:
+                await self._store.load(left)
+            except UnloadedItemsError as error:
+                left = error.left
+                raise
+
+        again = False
+        while True:
+            before = len(left)
+            try:
+                return await self._sender.write("BatchWriteItem", put, again=again)
+            except ThrottledError as error:
+                again = True
+                if len(left) < before:
+                    # Some were taken: whoever goes on gets the rest.
+                    continue
+                if not isinstance(error, UnloadedItemsError):
+                    raise
+                raise ThrottledError(error.message, path=error.path) from error
 
     async def _apply(
         self, operation: str, request: Callable[[], Awaitable[None]], actions: Sequence[Action], token: str | None
@@ -202,3 +263,18 @@ def _unknown(actions: Sequence[Action], token: str | None) -> OutcomeUnknownErro
         path=f"{key.partition}/{key.sort}",
         operation=operation,
     )
+
+
+def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """The items in portions that one BatchWriteItem holds."""
+    batch: list[Item] = []
+    size = 0
+    for item in items:
+        weight = _BYTES_A_CHARACTER * sum(len(name) + len(str(value)) for name, value in item.items())
+        if batch and (len(batch) == MAX_LOAD or size + weight > _LOAD_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += weight
+    if batch:
+        yield batch

@@ -28,6 +28,7 @@ from s3k_async.stores.actions import (
     segment_of,
     token_mismatch,
     validate,
+    validate_load,
     validate_page,
     validate_segment,
     validate_transaction,
@@ -58,6 +59,7 @@ _Write: TypeAlias = Callable[[sqlite3.Connection], S3kError | None]
 _PAGE = 1000
 _READERS = 4
 _PRUNED_A_WRITE = 100
+_PUT = "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)"
 _BESIDES = ("-wal", "-shm")
 
 _SCHEMA = f"""
@@ -107,6 +109,14 @@ class SqliteItems:
         validate_transaction(actions, token)
         actions = list(actions)
         await self._apply(lambda connection: _transact(connection, actions, token, self._sources.now_ms()))
+
+    async def load(self, items: Sequence[Item]) -> None:
+        rows = [_row(key, item) for key, item in zip(validate_load(items), items, strict=True)]
+
+        def put(connection: sqlite3.Connection) -> None:
+            connection.executemany(_PUT, rows)
+
+        await self._apply(put)
 
     async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
         validate_page(limit)
@@ -295,12 +305,13 @@ def _change(connection: sqlite3.Connection, actions: Sequence[Action]) -> S3kErr
         if isinstance(action, Delete):
             connection.execute("DELETE FROM items WHERE partition = ? AND sort = ?", action.key)
         elif after is not None and not isinstance(action, Check):
-            attributes = json.dumps({name: value for name, value in after.items() if name not in (PARTITION, SORT)})
-            connection.execute(
-                "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)",
-                (*action.key, segment_of(action.key.partition), attributes),
-            )
+            connection.execute(_PUT, _row(action.key, after))
     return None
+
+
+def _row(key: Key, item: Item) -> tuple[str, str, int, str]:
+    attributes = json.dumps({name: value for name, value in item.items() if name not in (PARTITION, SORT)})
+    return *key, segment_of(key.partition), attributes
 
 
 def _transact(connection: sqlite3.Connection, actions: Sequence[Action], token: str, now_ms: int) -> S3kError | None:

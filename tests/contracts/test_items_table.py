@@ -73,6 +73,7 @@ REQUESTS: dict[str, Callable[[Items], Awaitable[object]]] = {
     "put": lambda items: items.write(Put(row("file", ver=1), ABSENT)),
     "update": lambda items: items.write(Update(key("file"), Condition(), set={"ver": 1})),
     "delete": lambda items: items.write(Delete(key("file"), Condition())),
+    "load": lambda items: items.load([row("file", ver=1)]),
     "transact": lambda items: items.transact([Put(row("file", ver=1), ABSENT), Check(key("b"), ABSENT)], token()),
     "query": lambda items: items.query(PARTITION),
     "scan": lambda items: items.scan(0, 1),

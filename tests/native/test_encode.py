@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from s3k_async import _native
 from s3k_async.errors import InvalidArgumentError, InvalidPathError
-from s3k_async.stores.dynamodb_codec import encode_request, encode_transaction_action
+from s3k_async.stores.dynamodb_codec import encode_item, encode_request, encode_transaction_action
 from s3k_async.stores.items import ABSENT, PARTITION, SORT, Action, Check, Condition, Delete, Key, Put, Update, Value
 
 TEXTS = st.one_of(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(['"', "\\", "\0\x1f\x7f", "é😀"]))
@@ -54,6 +54,12 @@ def test_transactions_as_the_reference(table: str, actions: list[Action], token:
         "ClientRequestToken": token,
     }
     assert json.loads(_native.encode_transaction(table, actions, token)) == wanted
+
+
+@given(TABLES, st.lists(PUTS, max_size=4))
+def test_loads_as_the_reference(table: str, puts: list[Put]) -> None:
+    wanted = {"RequestItems": {table: [{"PutRequest": {"Item": encode_item(put.item)}} for put in puts]}}
+    assert json.loads(_native.encode_load(table, [put.item for put in puts])) == wanted
 
 
 @given(TABLES, st.lists(KEYS, max_size=5))
@@ -120,6 +126,8 @@ def test_half_a_surrogate_pair_is_refused_by_name() -> None:
     for call in (
         lambda: _native.encode_get(half, "p", "s"),
         lambda: _native.encode_transaction("t", [], half),
+        lambda: _native.encode_load(half, [{PARTITION: "p", SORT: "s"}]),
+        lambda: _native.encode_load("t", [{PARTITION: half, SORT: "s"}]),
     ):
         with pytest.raises(InvalidArgumentError):
             call()
@@ -131,6 +139,8 @@ def test_half_a_surrogate_pair_is_refused_by_name() -> None:
 def test_other_attributes_are_type_errors(value: Any) -> None:
     with pytest.raises(TypeError, match="an attribute is a str, int or bool"):
         _native.encode_write("t", Put({PARTITION: "p", SORT: "s", "x": value}, ABSENT))
+    with pytest.raises(TypeError, match="an attribute is a str, int or bool"):
+        _native.encode_load("t", [{PARTITION: "p", SORT: "s", "x": value}])
 
 
 def test_other_actions_are_type_errors() -> None:

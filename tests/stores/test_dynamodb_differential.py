@@ -62,6 +62,7 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
     ),
     st.builds(Delete, KEYS, CONDITIONS),
 )
+LOADED = st.builds(lambda key, more: {"path": key.partition, "children": key.sort, **more}, KEYS, ATTRIBUTES)
 IN_TRANSACTION = st.one_of(ACTIONS, st.builds(Check, KEYS, CONDITIONS))
 FOREIGN = st.dictionaries(
     st.sampled_from(["tags", "fraction", "raw", "map"]),
@@ -97,6 +98,11 @@ class Transact:
 
 
 @dataclass(frozen=True)
+class Load:
+    items: list[dict[str, Value]]
+
+
+@dataclass(frozen=True)
 class Pages:
     """All pages of a query (of a partition) or a scan (of some segments)."""
 
@@ -113,7 +119,7 @@ class Foreign:
     attributes: dict[str, Any]
 
 
-Step: TypeAlias = Get | GetMany | Transact | Pages | Foreign | Action
+Step: TypeAlias = Get | GetMany | Transact | Load | Pages | Foreign | Action
 STEPS: st.SearchStrategy[list[Step]] = st.lists(
     st.one_of(
         ACTIONS,
@@ -121,6 +127,7 @@ STEPS: st.SearchStrategy[list[Step]] = st.lists(
         st.builds(Get, KEYS),
         st.builds(GetMany, st.lists(KEYS, max_size=6)),
         st.builds(Transact, st.lists(IN_TRANSACTION, max_size=4), st.integers(0, 2)),
+        st.builds(Load, st.lists(LOADED, max_size=4)),
         st.builds(Pages, st.one_of(st.none(), KEYS.map(lambda key: key.partition)), st.integers(1, 2), st.none()),
         st.builds(Pages, st.one_of(st.none(), KEYS.map(lambda key: key.partition)), st.just(1), st.integers(0, 3)),
         st.builds(Foreign, KEYS, FOREIGN),
@@ -167,6 +174,8 @@ class Side:
             case Transact():
                 token = f"{self._tokens}-{self.example[:10]}{step.token}"
                 await self.items.transact([self.action(action) for action in step.actions], token)
+            case Load():
+                await self.items.load([{**item, "path": f"{self.example}{item['path']}"} for item in step.items])
             case Pages():
                 return await self._pages(step)
             case Foreign():

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,9 @@ from s3k_async.errors import ThrottledError
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.dynamodb import DynamoItems
+from s3k_async.stores.dynamodb_codec import encode_item
 from s3k_async.stores.dynamodb_wire import WireItems
-from s3k_async.stores.items import ABSENT, Item, ItemPage, Key, Put, UnprocessedKeysError
+from s3k_async.stores.items import ABSENT, Item, ItemPage, Key, Put, UnloadedItemsError, UnprocessedKeysError
 from s3k_async.stores.reliable_items import ReliableItems
 from tests.aws.places import Adapter, Items
 from tests.engines.process import Engine
@@ -174,6 +176,48 @@ async def test_a_batch_without_progress_is_throttling(items: Items, proxy: Fault
     with pytest.raises(ThrottledError):
         await items.get_many(wanted)
     assert proxy.count(target="BatchGetItem") == 1
+
+
+async def test_what_a_load_leaves_out_is_sent_again(items: Items, proxy: FaultProxy) -> None:
+    wanted = [item("p", f"{number:02}") for number in range(20)]
+    table = items._name
+    puts = [{"PutRequest": {"Item": encode_item(one)}} for one in wanted]
+    for left in (8, 3):
+        proxy.rule(Rewrite(lambda _, left=left: _unprocessed(table, puts[-left:])), target="BatchWriteItem", times=1)  # type: ignore[misc]
+    reliable = ReliableItems(items, RetryPolicy(attempts=2, base=0.0), SYSTEM)
+    with reliable.loading(lambda: None):
+        await reliable.load(wanted)
+    assert [len(_puts(call)) for call in proxy.calls if call.target == "BatchWriteItem"] == [20, 8, 3]
+    assert (await items.query("p")).items == wanted
+
+
+async def test_a_load_tells_what_was_left_out(items: Items, proxy: FaultProxy) -> None:
+    wanted = [item("p", f"{number:02}") for number in range(5)]
+    puts = [{"PutRequest": {"Item": encode_item(one)}} for one in wanted]
+    proxy.rule(Rewrite(lambda _: _unprocessed(items._name, puts[:2])), target="BatchWriteItem", times=1)
+    with pytest.raises(UnloadedItemsError) as caught:
+        await items.load(wanted)
+    assert caught.value.left == wanted[:2]
+
+
+async def test_a_load_without_progress_is_throttling(items: Items, proxy: FaultProxy) -> None:
+    wanted = [item("p", f"{number:02}") for number in range(3)]
+    puts = [{"PutRequest": {"Item": encode_item(one)}} for one in wanted]
+    proxy.rule(Rewrite(lambda _: _unprocessed(items._name, puts)), target="BatchWriteItem")
+    reliable = ReliableItems(items, RetryPolicy(attempts=3, base=0.0), SYSTEM)
+    with reliable.loading(lambda: None), pytest.raises(ThrottledError) as caught:
+        await reliable.load(wanted)
+    assert type(caught.value) is ThrottledError
+    assert proxy.count(target="BatchWriteItem") == 3
+
+
+def _unprocessed(table: str, puts: list[dict[str, Any]]) -> Answer:
+    return json_answer({"UnprocessedItems": {table: puts}})
+
+
+def _puts(call: Call) -> list[Any]:
+    ((_, puts),) = json.loads(call.body)["RequestItems"].items()
+    return list(puts)
 
 
 async def test_a_cursor_serves_another_client(items: Items, proxy: FaultProxy, dynoxide: Engine) -> None:

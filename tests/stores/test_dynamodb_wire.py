@@ -32,6 +32,7 @@ WRITES: dict[str, tuple[Call, dict[str, Any]]] = {
     "put": (lambda items: items.write(PUT), {}),
     "update": (lambda items: items.write(Update(KEY, Condition(), {"a": 1})), {}),
     "delete": (lambda items: items.write(Delete(KEY, Condition())), {"ConsumedCapacity": {"CapacityUnits": 1.0}}),
+    "load": (lambda items: items.load([DECODED]), {"UnprocessedItems": {}}),
     "transact": (lambda items: items.transact([PUT], "token"), {}),
 }
 CALLS = READS | WRITES

@@ -11,6 +11,7 @@ import pytest
 from s3k_async.concurrency import AdaptiveLimit
 from s3k_async.errors import (
     ConditionFailedError,
+    LeaseExpiredError,
     OutcomeUnknownError,
     PermissionDeniedError,
     RequestTimeoutError,
@@ -19,6 +20,7 @@ from s3k_async.errors import (
     ThrottledError,
     TransactionConflictError,
     UnreachableError,
+    UnsupportedError,
 )
 from s3k_async.retry import RetryPolicy
 from s3k_async.stores.faults import Call, FaultPlan
@@ -335,3 +337,73 @@ async def test_the_limiter_bounds_the_requests_in_flight_and_not_the_waits() -> 
             tasks.start_soon(rig.store.get, KEY)
     assert most == 2
     assert len(rig.plan.calls) == 13
+
+
+# Loading
+
+
+def many(count: int, text: str = "") -> list[Item]:
+    return [{"path": "p", "children": f"{number:04}", "ver": number, "text": text} for number in range(count)]
+
+
+async def stored(rig: Rig) -> list[Item]:
+    return list((await rig.other.query("p", limit=10_000)).items)
+
+
+async def test_nothing_is_loaded_without_the_lock() -> None:
+    rig = await Rig().holding()
+    with pytest.raises(UnsupportedError, match="exclusive lock"):
+        await rig.store.load(many(1))
+    with rig.store.loading(lambda: None):
+        pass
+    with pytest.raises(UnsupportedError, match="exclusive lock"):
+        await rig.store.load(many(1))
+    assert rig.methods() == []
+
+
+async def test_nothing_more_is_loaded_once_the_lock_is_lost() -> None:
+    rig = await Rig().holding()
+    asked = count(1)
+
+    def held() -> None:
+        if next(asked) > 2:
+            raise LeaseExpiredError("lost")
+
+    with rig.store.loading(held), pytest.raises(LeaseExpiredError):
+        await rig.store.load(many(200))
+    assert 0 < len(await stored(rig)) <= 50
+
+
+async def test_a_load_is_divided_by_items() -> None:
+    rig = await Rig().holding()
+    with rig.store.loading(lambda: None):
+        await rig.store.load(many(60))
+        await rig.store.load([])
+    assert await stored(rig) == many(60)
+    assert rig.methods() == ["load"] * 3
+
+
+async def test_a_load_is_divided_by_bytes() -> None:
+    rig = await Rig().holding()
+    with rig.store.loading(lambda: None):
+        await rig.store.load(many(10, "\x01" * 400_000))
+    assert len(await stored(rig)) == 10
+    assert rig.methods() == ["load"] * 2
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("error", [*LOST, *DEFINITE], ids=lambda error: type(error).__name__)
+async def test_a_load_is_sent_again(when: str, error: S3kError) -> None:
+    rig = await Rig().holding(*many(1, "old"))
+    rig.plan.fail_when(lambda call: True, error, when="after" if when == "after" else "before", times=3)
+    with rig.store.loading(lambda: None):
+        await rig.store.load(many(3))
+    assert await stored(rig) == many(3)
+    assert len(rig.plan.calls) == 4
+
+
+async def test_an_item_is_loaded_once() -> None:
+    rig = await Rig().holding()
+    with rig.store.loading(lambda: None), pytest.raises(ValueError, match="twice"):
+        await rig.store.load([*many(30), many(1)[0]])
+    assert await stored(rig) == []
