@@ -7,19 +7,22 @@ store ends the reading.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from s3k_async.concurrency import gather
 from s3k_async.errors import BlobNotFoundError, LogFormatError
 from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.oplog.checkpoints import CheckpointReader
+from s3k_async.oplog.damage import DamagedLog, Finding
 from s3k_async.oplog.entries import (
     EntryKey,
     LogRecord,
     LogState,
     Operation,
     OperationKind,
+    SegmentKey,
     decode,
     history_prefix,
     parse_key,
@@ -28,7 +31,7 @@ from s3k_async.oplog.java import JavaEntry, JavaEntryV1, read_java
 from s3k_async.oplog.segments import Mark, Segment, decode_segment
 from s3k_async.stores.blobs import BlobInfo, BlobStore
 
-__all__ = ["DamagedLog", "JavaLogReader", "LogReader", "Truth", "latest"]
+__all__ = ["DamagedLog", "Finding", "JavaLogReader", "LogObject", "LogReader", "Truth", "latest"]
 
 _ENTRIES: Final = "entries/"
 _SEGMENTS: Final = "segments/"
@@ -39,14 +42,24 @@ _JAVA_PATH: Final = re.compile(r"ks://([^/]+)(/.*[^/])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class DamagedLog:
-    """A log object that cannot be understood. It is still there."""
+class LogObject:
+    """An entry or a segment: one or two objects of the log, and what they say."""
 
-    key: str
-    error: LogFormatError
+    keys: tuple[str, ...]
+    """Pending before committed."""
+    findings: tuple[Finding, ...]
+    segment: str = ""
+    """The id of the segment; empty for an entry."""
 
+    @property
+    def records(self) -> list[LogRecord]:
+        """What could be read of it."""
+        return [finding for finding in self.findings if isinstance(finding, LogRecord)]
 
-Finding: TypeAlias = LogRecord | DamagedLog
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is whole, and it is known of each of its operations whether it happened."""
+        return len(self.records) == len(self.findings) > 0 and all(one.state == "committed" for one in self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,54 +118,95 @@ class LogReader:
         """`blobs`: rooted at the log, its reads already retried. `concurrency`: entries read at once."""
         self._blobs = blobs
         self._concurrency = concurrency
+        self.checkpoints = CheckpointReader(blobs)
 
     async def records(self) -> AsyncIterator[Finding]:
-        """Every operation in the log once, in the highest state that the log knows for it, and every object
-        that cannot be understood.
+        """Every operation in the log, in the highest state that an object knows for it, and every object that cannot be
+        understood. An operation that an entry or segment and a checkpoint hold comes once from each.
 
         Where a committed entry is readable, its pending twin has no more to say and is not read; of a segment, the
         operations are read from the pending object, and a mark whose pending object is missing is damage. Bounded
-        memory. Not a snapshot: an operation that is being committed meanwhile may still be found pending. Raises the
-        store's errors.
+        memory. Not a snapshot: an operation that is being committed meanwhile may still be found pending. What is
+        compacted meanwhile is found in the checkpoint, because checkpoints are read last. Raises the store's errors.
         """
-        async for finding in self._read(_ENTRIES, self._entry, self._concurrency, _ENTRY_BATCH):
+        async for part in self.objects():
+            for finding in part.findings:
+                yield finding
+        async for finding in self.checkpoints.records():
             yield finding
-        async for finding in self._segments():
-            yield finding
+
+    async def objects(self) -> AsyncIterator[LogObject]:
+        """Every entry and every segment, without those that a checkpoint covers. Raises the store's errors."""
+        async for part in self._read(_ENTRIES, self._entry, self._concurrency, _ENTRY_BATCH):
+            yield part
+        async for part in self._segments():
+            yield part
+
+    async def left_of(self, segments: Collection[str]) -> list[str]:
+        """The keys that there still are of some segments. Raises the store's errors."""
+        return [
+            key
+            async for twins in self._twins(_SEGMENTS)
+            if not isinstance(twins, DamagedLog)
+            for key in twins.values()
+            if _segment_id(key) in segments
+        ]
 
     async def history(self, object_id: str) -> list[Finding]:
         """What the log holds of one object, by version.
 
         Segments that cannot be understood come last, since nobody knows whether they are about it. Reads every
-        segment. Raises the store's errors.
+        segment, and one part of each checkpoint. Raises the store's errors.
         """
         prefix = history_prefix(object_id)
-        found = [finding async for finding in self._read(prefix, self._entry, self._concurrency, _ENTRY_BATCH)]
-        found += [
-            finding
-            async for finding in self._segments()
-            if isinstance(finding, DamagedLog) or finding.operation.object_id == object_id
-        ]
-        return sorted(found, key=_by_version)
+        found: dict[object, Finding] = {}
+        async for part in self._read(prefix, self._entry, self._concurrency, _ENTRY_BATCH):
+            found.update({_identity(finding): finding for finding in part.findings})
+        async for part in self._segments():
+            for finding in part.findings:
+                if isinstance(finding, DamagedLog) or finding.operation.object_id == object_id:
+                    found[_identity(finding)] = finding
+        async for finding in self.checkpoints.records(object_id=object_id):
+            found.setdefault(_identity(finding), finding)
+        return sorted(found.values(), key=_by_version)
 
-    def _segments(self) -> AsyncIterator[Finding]:
-        return self._read(_SEGMENTS, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE)
+    async def _segments(self) -> AsyncIterator[LogObject]:
+        covered = await self._covered()
+        async for part in self._read(_SEGMENTS, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, covered):
+            yield part
+
+    async def _covered(self) -> frozenset[str]:
+        """The segments that checkpoints stand for."""
+        valid = await self.checkpoints.valid()
+        return frozenset().union(*(each.segments for each in valid if not isinstance(each, DamagedLog)))
 
     async def _read(
-        self, prefix: str, read: Callable[[dict[LogState, str]], Awaitable[list[Finding]]], at_once: int, batch: int
-    ) -> AsyncIterator[Finding]:
+        self,
+        prefix: str,
+        read: Callable[[dict[LogState, str]], Awaitable[list[Finding]]],
+        at_once: int,
+        batch: int,
+        covered: frozenset[str] = frozenset(),
+    ) -> AsyncIterator[LogObject]:
+        async def one(keys: dict[LogState, str]) -> LogObject:
+            both: tuple[LogState, LogState] = ("pending", "committed")
+            found = tuple(keys[state] for state in both if state in keys)
+            return LogObject(found, tuple(await read(keys)), _segment_id(found[0]))
+
         twins: list[dict[LogState, str]] = []
         async for found in self._twins(prefix):
             if isinstance(found, DamagedLog):
-                yield found
+                yield LogObject((found.key,), (found,))
+                continue
+            if covered and _segment_id(next(iter(found.values()))) in covered:
                 continue
             twins.append(found)
             if len(twins) == batch:
-                for finding in _flat(await gather(read, twins, limit=at_once)):
-                    yield finding
+                for part in await gather(one, twins, limit=at_once):
+                    yield part
                 twins.clear()
-        for finding in _flat(await gather(read, twins, limit=at_once)):
-            yield finding
+        for part in await gather(one, twins, limit=at_once):
+            yield part
 
     async def _twins(self, prefix: str) -> AsyncIterator[dict[LogState, str] | DamagedLog]:
         """The keys that belong together, by state; they come one after the other in the listing."""
@@ -209,7 +263,7 @@ class LogReader:
                 return list(mark.records(begun, key, keys["pending"]))
             except LogFormatError as error:
                 return [DamagedLog(key, error), *begun.records(keys["pending"])]
-        if damaged or await _get(self._blobs, key) is None:
+        if damaged or await _get(self._blobs, key) is None or mark.id in await self._covered():
             return []
         return [DamagedLog(key, LogFormatError("the pending object with the operations is missing", path=key))]
 
@@ -319,6 +373,18 @@ def _java_v1(entry: JavaEntryV1, object_id: str, path: str, time_ms: int) -> Ope
         committed=entry.committed,
     )
     return Operation("", "update" if entry.committed else "create", object_id, 0, time_ms, None, file)
+
+
+def _identity(finding: Finding) -> object:
+    """What is the same of an operation wherever it is found, in the same state."""
+    if isinstance(finding, DamagedLog):
+        return finding.key
+    return finding.operation, finding.state
+
+
+def _segment_id(key: str) -> str:
+    parsed = parse_key(key)
+    return parsed.segment_id if isinstance(parsed, SegmentKey) else ""
 
 
 async def _get(blobs: BlobStore, key: str | None) -> bytes | None:

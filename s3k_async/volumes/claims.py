@@ -14,7 +14,7 @@ from s3k_async.stores.blobs import BlobStore
 __all__ = ["CLAIM", "claim", "owner_of", "take_over"]
 
 CLAIM: Final = "s3k-volume.json"
-"""Key of the mark. Physical keys begin with a hexadecimal digit, log keys with `entries/` or `segments/`."""
+"""Key of the mark. Physical keys begin with a hexadecimal digit, log keys with a word and `/`."""
 
 
 async def claim(blobs: BlobStore, volume_id: str, name: str, table: str) -> str:

@@ -33,7 +33,7 @@ __all__ = ["destroy_volume"]
 
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _DATA: Final = re.compile(rf"{_UUID}\.id={_UUID}")
-_LOG: Final = re.compile(r"(entries|segments)/.+")
+_LOG: Final = re.compile(r"(entries|segments|checkpoints|audit|quarantine)/.+")
 _BATCH: Final = 1000
 
 

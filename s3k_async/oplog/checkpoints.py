@@ -1,0 +1,256 @@
+"""Checkpoints: the last committed operation on every object, in a few large objects that stand for the many of the log.
+
+A checkpoint is a manifest, `checkpoints/manifests/<id>`, and its parts, `checkpoints/parts/<id>.<number, 6 digits>`,
+which are sealed lines of JSON as entries are. Each part has a header and operations, ordered by object id. The manifest
+is written last, once, and makes the checkpoint valid: it names each part with its checksum and its first and last
+object id, and the segments that the checkpoint covers, which are read no more. Parts without a manifest say nothing.
+
+Several checkpoints may be valid at once; each says what was true of its objects at some time, and the highest version
+wins over all of them and over the entries and segments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from s3k_async.errors import BlobNotFoundError, LogFormatError
+from s3k_async.oplog.damage import DamagedLog, Finding
+from s3k_async.oplog.entries import LogRecord, operation_from, operation_line, parse_line, read_field, seal, unseal
+from s3k_async.stores.blobs import BlobStore
+
+__all__ = [
+    "MANIFESTS",
+    "PARTS",
+    "PART_BYTES",
+    "Checkpoint",
+    "CheckpointReader",
+    "CheckpointWriter",
+    "Part",
+    "owner_of_part",
+]
+
+FORMAT: Final = 1
+"""The format of checkpoints that is written, and the newest that is read."""
+PART_BYTES: Final = 4 * 1024 * 1024
+"""A part is ended by the operation that takes it over so many bytes."""
+
+MANIFESTS: Final = "checkpoints/manifests/"
+PARTS: Final = "checkpoints/parts/"
+
+_MANIFEST: Final = "oplog-checkpoint"
+_PART: Final = "oplog-checkpoint-part"
+_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}", re.ASCII)
+_PART_KEY: Final = re.compile(rf"{PARTS}([0-9A-Za-z_-]{{1,64}})\.[0-9]{{6}}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a manifest says of one part."""
+
+    first: str
+    last: str
+    """Object ids; the part's operations are ordered by them."""
+    count: int
+    sha256: str
+    """Of the whole object, hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A manifest: what makes a checkpoint valid."""
+
+    id: str
+    time_ms: int
+    """When it was begun, epoch milliseconds."""
+    parts: tuple[Part, ...]
+    segments: frozenset[str]
+    """Ids of the segments that it covers whole."""
+
+    @property
+    def key(self) -> str:
+        """Key of the manifest."""
+        return MANIFESTS + self.id
+
+    @property
+    def count(self) -> int:
+        """Operations in it."""
+        return sum(part.count for part in self.parts)
+
+    def part_key(self, number: int) -> str:
+        """Key of a part, from 0."""
+        return f"{PARTS}{self.id}.{number:06d}"
+
+    def part_keys(self) -> list[str]:
+        """Keys of all parts."""
+        return [self.part_key(number) for number in range(len(self.parts))]
+
+
+def owner_of_part(key: str) -> str | None:
+    """The id of the checkpoint that a part was written for; None for any other key."""
+    found = _PART_KEY.fullmatch(key)
+    return found[1] if found else None
+
+
+def encode_manifest(checkpoint: Checkpoint) -> bytes:
+    """The bytes of a manifest."""
+    document = {
+        "s3k": _MANIFEST,
+        "format": FORMAT,
+        "checkpoint": checkpoint.id,
+        "time_ms": checkpoint.time_ms,
+        "parts": [
+            {"first": part.first, "last": part.last, "count": part.count, "sha256": part.sha256}
+            for part in checkpoint.parts
+        ],
+        "segments": sorted(checkpoint.segments),
+    }
+    return seal(json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n")
+
+
+def decode_manifest(data: bytes, key: str) -> Checkpoint:
+    """The checkpoint of a manifest's bytes. Raises LogFormatError, with the key, as for entries."""
+    lines = unseal(data, _MANIFEST, FORMAT, key)
+    if len(lines) != 1:
+        raise LogFormatError("a manifest holds one line", path=key)
+    document = parse_line(lines[0], key)
+    parts = tuple(_part(each, key) for each in read_field(document, "parts", (list,), key))
+    segments = read_field(document, "segments", (list,), key)
+    if not all(type(each) is str and _ID.fullmatch(each) for each in segments):
+        raise LogFormatError("the manifest covers what is no segment", path=key)
+    identity = read_field(document, "checkpoint", (str,), key)
+    checkpoint = Checkpoint(identity, read_field(document, "time_ms", (int,), key), parts, frozenset(segments))
+    if checkpoint.key != key:
+        raise LogFormatError("the manifest's content does not belong to its key", path=key)
+    return checkpoint
+
+
+def _part(document: object, key: str) -> Part:
+    if not isinstance(document, dict):
+        raise LogFormatError("a part of the manifest is no JSON object", path=key)
+    text = {name: read_field(document, name, (str,), key) for name in ("first", "last", "sha256")}
+    return Part(text["first"], text["last"], read_field(document, "count", (int,), key), text["sha256"])
+
+
+def decode_part(data: bytes, checkpoint: Checkpoint, number: int) -> list[LogRecord]:
+    """The records of a part. Raises LogFormatError, with the key, for bytes that the manifest does not name."""
+    key, part = checkpoint.part_key(number), checkpoint.parts[number]
+    lines = unseal(data, _PART, FORMAT, key)
+    if hashlib.sha256(data).hexdigest() != part.sha256:
+        raise LogFormatError("not the part that the checkpoint's manifest names", path=key)
+    if len(lines) - 1 != part.count:
+        raise LogFormatError("the part does not hold the operations that the manifest counts", path=key)
+    return [LogRecord(operation_from(line, key), "committed", key) for line in lines[1:]]
+
+
+class CheckpointWriter:
+    """Writes a checkpoint: operations by object id, then the manifest. Holds one part in memory."""
+
+    def __init__(self, blobs: BlobStore, identity: str, time_ms: int, *, part_bytes: int = PART_BYTES) -> None:
+        self._blobs = blobs
+        self._written = Checkpoint(identity, time_ms, (), frozenset())
+        self._part_bytes = part_bytes
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._first = self._last = ""
+        self._parts: list[Part] = []
+
+    async def add(self, record: LogRecord) -> None:
+        """Add a committed operation; they come ordered by object id. Raises the store's errors."""
+        operation = record.operation
+        line = operation_line(operation, record.key)
+        self._first = self._first if self._lines else operation.object_id
+        self._last = operation.object_id
+        self._lines.append(line)
+        self._size += len(line) + 1
+        if self._size >= self._part_bytes:
+            await self._end_part()
+
+    async def finish(self, segments: Iterable[str]) -> Checkpoint:
+        """Write the manifest: from then on the checkpoint counts. Raises the store's errors."""
+        if self._lines:
+            await self._end_part()
+        base = self._written
+        checkpoint = Checkpoint(base.id, base.time_ms, tuple(self._parts), frozenset(segments))
+        await self._blobs.put(checkpoint.key, encode_manifest(checkpoint), if_absent=True)
+        return checkpoint
+
+    async def _end_part(self) -> None:
+        number = len(self._parts)
+        head: dict[str, Any] = {"s3k": _PART, "format": FORMAT, "checkpoint": self._written.id, "part": number}
+        head["count"] = len(self._lines)
+        lines = [json.dumps(head, separators=(",", ":")).encode("ascii"), *self._lines]
+        data = seal(b"\n".join(lines) + b"\n")
+        await self._blobs.put(self._written.part_key(number), data, if_absent=True)
+        digest = hashlib.sha256(data).hexdigest()
+        self._parts.append(Part(self._first, self._last, len(self._lines), digest))
+        self._lines, self._size = [], 0
+
+
+class CheckpointReader:
+    """Reads the checkpoints of a log."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+
+    async def valid(self) -> list[Checkpoint | DamagedLog]:
+        """The checkpoints that have a manifest, and manifests that cannot be understood."""
+        found: list[Checkpoint | DamagedLog] = []
+        async for info in self._blobs.list_all(MANIFESTS):
+            try:
+                found.append(decode_manifest(await self._blobs.get(info.key), info.key))
+            except LogFormatError as error:
+                found.append(DamagedLog(info.key, error))
+            except BlobNotFoundError:
+                continue  # superseded since it was listed
+        return found
+
+    async def records(self, *, object_id: str | None = None) -> AsyncIterator[Finding]:
+        """Every operation of every valid checkpoint, or those on one object; a part that is missing, cut or another one
+        is damage. A checkpoint that is superseded meanwhile is followed by the one that replaced it.
+        """
+        done: set[str] = set()
+        again = True
+        while again:
+            again = False
+            for checkpoint in await self.valid():
+                if isinstance(checkpoint, DamagedLog):
+                    if checkpoint.key not in done:
+                        yield checkpoint
+                    done.add(checkpoint.key)
+                elif checkpoint.key not in done:
+                    done.add(checkpoint.key)
+                    for number, part in enumerate(checkpoint.parts):
+                        if object_id is not None and not part.first <= object_id <= part.last:
+                            continue
+                        findings = await self._part(checkpoint, number)
+                        again = again or findings is None
+                        for finding in findings or ():
+                            if object_id is None or _is_about(finding, object_id):
+                                yield finding
+
+    async def of(self, checkpoint: Checkpoint) -> AsyncIterator[Finding]:
+        """Every operation of one checkpoint; nothing of a part that is gone with its manifest."""
+        for number in range(len(checkpoint.parts)):
+            for finding in await self._part(checkpoint, number) or ():
+                yield finding
+
+    async def _part(self, checkpoint: Checkpoint, number: int) -> list[Finding] | None:
+        """The records of a part, or its damage; None if the whole checkpoint was superseded."""
+        key = checkpoint.part_key(number)
+        try:
+            return list(decode_part(await self._blobs.get(key), checkpoint, number))
+        except LogFormatError as error:
+            return [DamagedLog(key, error)]
+        except BlobNotFoundError:
+            if await self._blobs.head(checkpoint.key) is None:
+                return None
+            return [DamagedLog(key, LogFormatError("a part of the checkpoint is missing", path=key))]
+
+
+def _is_about(finding: Finding, object_id: str) -> bool:
+    return isinstance(finding, DamagedLog) or finding.operation.object_id == object_id

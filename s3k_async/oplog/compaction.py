@@ -1,0 +1,219 @@
+"""Compaction: a checkpoint is written of all that the log knows, then what it stands for is removed.
+
+The order makes every death harmless. Until the manifest is there, nothing has changed: parts without one are read by
+nobody, and a later compaction removes them. From then on each removal takes away what the checkpoint says as well:
+entries in any order, because an entry never outweighs a checkpoint of the same version; segments in any order, because
+the manifest covers them. What a run leaves behind the next one removes.
+
+Two compactions at once do no harm either: each writes a checkpoint of its own, and removes only what it has read.
+Entries and segments that are pending, that hold an operation of unknown outcome or one younger than the grace period,
+and objects that cannot be understood are left alone. Rivals that were committed for one version are all kept.
+
+A tombstone is dropped once it is old and the log holds nothing else on its object, and only if all of the log could be
+read: so it lasts at least until the compaction after the one that removed everything older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from s3k_async.errors import LeaseExpiredError, PartialFailureError
+from s3k_async.model import Progress
+from s3k_async.oplog.checkpoints import (
+    MANIFESTS,
+    PART_BYTES,
+    PARTS,
+    Checkpoint,
+    CheckpointWriter,
+    owner_of_part,
+)
+from s3k_async.oplog.damage import DamagedLog
+from s3k_async.oplog.entries import LogRecord
+from s3k_async.oplog.reader import LogReader, latest
+from s3k_async.oplog.spill import Spill
+from s3k_async.sources import Sources
+from s3k_async.stores.blobs import MAX_DELETION, BlobStore
+
+__all__ = ["GRACE_SECONDS", "MAX_SEGMENTS", "TOMBSTONE_SECONDS", "Compaction", "Compactor"]
+
+GRACE_SECONDS: Final = 86_400.0
+"""Younger operations stay where they are, so that their history can be read."""
+MAX_SEGMENTS: Final = 50_000
+"""Segments that one checkpoint covers: the manifest names them. The next run covers the next."""
+
+TOMBSTONE_SECONDS: Final = 86_400.0
+"""Tombstones younger than this are kept whatever the grace period, and a compaction that has taken half as long gives
+up: so none that began before a removal can write the removed object's earlier state after the tombstone was dropped."""
+
+_PENDING, _COMMITTED, _MANIFEST, _PART = range(4)
+"""The turns of removal."""
+
+
+@dataclass(slots=True)
+class Compaction:
+    """What a compaction found and did, or would do."""
+
+    objects: int = 0
+    """Objects whose state the checkpoint holds, deleted ones included."""
+    tombstones: int = 0
+    """Those of them that are deleted."""
+    dropped: int = 0
+    """Tombstones that nothing needs any more."""
+    removable: int = 0
+    """Log objects that the checkpoint stands for, older checkpoints included."""
+    removed: int = 0
+    checkpoint: str = ""
+    """Id of the checkpoint that was written; empty if there was nothing to do, or for a dry run."""
+    damaged: list[DamagedLog] = field(default_factory=list)
+
+
+class Compactor:
+    """Compacts one log. `directory`: where the temporary file is made (about the size of the log)."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        sources: Sources,
+        *,
+        grace: float = GRACE_SECONDS,
+        directory: str | None = None,
+        part_bytes: int = PART_BYTES,
+    ) -> None:
+        self._blobs = blobs
+        self._sources = sources
+        self._directory = directory
+        self._part_bytes = part_bytes
+        self._reader = LogReader(blobs)
+        self._began_ms = sources.now_ms()
+        self._settled_ms = self._began_ms - int(grace * 1000)
+        self._forgotten_ms = self._began_ms - int(max(grace, TOMBSTONE_SECONDS) * 1000)
+
+    async def run(self, *, dry_run: bool = True, progress: Callable[[Progress], object] | None = None) -> Compaction:
+        """Read the whole log, and unless `dry_run` write a checkpoint and remove what it stands for.
+
+        Damage is told and left where it is. Raises the store's errors, LeaseExpiredError for a run that took too long,
+        and PartialFailureError for objects that could not be removed: running again goes on.
+        """
+        tell = progress or (lambda _: None)
+        done = Compaction()
+        with Spill(self._directory) as spill:
+            spill.database.execute("CREATE TABLE removals (key TEXT NOT NULL, turn INTEGER NOT NULL)")
+            segments = await self._read(spill, done, tell)
+            await self._read_checkpoints(spill, done)
+            await self._note_strays(spill)
+            done.removable = spill.database.execute("SELECT count(*) FROM removals").fetchone()[0]
+            writer = None
+            if not dry_run and done.removable:
+                writer = CheckpointWriter(
+                    self._blobs, self._sources.uuid(), self._began_ms, part_bytes=self._part_bytes
+                )
+            await self._write(spill, writer, done)
+            if writer is not None:
+                self._need_time()
+                done.checkpoint = (await writer.finish(segments)).id
+                await self._remove(spill, done, tell)
+        return done
+
+    async def _read(self, spill: Spill, done: Compaction, tell: Callable[[Progress], object]) -> list[str]:
+        """Keep what entries and segments say, and note which of them can go; the segments among those."""
+        segments: list[str] = []
+        read = 0
+        async for part in self._reader.objects():
+            done.damaged += [finding for finding in part.findings if isinstance(finding, DamagedLog)]
+            spill.add(part.records)
+            read += len(part.keys)
+            tell(Progress("compact", read, path="log"))
+            young = any(record.operation.time_ms > self._settled_ms for record in part.records)
+            if young or not part.is_settled or (part.segment and len(segments) == MAX_SEGMENTS):
+                continue
+            if part.segment:
+                segments.append(part.segment)
+            *pending, committed = part.keys
+            _note(spill, pending, _PENDING)
+            _note(spill, [committed], _COMMITTED)
+        return segments
+
+    async def _read_checkpoints(self, spill: Spill, done: Compaction) -> None:
+        """Keep what the checkpoints say. Those that are whole are replaced, unless that is all there would be to do."""
+        read: set[str] = set()
+        whole: list[Checkpoint] = []
+        while new := [each for each in await self._reader.checkpoints.valid() if each.key not in read]:
+            for checkpoint in new:
+                read.add(checkpoint.key)
+                if isinstance(checkpoint, DamagedLog):
+                    done.damaged.append(checkpoint)
+                elif await self._read_one(checkpoint, spill, done):
+                    whole.append(checkpoint)
+        covered: frozenset[str] = frozenset().union(*(checkpoint.segments for checkpoint in whole))
+        if covered:
+            _note(spill, await self._reader.left_of(covered), _PENDING)
+        if len(whole) > 1 or spill.database.execute("SELECT 1 FROM removals LIMIT 1").fetchone():
+            _note(spill, [checkpoint.key for checkpoint in whole], _MANIFEST)
+            for checkpoint in whole:
+                _note(spill, checkpoint.part_keys(), _PART)
+
+    async def _read_one(self, checkpoint: Checkpoint, spill: Spill, done: Compaction) -> bool:
+        """Keep what one checkpoint says; whether all of it could be read."""
+        whole = True
+        async for finding in self._reader.checkpoints.of(checkpoint):
+            if isinstance(finding, DamagedLog):
+                done.damaged.append(finding)
+                whole = False
+            else:
+                spill.add([finding])
+        return whole
+
+    async def _note_strays(self, spill: Spill) -> None:
+        """Parts without a manifest, of a run that died or was overtaken; those of one under way are younger."""
+        valid = {each.key for each in await self._reader.checkpoints.valid()}
+        limit_ms = self._began_ms - int(TOMBSTONE_SECONDS * 1000)
+        async for info in self._blobs.list_all(PARTS):
+            owner = owner_of_part(info.key)
+            if owner is not None and MANIFESTS + owner not in valid and info.mtime_ms < limit_ms:
+                _note(spill, [info.key], _PART)
+
+    async def _write(self, spill: Spill, writer: CheckpointWriter | None, done: Compaction) -> None:
+        """Write the parts, or without a writer only count what would be in them."""
+        for group in spill.objects():
+            truth = latest(group)[group[0].operation.object_id]
+            if truth.committed is None:
+                continue
+            is_gone = truth.committed.operation.after is None
+            if is_gone and not done.damaged and not truth.pending and self._is_forgotten(truth.committed, group):
+                done.dropped += 1
+                continue
+            done.objects += 1
+            done.tombstones += is_gone
+            for record in truth.conflict or (truth.committed,):
+                if writer is not None:
+                    await writer.add(record)
+
+    def _is_forgotten(self, tombstone: LogRecord, group: Sequence[LogRecord]) -> bool:
+        """Whether a tombstone is old, and the log holds nothing else on its object."""
+        return tombstone.operation.time_ms <= self._forgotten_ms and all(
+            record.operation == tombstone.operation for record in group
+        )
+
+    def _need_time(self) -> None:
+        if self._sources.now_ms() - self._began_ms > TOMBSTONE_SECONDS * 1000 / 2:
+            raise LeaseExpiredError("the compaction took too long, and nothing was removed")
+
+    async def _remove(self, spill: Spill, done: Compaction, tell: Callable[[Progress], object]) -> None:
+        for turn in (_PENDING, _COMMITTED, _MANIFEST, _PART):
+            rows = spill.database.execute("SELECT key FROM removals WHERE turn = ? ORDER BY key", (turn,))
+            while keys := [key for (key,) in rows.fetchmany(MAX_DELETION)]:
+                failures = await self._blobs.delete_many(keys)
+                done.removed += len(keys) - len(failures)
+                tell(Progress("compact", done.removed, done.removable, path="removal"))
+                if failures:
+                    raise PartialFailureError(
+                        f"{len(failures)} objects of the log could not be removed; compacting again goes on",
+                        path=failures[0].key,
+                        failures=[(failure.key, failure.error) for failure in failures],
+                    )
+
+
+def _note(spill: Spill, keys: Iterable[str], turn: int) -> None:
+    spill.many("INSERT INTO removals VALUES (?, ?)", [(key, turn) for key in keys])
