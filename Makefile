@@ -1,5 +1,6 @@
 # make demo   what it does, shown on a real tree of files
 # make test   every check and every test
+# make torture   crashes, killed processes and faults in full
 # make bench  every figure of docs/performance.md, written there; make bench-quick takes minutes and writes nothing
 # Each sets up what it needs: .venv, the native build, .engines.
 
@@ -22,7 +23,7 @@ SOURCES := $(shell find rust -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
 PYTEST := .venv/bin/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help venv build engines lint lint-python lint-rust test-rust test test-full demo bench bench-quick lint-bench clean always
+.PHONY: help venv build engines lint lint-python lint-rust test-rust test test-full torture demo bench bench-quick lint-bench clean always
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -70,6 +71,10 @@ test: lint test-rust $(ENGINES)
 test-full: export S3K_TEST_ROUNDS ?= 200
 test-full: lint test-rust $(ENGINES)
 	@$(PYTEST) -n $(WORKERS) --dist worksteal
+
+torture: export S3K_TORTURE := 1
+torture: $(NATIVE) $(ENGINES)
+	@$(PYTEST) -n $(WORKERS) --dist worksteal tests/torture
 
 demo: $(NATIVE)
 	@.venv/bin/python docs/demo.py $(SRC)

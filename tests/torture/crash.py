@@ -1,0 +1,184 @@
+"""One volume in memory, and clients of it that die, lose answers or are cancelled at a call that is chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from anyio import sleep_forever
+
+from s3k_async.client import S3kClient, _Opened
+from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
+from s3k_async.fsck.decide import Finding
+from s3k_async.fsck.verify import Verifier
+from s3k_async.metadata.jobs import RENEW_SECONDS
+from s3k_async.model import Entry
+from s3k_async.oplog.reader import LogReader
+from s3k_async.retry import Retries, RetryPolicy
+from s3k_async.stores.faults import Died, FaultPlan
+from s3k_async.volumes import Volume, init_volume, open_volume
+from tests.engines.volumes import fresh_name
+from tests.support import FakeClock, fake_sources
+
+__all__ = ["Arm", "Paths", "Rule", "Scenario", "World", "world_of"]
+
+Paths: TypeAlias = Mapping[str, bytes | None]
+"""A tree: the bytes of each file; None for a directory."""
+Arm: TypeAlias = Callable[[FaultPlan], object]
+"""Says what is to go wrong once the volume is open."""
+Rule: TypeAlias = Literal["atomic", "by_file", "moves"]
+"""What may be seen half-way: nothing but before and after; each path by itself old or new; the same, and what is moved
+is in one of its places."""
+
+TUNING = Tuning(
+    busy_timeout=5.0,
+    lease=600.0,
+    multipart_threshold=64,
+    part_size=32,
+    retry=Retries.alike(RetryPolicy(attempts=4)),
+)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A verb that may be interrupted at every call it makes."""
+
+    before: Paths
+    run: Callable[[S3kClient, S3kClient], Awaitable[object]]
+    """Given a client of the volume, and one of the volume that `origin` is in."""
+    after: Paths
+    rule: Rule = "atomic"
+    between: Paths = field(default_factory=dict)
+    """What may be there as well: directories that are made on the way."""
+    gone: bool = False
+    """Whether running it again after it was complete finds nothing to do: PathNotFoundError."""
+    implied: bool = False
+    """Whether a directory that could not be made may come to be by what is put into it."""
+    origin: Paths = field(default_factory=dict)
+    """What is in another volume, from which it copies."""
+
+
+@dataclass
+class World:
+    """The volume, whoever uses it, and another one."""
+
+    name: str
+    with_origin: bool = False
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    async def start(self) -> World:
+        sources = fake_sources(self.clock, seed=7)
+
+        async def sleep(seconds: float) -> None:
+            # A lease is not renewed while nothing takes time, or renewals would be most of the calls.
+            await (sleep_forever() if seconds == RENEW_SECONDS else sources.sleep(seconds))
+
+        self.sources = replace(sources, sleep=sleep)
+        self.config = self._config(self.name)
+        self.origin = self._config(f"{self.name}-origin") if self.with_origin else self.config
+        for config in {self.config.name: self.config, self.origin.name: self.origin}.values():
+            await init_volume(config, sources=self.sources)
+        return self
+
+    async def drop(self) -> None:
+        from s3k_async.stores.memory_blobs import MemoryBlobs as Blobs
+        from s3k_async.stores.memory_items import MemoryItems as Items
+
+        for config in (self.config, self.origin):
+            await Items(config.name).drop()
+            await Blobs(config.name).drop()
+            await Blobs(f"{config.name}/oplog").drop()
+
+    @asynccontextmanager
+    async def volume(
+        self, config: VolumeConfig | None = None, faults: FaultPlan | None = None
+    ) -> AsyncIterator[Volume]:
+        """The volume as it is opened by one process, which ends when the body does; dying, it does nothing more."""
+        volume = await open_volume(config or self.config, sources=self.sources, faults=faults)
+        try:
+            yield volume
+        except Died:
+            with suppress(Died):
+                await volume.close()
+            raise
+        else:
+            await volume.close()
+
+    @asynccontextmanager
+    async def client(self, arm: Arm | None = None) -> AsyncIterator[tuple[S3kClient, S3kClient]]:
+        """Clients of the volume and of the origin in a process that goes wrong as `arm` says."""
+        faults = FaultPlan()
+        async with AsyncExitStack() as stack:
+            here = await stack.enter_async_context(self.volume(self.config, faults))
+            there = here
+            if self.with_origin:
+                there = await stack.enter_async_context(self.volume(self.origin, faults))
+            faults.calls.clear()
+            if arm is not None:
+                arm(faults)
+            yield _client(here), _client(there)
+
+    async def run(self, scenario: Scenario, arm: Arm | None = None) -> None:
+        """Run the verb in a process of its own, which lives until what it deferred is done."""
+        async with self.client(arm) as (here, there):
+            await scenario.run(here, there)
+
+    async def tree(self) -> dict[str, bytes | None]:
+        """What a client sees: the bytes of every file are read."""
+        found: dict[str, bytes | None] = {}
+        async with self.client() as (fs, _):
+            async for status in fs.list("/", recursive=True):
+                assert status.path not in found, f"{status.path} twice"
+                found[status.path] = None if status.is_dir else await fs.read(status.path)
+        return found
+
+    async def visible(self) -> set[str]:
+        """Every path of the table at which a client sees something, whether or not it has parents."""
+        async with self.client() as (fs, _), self.volume() as volume:
+            paths = {entry.path async for page in volume.store.scan("/") for entry in page}
+            found = await fs.stat_many(sorted(paths))
+            return {status.path for status in found if status is not None and status.committed}
+
+    async def items(self) -> dict[str, Entry]:
+        """Every item of the table as it is stored."""
+        async with self.volume() as volume:
+            return {entry.path: entry async for page in volume.store.scan("/") for entry in page}
+
+    async def problems(self) -> set[str]:
+        """The kinds of what fsck finds."""
+        return {finding.kind for finding in await self.findings() if finding.is_problem}
+
+    async def findings(self) -> list[Finding]:
+        async with self.volume() as volume:
+            assert volume.log_blobs is not None
+            verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), self.sources, grace=60.0)
+            return (await verifier.verify(deep=True)).findings
+
+    @staticmethod
+    def _config(name: str) -> VolumeConfig:
+        return VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), suffix_count=2, tuning=TUNING)
+
+
+@asynccontextmanager
+async def world_of(scenario: Scenario) -> AsyncIterator[World]:
+    """A world in which the scenario can begin."""
+    world = await World(fresh_name("crash"), with_origin=bool(scenario.origin)).start()
+    try:
+        async with world.client() as (here, there):
+            for fs, paths in ((here, scenario.before), (there, scenario.origin)):
+                for path, data in paths.items():
+                    await (fs.makedirs(path) if data is None else fs.write(path, data))
+        world.clock.advance(100)
+        yield world
+    finally:
+        await world.drop()
+
+
+def _client(volume: Volume) -> S3kClient:
+    client = S3kClient(config=volume.config)
+    client._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
+    return client

@@ -1,0 +1,166 @@
+"""Every verb of the client that changes something: what it starts from, what it does, what it leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from s3k_async.client import S3kClient
+from s3k_async.errors import OutcomeUnknownError
+from s3k_async.model import ManyResult
+from tests.torture.crash import Paths, Scenario
+
+__all__ = ["LOOKS", "OWN", "SCENARIOS", "verb_of"]
+
+LOOKS = frozenset(
+    {
+        "checksum",
+        "content_summary",
+        "exists",
+        "exists_many",
+        "find",
+        "glob",
+        "is_dir",
+        "is_file",
+        "list",
+        "physical_path",
+        "read",
+        "read_many",
+        "read_ranges",
+        "stat",
+        "stat_many",
+        "walk",
+    }
+)
+"""The verbs that change nothing."""
+OWN = frozenset({"close", "closed", "config", "count", "name", "open_volume", "requests"})
+"""What is about the client itself."""
+
+LONG = b"new" * 50
+
+
+def verb_of(scenario: str) -> str:
+    """The client's verb that a scenario runs: its name up to the colon."""
+    return scenario.partition(":")[0]
+
+
+async def save(fs: S3kClient, mode: str) -> None:
+    async with await fs._open_writer("/d/f", exclusive=mode == "xb") as file:
+        await file.write(LONG)
+
+
+async def discard(fs: S3kClient) -> None:
+    file = await fs._open_writer("/d/f", exclusive=False)
+    await file.write(b"new")
+    await file.discard()
+
+
+def whole(result: ManyResult) -> None:
+    """Raise what failed in a list: a failure that is definite rather than one that is not."""
+    failures = [error for _, error in result.failures]
+    for error in sorted(failures, key=lambda one: isinstance(one, OutcomeUnknownError)):
+        raise error
+
+
+async def write_many(fs: S3kClient) -> None:
+    whole(await fs.write_many([("/d/f", b"new"), ("/d/g", b"more"), ("/e/h", b"third" * 20)]))
+
+
+async def rename_many(fs: S3kClient) -> None:
+    whole(await fs.rename_many([("/d/f", "/e/f"), ("/d/g", "/e/h"), ("/e/k", "/d/k")], missing_ok=True))
+
+
+async def delete_many(fs: S3kClient) -> None:
+    whole(await fs.delete_many(["/d/f", "/d/g", "/e/k"], missing_ok=True))
+
+
+FLAT: Paths = {"/d": None, "/d/f": b"one", "/d/g": b"two", "/e": None, "/e/k": b"three"}
+GROWN: Paths = {
+    "/d": None,
+    "/d/f": b"one",
+    "/d/x": None,
+    "/d/x/h": b"three",
+    "/d/y": None,
+    "/e": None,
+    "/e/k": b"four",
+}
+SOURCE: Paths = {"/s": None, "/s/f": b"one", "/s/x": None, "/s/x/g": b"two"}
+
+
+def moved(paths: Paths, source: str, target: str) -> Paths:
+    return {target + path[len(source) :] if path.startswith(source) else path: data for path, data in paths.items()}
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    "write:new": Scenario(
+        {}, lambda fs, _: fs.write("/d/f", b"new"), {"/d": None, "/d/f": b"new"}, between={"/d": None}
+    ),
+    "write:over": Scenario(
+        {"/d": None, "/d/f": b"old"}, lambda fs, _: fs.write("/d/f", b"new"), {"/d": None, "/d/f": b"new"}
+    ),
+    "write:in parts": Scenario(
+        {"/d": None, "/d/f": b"old"}, lambda fs, _: fs.write("/d/f", LONG), {"/d": None, "/d/f": LONG}
+    ),
+    "write_many": Scenario(
+        {"/d": None, "/d/f": b"old"},
+        lambda fs, _: write_many(fs),
+        {"/d": None, "/d/f": b"new", "/d/g": b"more", "/e": None, "/e/h": b"third" * 20},
+        rule="by_file",
+    ),
+    "open:new": Scenario({"/d": None}, lambda fs, _: save(fs, "wb"), {"/d": None, "/d/f": LONG}),
+    "open:over": Scenario({"/d": None, "/d/f": b"old"}, lambda fs, _: save(fs, "wb"), {"/d": None, "/d/f": LONG}),
+    "open:discarded": Scenario({"/d": None}, lambda fs, _: discard(fs), {"/d": None}),
+    "touch:new": Scenario({"/d": None}, lambda fs, _: fs.touch("/d/f"), {"/d": None, "/d/f": b""}),
+    "touch:again": Scenario({"/d": None, "/d/f": b"old"}, lambda fs, _: fs.touch("/d/f"), {"/d": None, "/d/f": b"old"}),
+    "makedirs": Scenario(
+        {"/d": None},
+        lambda fs, _: fs.makedirs("/d/x/y/z"),
+        {"/d": None, "/d/x": None, "/d/x/y": None, "/d/x/y/z": None},
+    ),
+    "rename:file": Scenario(
+        {"/d": None, "/d/f": b"one", "/e": None},
+        lambda fs, _: fs.rename("/d/f", "/e/g"),
+        {"/d": None, "/e": None, "/e/g": b"one"},
+        gone=True,
+    ),
+    "rename:over": Scenario(
+        {"/d": None, "/d/f": b"one", "/e": None, "/e/g": b"two"},
+        lambda fs, _: fs.rename("/d/f", "/e/g", overwrite=True),
+        {"/d": None, "/e": None, "/e/g": b"one"},
+        gone=True,
+    ),
+    "rename:tree": Scenario(
+        GROWN, lambda fs, _: fs.rename("/d", "/e/z"), moved(GROWN, "/d", "/e/z"), rule="moves", gone=True
+    ),
+    "rename_many": Scenario(
+        FLAT,
+        lambda fs, _: rename_many(fs),
+        {"/d": None, "/d/k": b"three", "/e": None, "/e/f": b"one", "/e/h": b"two"},
+        rule="moves",
+    ),
+    "delete:file": Scenario({"/d": None, "/d/f": b"one"}, lambda fs, _: fs.delete("/d/f"), {"/d": None}, gone=True),
+    "delete:directory": Scenario({"/d": None, "/d/x": None}, lambda fs, _: fs.delete("/d/x"), {"/d": None}, gone=True),
+    "delete:tree": Scenario(
+        GROWN, lambda fs, _: fs.delete("/d", recursive=True), {"/e": None, "/e/k": b"four"}, rule="by_file", gone=True
+    ),
+    "delete_many": Scenario(FLAT, lambda fs, _: delete_many(fs), {"/d": None, "/e": None}, rule="by_file"),
+    "copy:file": Scenario(
+        {"/d": None, "/d/f": LONG},
+        lambda fs, _: fs.copy("/d/f", "/d/g", overwrite=True),
+        {"/d": None, "/d/f": LONG, "/d/g": LONG},
+    ),
+    "copy:tree": Scenario(
+        SOURCE,
+        lambda fs, _: fs.copy("/s", "/t", recursive=True, overwrite=True),
+        {**SOURCE, **moved(SOURCE, "/s", "/t")},
+        rule="by_file",
+        implied=True,
+    ),
+    "copy_to": Scenario(
+        {"/t": None},
+        lambda fs, origin: origin.copy_to(fs, "/s", "/t/s", recursive=True, overwrite=True),
+        {"/t": None, **moved(SOURCE, "/s", "/t/s")},
+        rule="by_file",
+        implied=True,
+        origin=SOURCE,
+    ),
+}

@@ -1,0 +1,23 @@
+"""How much is tried, and the record of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["TORTURE", "report"]
+
+TORTURE = bool(os.environ.get("S3K_TORTURE"))
+"""Whether everything is tried (`make torture`), or a share of it (`make test`)."""
+
+
+def report(part: str, subject: str, **figures: object) -> None:
+    """Print what was tried; where S3K_TORTURE_REPORT names a file, add it there as a line of JSON."""
+    line = json.dumps({"part": part, "subject": subject, **figures})
+    sys.stdout.write(f"{line}\n")
+    place = os.environ.get("S3K_TORTURE_REPORT")
+    if place:
+        with Path(place).open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")

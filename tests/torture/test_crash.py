@@ -1,0 +1,302 @@
+"""Every verb that changes something, interrupted at every call it makes: by death, by a lost answer, by a failure, by
+cancellation; then recovered by each way there is.
+
+In `make test` each point is recovered by one way, in turn; in `make torture` by every one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import pytest
+
+from s3k_async.client import S3kClient
+from s3k_async.errors import (
+    OutcomeUnknownError,
+    PartialFailureError,
+    PathNotFoundError,
+    ResponseLostError,
+    S3kError,
+    ServiceError,
+)
+from s3k_async.stores.faults import Call, Died, FaultPlan, Moment
+from tests.torture.crash import Arm, Paths, Scenario, World, world_of
+from tests.torture.crash_scenarios import LOOKS, OWN, SCENARIOS, verb_of
+from tests.torture.measure import TORTURE, report
+
+RECOVERABLE = {"log_pending", "stale_mark", "duplicate_id", "reservation_expired", "orphan_data"}
+"""What a death may leave for fsck to finish."""
+SETTLED = {"log_pending", "orphan_data", "stale_mark"}
+"""What may still be left after others have used the volume."""
+EVER = 10**9
+
+CHANGING = frozenset({"write", "transact", "put", "copy", "delete", "delete_many", "start_upload"})
+"""Calls of the stores that change something."""
+
+
+def test_every_verb_of_the_client_has_a_scenario() -> None:
+    public = {name for name in dir(S3kClient) if not name.startswith("_")}
+    assert public == LOOKS | OWN | {verb_of(name) for name in SCENARIOS}
+
+
+async def test_the_verbs_that_look_change_nothing() -> None:
+    """What a crash cannot interrupt half-way needs no scenario."""
+    looks: Mapping[str, Callable[[S3kClient], Awaitable[object]]] = {
+        "checksum": lambda fs: fs.checksum("/d/f"),
+        "content_summary": lambda fs: fs.content_summary("/"),
+        "exists": lambda fs: fs.exists("/d/f"),
+        "exists_many": lambda fs: fs.exists_many(["/d/f"]),
+        "find": lambda fs: drain(fs.find("/")),
+        "glob": lambda fs: drain(fs.glob("/**")),
+        "is_dir": lambda fs: fs.is_dir("/d"),
+        "is_file": lambda fs: fs.is_file("/d"),
+        "list": lambda fs: drain(fs.list("/", recursive=True)),
+        "physical_path": lambda fs: fs.physical_path("/d/f"),
+        "read": lambda fs: fs.read("/d/f"),
+        "read_many": lambda fs: fs.read_many(["/d/f"]),
+        "read_ranges": lambda fs: fs.read_ranges("/d/f", [(0, 1)]),
+        "stat": lambda fs: fs.stat("/d/f"),
+        "stat_many": lambda fs: fs.stat_many(["/d/f"]),
+        "walk": lambda fs: drain(fs.walk("/")),
+    }
+    assert looks.keys() == LOOKS
+    plans: list[FaultPlan] = []
+    async with world_of(SCENARIOS["write:over"]) as world, world.client(plans.append) as (fs, _):
+        for look in looks.values():
+            await look(fs)
+        made = [call for call in plans[0].calls if call.method in CHANGING]
+        assert made == []
+        assert len(plans[0].calls) >= len(looks)
+
+
+async def drain(values: object) -> int:
+    return len([value async for value in values])  # type: ignore[attr-defined]
+
+
+async def calls_of(scenario: Scenario) -> int:
+    """How many calls the verb makes when nothing interrupts it."""
+    plans: list[FaultPlan] = []
+    async with world_of(scenario) as world:
+        await world.run(scenario, plans.append)
+        assert await world.tree() == scenario.after
+        world.clock.advance(1000)
+        assert await world.problems() == set()
+        return len(plans[0].calls)
+
+
+async def check_tree(world: World, scenario: Scenario) -> dict[str, bytes | None]:
+    """The tree holds together, and holds what it may hold."""
+    found = await world.tree()
+    assert await world.visible() == found.keys()
+    sides = (scenario.before, scenario.after)
+    if scenario.rule == "atomic":
+        assert found in (*sides, {**scenario.before, **scenario.between})
+        return found
+    for path in found.keys() | scenario.before.keys() | scenario.after.keys():
+        assert found.get(path, "none") in {side.get(path, "none") for side in sides}, path
+    if scenario.rule == "moves":
+        files = sorted(data for data in found.values() if data is not None)
+        assert files == sorted(data for data in scenario.before.values() if data is not None)
+    return found
+
+
+async def try_again(world: World, scenario: Scenario, found: Paths) -> None:
+    """The same call again, by somebody else."""
+    try:
+        await world.run(scenario)
+    except PathNotFoundError:
+        assert scenario.gone
+        assert found == scenario.after
+    assert await world.tree() == scenario.after
+    assert (await world.items()).keys() == scenario.after.keys()
+
+
+async def use(world: World, scenario: Scenario, found: Paths) -> None:
+    """Somebody else uses what is there, without knowing that anything happened; at last all of it is deleted."""
+    expected = dict(found)
+    async with world.client() as (fs, _):
+        for path, data in found.items():
+            place = f"{path}/another" if data is None else path
+            expected[place] = b"other"
+            await fs.write(place, b"other")
+    assert await world.tree() == expected
+    async with world.client() as (fs, _):
+        async for status in fs.list("/"):
+            await fs.delete(status.path, recursive=True)
+    assert await world.tree() == {}
+    left = await world.items()
+    assert all(entry.is_reservation for entry in left.values())
+    async with world.client() as (fs, _):
+        for path in left:
+            await fs.write(path, b"taken over")  # a reservation whose writer died holds nobody up
+
+
+RECOVERIES: Mapping[str, Callable[[World, Scenario, Paths], Awaitable[None]]] = {"again": try_again, "use": use}
+
+
+async def dies(world: World, scenario: Scenario, arm: Arm) -> bool:
+    """Whether the caller was answered before the process died."""
+    acknowledged = False
+    try:
+        async with world.client(arm) as (here, there):
+            await scenario.run(here, there)
+            acknowledged = True
+    except Died:
+        return acknowledged
+    raise AssertionError("it did not die")
+
+
+async def die_at(scenario: Scenario, number: int, when: Moment, way: str) -> None:
+    async with world_of(scenario) as world:
+
+        def arm(faults: FaultPlan) -> None:
+            faults.die(number, when=when)
+            faults.fail_when(lambda call: call.number > number, Died("is dead"), times=EVER)
+
+        acknowledged = await dies(world, scenario, arm)
+        world.clock.advance(1000)
+        assert await world.problems() <= RECOVERABLE
+        found = await check_tree(world, scenario)
+        assert not acknowledged or found == scenario.after
+        await RECOVERIES[way](world, scenario, found)
+        world.clock.advance(1000)
+        assert await world.problems() <= SETTLED
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_death_at_every_call(name: str) -> None:
+    scenario = SCENARIOS[name]
+    count = await calls_of(scenario)
+    points = [(number, when) for number in range(1, count + 1) for when in MOMENTS]
+    tried = 0
+    for index, (number, when) in enumerate(points):
+        ways = list(RECOVERIES) if TORTURE else [list(RECOVERIES)[index % len(RECOVERIES)]]
+        for way in ways:
+            await tell(f"{name}: death {when} call {number}, {way}", die_at(scenario, number, when, way))
+        tried += 1
+    report("crash", name, calls=count, deaths=tried, recoveries=len(ways))
+    assert tried == 2 * count > 0
+
+
+def share_of(count: int) -> range:
+    """Of the calls that can fail without anybody dying, every third in `make test`, all in `make torture`."""
+    return range(1, count + 1, 1 if TORTURE else 3)
+
+
+MOMENTS: tuple[Moment, ...] = ("before", "after")
+
+
+async def tell(what: str, work: Awaitable[object]) -> None:
+    try:
+        await work
+    except BaseException as error:
+        error.add_note(what)
+        raise
+
+
+async def fail_at(scenario: Scenario, number: int, when: Moment, error: S3kError, times: int) -> BaseException | None:
+    """One call fails, or it and those after it; what is reported agrees with what is stored."""
+    async with world_of(scenario) as world:
+
+        def arm(faults: FaultPlan) -> None:
+            faults.fail_when(lambda call: call.number >= number, error, when=when, times=times)
+
+        raised: S3kError | None = None
+        try:
+            await world.run(scenario, arm)
+        except S3kError as caught:
+            raised = caught
+        world.clock.advance(1000)
+        found = await check_tree(world, scenario)
+        problems = await world.problems()
+        if raised is None:
+            assert found == scenario.after
+            assert problems <= {"log_pending", "stale_mark", "reservation_expired"}
+        elif scenario.after != scenario.before and is_definite(raised, scenario):
+            assert found != scenario.after, f"false failure: {raised!r}"
+        assert problems <= RECOVERABLE
+        await try_again(world, scenario, found)
+        return raised
+
+
+def is_definite(raised: S3kError, scenario: Scenario) -> bool:
+    """Whether an error says that what was asked for is not what is there."""
+    if isinstance(raised, PartialFailureError):
+        return not scenario.implied and not any(isinstance(error, OutcomeUnknownError) for _, error in raised.failures)
+    return not isinstance(raised, OutcomeUnknownError)
+
+
+async def lose_at(scenario: Scenario, number: int, when: Moment, times: int) -> None:
+    raised = await fail_at(scenario, number, when, ResponseLostError("lost"), times)
+    # As long as attempts are left, a lost answer is nothing that anybody hears of.
+    assert raised is None or times > 3
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_a_lost_answer_at_every_call(name: str) -> None:
+    """The answer of one call is lost, of three, and of all that follow: applied, or lost on the way there."""
+    scenario = SCENARIOS[name]
+    count = await calls_of(scenario)
+    tried = 0
+    for number in range(1, count + 1):
+        for times in (1, 3, EVER) if TORTURE else (1 if number % 2 else EVER,):
+            for when in MOMENTS if TORTURE else ("after",):
+                what = f"{name}: answers lost {when} call {number}, {times} times"
+                await tell(what, lose_at(scenario, number, when, times))
+        tried += 1
+    report("crash", name, answers_lost=tried)
+    assert tried == count > 0
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_a_failure_at_every_call(name: str) -> None:
+    scenario = SCENARIOS[name]
+    count = await calls_of(scenario)
+    tried = 0
+    for number in share_of(count):
+        for times in (1, EVER) if TORTURE else (1 if number % 2 else EVER,):
+            error = ServiceError("no", service_code="X")
+            await tell(f"{name}: failure ({times}) at call {number}", fail_at(scenario, number, "before", error, times))
+        tried += 1
+    report("crash", name, failures=tried)
+    assert tried == len(share_of(count)) > 0
+
+
+async def cancel_at(scenario: Scenario, number: int) -> None:
+    async with world_of(scenario) as world:
+
+        async def gate(call: Call) -> None:
+            if call.number == number:
+                task.cancel()
+
+        def arm(faults: FaultPlan) -> None:
+            faults.gate = gate
+
+        task = asyncio.ensure_future(world.run(scenario, arm))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await turns()
+        assert len(asyncio.all_tasks()) == 1
+        world.clock.advance(1000)
+        found = await check_tree(world, scenario)
+        assert await world.problems() <= RECOVERABLE - {"log_pending"}
+        await try_again(world, scenario, found)
+
+
+async def turns() -> None:
+    """Generators that were left in the middle are ended by the event loop."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_cancellation_at_every_call(name: str) -> None:
+    scenario = SCENARIOS[name]
+    count = await calls_of(scenario)
+    tried = 0
+    for number in share_of(count):
+        await tell(f"{name}: cancelled at call {number}", cancel_at(scenario, number))
+        tried += 1
+    report("crash", name, cancellations=tried)
+    assert tried == len(share_of(count)) > 0
