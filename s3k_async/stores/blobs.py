@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-__all__ = ["MAX_DELETION", "BlobInfo", "BlobPage", "BlobStore", "Buffer", "DeleteFailure", "Upload"]
+__all__ = ["MAX_DELETION", "BlobInfo", "BlobPage", "BlobStore", "Buffer", "DeleteFailure", "Unfinished", "Upload"]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -42,6 +42,18 @@ class DeleteFailure:
 
     key: str
     error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """An upload that was begun and neither completed nor aborted, or what a writer that died has left behind."""
+
+    key: str
+    """What it would have become; empty where the store does not know."""
+    id: str
+    """The store's name for it, opaque."""
+    started_ms: int
+    """When it began, or was last added to, by the store's own clock; 0 where the store does not tell."""
 
 
 class Upload(Protocol):
@@ -108,6 +120,15 @@ class BlobStore(Protocol):
 
     async def start_upload(self, key: str) -> Upload:
         """Begin a multipart upload."""
+
+    def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
+        """Every unfinished upload of anybody to a key that starts with `prefix`, or to an unknown one."""
+
+    async def abort_upload(self, upload: Unfinished) -> None:
+        """Drop an unfinished upload, whoever began it. Idempotent; harmless after its completion."""
+
+    async def now_ms(self) -> int:
+        """The time by the clock that `mtime_ms` and `started_ms` are of."""
 
     async def create(self) -> bool:
         """Make the bucket or root directory; False if it existed."""

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from s3k_async.errors import CorruptDataError, InvalidPathError, ServiceError, UnsupportedError, VolumeNotFoundError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blob_keys import check_key, check_page, check_put, check_range, part_numbers
-from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure
+from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
 from s3k_async.stores.local_files import LocalFiles, write_fully
 from s3k_async.stores.local_walk import PRIVATE, blob_info, walk
 from s3k_async.stores.os_errors import os_errors
@@ -141,6 +141,16 @@ class LocalBlobs:
         upload = LocalUpload(self, key, self._sources.uuid())
         await self._run(key, upload.begin)
         return upload
+
+    async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:  # noqa: ARG002 - keys are not known
+        for name, written_ms in await self._run(self._root, self._files.unpublished):
+            yield Unfinished("", name, written_ms)
+
+    async def abort_upload(self, upload: Unfinished) -> None:
+        await self._run(self._root, lambda: self._files.forget(upload.id))
+
+    async def now_ms(self) -> int:
+        return self._sources.now_ms()
 
     async def create(self) -> bool:
         def create() -> bool:

@@ -272,14 +272,35 @@ class LocalFiles:
             self._synced.add(path)
             yield parent, name
 
+    def unpublished(self) -> list[tuple[str, int]]:
+        """The files that are being written, or were when their writers died: name and time of the last write, ms."""
+        with self.opened_private() as private:
+            return _unpublished(private)
+
+    def forget(self, name: str) -> None:
+        """Remove one of them."""
+        if name == _LOCK or "/" in name:
+            raise InvalidPathError("no file of the private directory", path=name)
+        with self.opened_private() as private, suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=private)
+
     def _clean(self, private: int) -> None:
         """Remove what writers that died have left behind."""
         oldest = self._sources.now_ms() - _ABANDONED_MS
-        with os.scandir(private) as entries:
-            for entry in entries:
+        for name, written_ms in _unpublished(private):
+            if written_ms < oldest:
                 with suppress(FileNotFoundError):
-                    if entry.name != _LOCK and entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000 < oldest:
-                        os.unlink(entry.name, dir_fd=private)
+                    os.unlink(name, dir_fd=private)
+
+
+def _unpublished(private: int) -> list[tuple[str, int]]:
+    found = []
+    with os.scandir(private) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                if entry.name != _LOCK:
+                    found.append((entry.name, entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000))
+    return found
 
 
 def write_fully(descriptor: int, data: Buffer, offset: int = 0) -> None:

@@ -21,7 +21,7 @@ from s3k_async.errors import (
 )
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blob_keys import check_key, check_page, check_put, check_range, part_numbers
-from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure
+from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
 from s3k_async.stores.faults import FaultPlan, guarded
 
 __all__ = ["MemoryBlobs"]
@@ -41,6 +41,8 @@ class _Bucket:
     def __init__(self) -> None:
         self.blobs: dict[str, _Blob] = {}
         self.order: list[str] = []
+        self.uploads: dict[str, tuple[Unfinished, MemoryUpload]] = {}
+        self.begun = 0
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -194,8 +196,26 @@ class MemoryBlobs:
     async def start_upload(self, key: str) -> MemoryUpload:
         check_key(key)
         async with self._call("start_upload", key):
-            self._bucket()
-            return MemoryUpload(self, key)
+            bucket = self._bucket()
+            bucket.begun += 1
+            upload = MemoryUpload(self, key, f"upload-{bucket.begun}")
+            bucket.uploads[upload.name] = (Unfinished(key, upload.name, self._sources.now_ms()), upload)
+            return upload
+
+    async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
+        async with self._call("list_uploads", prefix):
+            begun = [begun for begun, _ in self._bucket().uploads.values() if begun.key.startswith(prefix)]
+        for each in begun:
+            yield each
+
+    async def abort_upload(self, upload: Unfinished) -> None:
+        async with self._call("abort_upload", upload.key):
+            if upload.id in (uploads := self._bucket().uploads):
+                uploads[upload.id][1].end()
+
+    async def now_ms(self) -> int:
+        async with self._call("now_ms", ""):
+            return self._sources.now_ms()
 
     async def create(self) -> bool:
         async with self._call("create", ""):
@@ -216,10 +236,11 @@ class MemoryBlobs:
 class MemoryUpload:
     """Parts in memory until `complete`; they go with the bucket when it is dropped."""
 
-    def __init__(self, store: MemoryBlobs, key: str) -> None:
+    def __init__(self, store: MemoryBlobs, key: str, name: str) -> None:
         self._store = store
         self._bucket = store._bucket()
         self._key = key
+        self.name = name
         self._parts: dict[int, bytes] | None = {}
         self._published: BlobInfo | None = None
 
@@ -243,9 +264,14 @@ class MemoryUpload:
             data = b"".join(parts[number] for number in numbers)
             with self._bucket.lock:
                 self._published = self._bucket.put(self._key, data, self._store._sources.now_ms())
-            self._parts = None
+            self.end()
             return self._published
 
     async def abort(self) -> None:
         async with self._store._call("abort", self._key):
-            self._parts = None
+            self.end()
+
+    def end(self) -> None:
+        """Let go of the parts; the upload is not there any more."""
+        self._parts = None
+        self._bucket.uploads.pop(self.name, None)

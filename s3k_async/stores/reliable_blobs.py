@@ -12,7 +12,16 @@ from s3k_async.errors import BlobNotFoundError, OutcomeUnknownError, S3kError, T
 from s3k_async.requests import Meter
 from s3k_async.retry import TRANSIENT, Retries, RetryPolicy
 from s3k_async.sources import Sources
-from s3k_async.stores.blobs import MAX_DELETION, BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Upload
+from s3k_async.stores.blobs import (
+    MAX_DELETION,
+    BlobInfo,
+    BlobPage,
+    BlobStore,
+    Buffer,
+    DeleteFailure,
+    Unfinished,
+    Upload,
+)
 from s3k_async.stores.reliable_items import LOST
 from s3k_async.stores.sending import Sender
 
@@ -129,6 +138,19 @@ class ReliableBlobs:
     async def start_upload(self, key: str) -> Upload:
         upload = await self._sender.write("CreateMultipartUpload", lambda: self._store.start_upload(key))
         return _ReliableUpload(self._sender, upload)
+
+    async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
+        async def whole() -> list[Unfinished]:
+            return [each async for each in self._store.list_uploads(prefix)]
+
+        for upload in await self._sender.scan("ListMultipartUploads", whole):
+            yield upload
+
+    async def abort_upload(self, upload: Unfinished) -> None:
+        await self._sender.write("AbortMultipartUpload", lambda: self._store.abort_upload(upload))
+
+    async def now_ms(self) -> int:
+        return await self._sender.read("HeadBucket", self._store.now_ms)
 
     async def create(self) -> bool:
         return await self._sender.write("CreateBucket", self._store.create)

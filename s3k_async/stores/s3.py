@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote_plus
 
@@ -23,12 +24,13 @@ from s3k_async.errors import (
     PermissionDeniedError,
     ResponseLostError,
     S3kError,
+    ServiceError,
     UnsupportedError,
     VolumeExistsError,
     VolumeNotFoundError,
 )
 from s3k_async.stores.blob_keys import MAX_KEY, check_key, check_page, check_put, check_range
-from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure
+from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
 from s3k_async.stores.s3_upload import S3Upload, request_body
 
 if TYPE_CHECKING:
@@ -396,18 +398,36 @@ class S3Blobs:
             )
 
     async def _abort_uploads(self) -> None:
+        async for upload in self.list_uploads():
+            await self.abort_upload(upload)
+
+    async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
         # Keys as they are, not URL-encoded: SeaweedFS says here that they are encoded and does not encode them.
         client = await self._client()
-        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix}
+        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
+        below = len(self._prefix)
         while True:
             with map_exceptions(self._root):
                 answer = await client.list_multipart_uploads(**request)
             for found in answer.get("Uploads", []):
-                await self._resumed(found["Key"], found["UploadId"]).abort()
+                yield Unfinished(found["Key"][below:], found["UploadId"], _ms(found, "Initiated"))
             if not answer.get("IsTruncated"):
                 return
             request["KeyMarker"] = answer["NextKeyMarker"]
             request["UploadIdMarker"] = answer["NextUploadIdMarker"]
+
+    async def abort_upload(self, upload: Unfinished) -> None:
+        await self._resumed(self._prefix + upload.key, upload.id).abort()
+
+    async def now_ms(self) -> int:
+        client = await self._client()
+        with map_exceptions(self._bucket):
+            answer = await client.head_bucket(Bucket=self._bucket)
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+        try:
+            return round(parsedate_to_datetime(date).timestamp() * 1000)
+        except ValueError as error:
+            raise ServiceError("the service does not tell its time", path=self._root) from error
 
     def _resumed(self, full: str, upload_id: str) -> S3Upload:
         return S3Upload(self, bucket=self._bucket, key=full, full_key=full, upload_id=upload_id, uri=self._uri(full))
@@ -425,6 +445,6 @@ def _etag(answer: Any) -> str:
     return str(answer.get("ETag", "")).strip('"')
 
 
-def _ms(answer: Any) -> int:
-    when = answer.get("LastModified")
+def _ms(answer: Any, name: str = "LastModified") -> int:
+    when = answer.get(name)
     return 0 if when is None else round(when.timestamp() * 1000)

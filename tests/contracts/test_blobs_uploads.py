@@ -301,3 +301,49 @@ async def test_parts_are_put_while_others_finish(blobs: Blobs) -> None:
     assert [each.key for each in await all_blobs(blobs.list_all())] == ["dir/0", "dir/2", "dir/4"]
     for number in (0, 2, 4):
         assert await blobs.get(f"dir/{number}") == part(blobs, number) + b"%d" % number
+
+
+@on_blobs(moto_s3="says of every upload that it began in 2010")
+async def test_unfinished_uploads_tell_when_they_began(blobs: Blobs) -> None:
+    upload, now = await blobs.start_upload("key"), await blobs.now_ms()
+    (found,) = [each async for each in blobs.list_uploads()]
+    assert abs(found.started_ms - now) < 60_000
+    await upload.abort()
+
+
+async def test_unfinished_uploads_of_others_are_listed_and_aborted(blobs: Blobs, open_blobs: OpenBlobs) -> None:
+    other = await open_blobs()
+    finished, begun = await other.start_upload("done"), await other.start_upload("dir/begun")
+    await finished.put_part(1, b"done")
+    await finished.complete()
+    await begun.put_part(1, part(blobs, 1))
+    (found,) = [each async for each in blobs.list_uploads()]
+    assert found.key in ("dir/begun", "")  # a directory does not know what its files would have become
+    for _ in range(2):
+        await blobs.abort_upload(found)
+    assert [each async for each in blobs.list_uploads()] == []
+    assert [each.key for each in await all_blobs(blobs.list_all())] == ["done"]
+    with pytest.raises(S3kError):
+        await begun.complete()
+
+
+async def test_uploads_are_listed_below_a_prefix(open_blobs: OpenBlobs) -> None:
+    whole, below = await open_blobs(), await open_blobs("main", "team/volume/")
+    await whole.create()
+    await below.create()
+    ours = await below.start_upload("key")
+    await ours.put_part(1, b"part")
+    await whole.start_upload("elsewhere")
+    listed = [each async for each in below.list_uploads()]
+    assert [each.key for each in listed] in (["key"], [""])
+    await below.abort_upload(listed[0])
+    with pytest.raises(S3kError):
+        await ours.complete()
+    for each in [each async for each in whole.list_uploads()]:
+        await whole.abort_upload(each)
+
+
+async def test_a_store_tells_the_time_that_it_writes_into_its_blobs(blobs: Blobs) -> None:
+    await blobs.put("key", b"data")
+    (found,) = await all_blobs(blobs.list_all())
+    assert abs(found.mtime_ms - await blobs.now_ms()) < 60_000
