@@ -14,11 +14,12 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
 from s3k_async.config import BlobLocation, LocalDirectory, LogMode, S3Bucket, SqliteFile, TableLocation
 from s3k_async.errors import (
+    BusyError,
     ConditionFailedError,
     ConfigError,
     CredentialsError,
@@ -51,10 +52,18 @@ from s3k_async.stores.items import (
 
 __all__ = [
     "APPEARANCE",
+    "DESTROYING",
     "FLAGS",
     "FORMAT",
+    "LOCK",
+    "LOCK_DONE",
+    "LOCK_EPOCH",
+    "LOCK_LEASE",
+    "LOCK_PURPOSE",
+    "LOCK_SUBJECT",
     "PROTOCOL",
     "RECORD_KEY",
+    "STATE",
     "TAG",
     "VolumeRecord",
     "beside",
@@ -63,7 +72,9 @@ __all__ = [
     "is_empty",
     "load_or_repair",
     "location_text",
+    "locked_message",
     "mark_destroying",
+    "write_tag",
 ]
 
 FORMAT: Final = 1
@@ -79,8 +90,17 @@ APPEARANCE: Final = RetryPolicy(attempts=8, base=0.1, cap=1.0, deadline=5.0)
 """How long an empty table may wait for its creator to write the record."""
 
 _TAG_LIMIT = 256
-_STATE = "state"
-_DESTROYING = "destroying"
+STATE: Final = "state"
+DESTROYING: Final = "destroying"
+LOCK: Final = "loading"
+"""Id of the holding of the exclusive lock, while there is one: see `metadata.exclusive`."""
+LOCK_LEASE: Final = "loading_lease"
+"""Until when it is believed, epoch ms; 0 after work that was interrupted."""
+LOCK_PURPOSE: Final = "loading_for"
+LOCK_SUBJECT: Final = "loading_of"
+LOCK_DONE: Final = "loading_done"
+LOCK_EPOCH: Final = "epoch"
+"""Id of the last holding there was; it stays."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -102,6 +122,8 @@ class VolumeRecord:
     flags: tuple[str, ...] = ()
     min_client: int = PROTOCOL
     format: int = FORMAT
+    epoch: str = field(default="", compare=False)
+    """The last time that the volume was locked exclusively, by the id of the lock. Not in the tag."""
 
     def to_item(self, operation: str) -> dict[str, Value]:
         """The item that stores the record, written by `operation`."""
@@ -127,7 +149,8 @@ class VolumeRecord:
     def from_item(cls, item: Item, where: str) -> VolumeRecord:
         """Read the record item of table `where`. Raises VolumeFormatError if it needs a newer client, NotAVolumeError
         if it is damaged."""
-        return _checked({name: item.get(name) for name in _FIELDS}, f"the volume record item of {where}", where)
+        record = _checked({name: item.get(name) for name in _FIELDS}, f"the volume record item of {where}", where)
+        return replace(record, epoch=str(item.get(LOCK_EPOCH, "")))
 
     def to_tag(self) -> str:
         """The tag's value. Raises ConfigError when it would be longer than a tag may be."""
@@ -278,6 +301,7 @@ async def load_or_repair(
     policy: RetryPolicy,
     patience: RetryPolicy = APPEARANCE,
     destroying: bool = False,
+    locked: bool = False,
 ) -> VolumeRecord:
     """The record of the volume in a table, its item or tag restored from the other if one was lost.
 
@@ -291,10 +315,11 @@ async def load_or_repair(
     | unsupported or not readable | any | any | the item alone rules |
 
     Item or tag damaged: NotAVolumeError; in need of a newer client: VolumeFormatError; both name which of the two.
-    A volume that is being destroyed is VolumeNotFoundError, except to who destroys it (`destroying`).
+    A volume that is being destroyed is VolumeNotFoundError, except to who destroys it (`destroying`). One that is
+    locked exclusively is BusyError, except to who is about to take the lock (`locked`): then the item alone rules.
     """
     record = await find_or_repair(
-        store, table, where, sources=sources, policy=policy, patience=patience, destroying=destroying
+        store, table, where, sources=sources, policy=policy, patience=patience, destroying=destroying, locked=locked
     )
     if record is not None:
         return record
@@ -312,6 +337,7 @@ async def find_or_repair(
     policy: RetryPolicy,
     patience: RetryPolicy = APPEARANCE,
     destroying: bool = False,
+    locked: bool = False,
 ) -> VolumeRecord | None:
     """`load_or_repair`, but None where item and tag are both missing."""
     delays = patience.delays(sources)
@@ -331,7 +357,16 @@ async def find_or_repair(
             continue
         tagged = None if tag is None else VolumeRecord.from_tag(tag, where)
         if item is not None:
-            stored = _agreed(item, tagged, where, destroying=destroying)
+            stored = VolumeRecord.from_item(item, where)
+            if item.get(STATE) == DESTROYING and not destroying:
+                raise VolumeNotFoundError(
+                    "the volume is being destroyed; destroying it again finishes that", path=where
+                )
+            if LOCK in item:
+                if locked or destroying:
+                    return stored
+                raise BusyError(locked_message(item, sources.now_ms()), path=where)
+            _agree(stored, tagged, where)
             if tagged is None and tags:
                 await _write_tag(table, stored, sources, policy, where)
             return stored
@@ -339,16 +374,20 @@ async def find_or_repair(
             return tagged
 
 
-def _agreed(item: Item, tagged: VolumeRecord | None, where: str, *, destroying: bool) -> VolumeRecord:
-    stored = VolumeRecord.from_item(item, where)
-    if item.get(_STATE) == _DESTROYING and not destroying:
-        raise VolumeNotFoundError("the volume is being destroyed; destroying it again finishes that", path=where)
+def locked_message(item: Item, now_ms: int) -> str:
+    """What is told of a volume whose record says that it is locked."""
+    purpose, lease = str(item.get(LOCK_PURPOSE, "")), item.get(LOCK_LEASE)
+    if isinstance(lease, int) and lease > now_ms:
+        return f"another client has the volume for itself ({purpose}); try again when it is done"
+    return f"a {purpose} of the volume was interrupted; the same {purpose} again finishes it"
+
+
+def _agree(stored: VolumeRecord, tagged: VolumeRecord | None, where: str) -> None:
     if tagged is not None and tagged != stored:
-        wanted = {name: getattr(tagged, name) for name in VolumeRecord.__dataclass_fields__}
+        wanted = {name: getattr(tagged, name) for name in VolumeRecord.__dataclass_fields__ if name != "epoch"}
         raise VolumeMismatchError(
             f"the volume record item and the table tag {TAG} disagree: {stored.differences(wanted)}", path=where
         )
-    return stored
 
 
 async def create_record(
@@ -359,21 +398,32 @@ async def create_record(
     *,
     sources: Sources,
     policy: RetryPolicy,
+    lock: Mapping[str, Value] | None = None,
 ) -> None:
-    """Write the record of a new volume, item first. Raises VolumeExistsError if the table has one by now, ConfigError
-    before anything is written if the record does not fit into a tag."""
+    """Write the record of a new volume, item first; `lock`: the fields of a lock that it is born with.
+
+    Raises VolumeExistsError if the table has one by now, ConfigError before anything is written if the record does not
+    fit into a tag.
+    """
     record.to_tag()
     try:
-        await store.write(Put(record.to_item(sources.uuid()), ABSENT))
+        await store.write(Put({**record.to_item(sources.uuid()), **(lock or {})}, ABSENT))
     except ConditionFailedError as error:
         raise VolumeExistsError("the table holds a volume already", path=where) from error
     await _write_tag(table, record, sources, policy, where)
 
 
 async def mark_destroying(store: ItemStore, record: VolumeRecord, where: str, *, sources: Sources) -> None:
-    """Make the volume one that nobody can open any more. Raises VolumeNotFoundError if it is another one by now."""
-    unchanged = Condition(equals={"volume_id": record.volume_id})
-    change = Update(RECORD_KEY, unchanged, {_STATE: _DESTROYING, OPERATION: sources.uuid()})
+    """Make the volume one that nobody can open any more. Raises VolumeNotFoundError if it is another one by now,
+    BusyError if somebody holds its exclusive lock."""
+    item = await store.get(RECORD_KEY) or {}
+    seen = {name: item[name] for name in (LOCK, LOCK_LEASE) if name in item}
+    lease = seen.get(LOCK_LEASE)
+    if isinstance(lease, int) and lease > sources.now_ms():
+        raise BusyError(locked_message(item, sources.now_ms()), path=where)
+    missing = tuple(name for name in (LOCK, LOCK_LEASE) if name not in seen)
+    unchanged = Condition(equals={"volume_id": record.volume_id, **seen}, missing=missing)
+    change = Update(RECORD_KEY, unchanged, {STATE: DESTROYING, OPERATION: sources.uuid()})
     try:
         await store.write(change)
     except ConditionFailedError as error:
@@ -400,12 +450,18 @@ async def _restore_item(store: ItemStore, record: VolumeRecord, sources: Sources
     return True
 
 
+async def write_tag(table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy) -> None:
+    """Tag the table with the record, for sure; nothing where the engine has no tags. Raises the service's errors."""
+    value = record.to_tag()
+    try:
+        await retry(lambda: table.write_tag(TAG, value), policy, sources)
+    except UnsupportedError:
+        _LOG.debug("the engine has no tags")
+
+
 async def _write_tag(table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy, where: str) -> None:
     """The item is what counts: without the tag the volume works, so a failure is not the caller's."""
     try:
-        value = record.to_tag()
-        await retry(lambda: table.write_tag(TAG, value), policy, sources)
-    except UnsupportedError:
-        _LOG.debug("the tables of %s have no tags", where)
+        await write_tag(table, record, sources, policy)
     except S3kError as error:
         _LOG.warning("the table of %s could not be tagged: %s", where, error)

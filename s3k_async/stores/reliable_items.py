@@ -18,7 +18,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.requests import Meter
-from s3k_async.retry import TRANSIENT, Retries, RetryPolicy
+from s3k_async.retry import TRANSIENT, Retries, RetryPolicy, retry_read
 from s3k_async.sources import Sources
 from s3k_async.stores.items import (
     MAX_BATCH,
@@ -37,7 +37,7 @@ from s3k_async.stores.items import (
     UnprocessedKeysError,
     Update,
 )
-from s3k_async.stores.sending import Sender
+from s3k_async.stores.sending import Fence, Sender
 
 __all__ = ["LOST", "ReliableItems"]
 
@@ -115,6 +115,15 @@ class ReliableItems:
 
     async def transact(self, actions: Sequence[Action], token: str) -> None:
         await self._apply(_TRANSACTION, lambda: self._store.transact(actions, token), actions, token)
+
+    def fence(self, fence: Fence) -> None:
+        """From now on, ask `fence` about each request."""
+        self._sender.fence = fence
+
+    async def peek(self, key: Key) -> Item | None:
+        """`get` for the fence itself, which is not asked and not counted."""
+        sender = self._sender
+        return await retry_read(lambda: self._store.get(key), sender.retries.read, sender.sources)
 
     @contextmanager
     def loading(self, held: Callable[[], None]) -> Iterator[None]:

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from s3k_async.concurrency import AdaptiveLimit
-from s3k_async.errors import S3kError
+from s3k_async.errors import ResponseLostError, S3kError
 from s3k_async.requests import Meter
 from s3k_async.retry import TRANSIENT, Retries, RetryAccount, RetryPolicy, retry, retry_read
 from s3k_async.sources import Sources
 
-__all__ = ["Sender"]
+__all__ = ["Fence", "Sender"]
 
 T = TypeVar("T")
+
+
+class Fence(Protocol):
+    """Keeps a client from working on a volume that was closed to it; see `metadata.exclusive`."""
+
+    def due(self) -> bool:
+        """Whether to look before a request is sent."""
+
+    def late(self) -> bool:
+        """Whether to look before an answer is believed."""
+
+    async def look(self) -> None:
+        """Raises S3kError if the volume is closed to this client, or that cannot be told."""
 
 
 class Sender:
@@ -29,6 +42,7 @@ class Sender:
         self.retries = retries if isinstance(retries, Retries) else Retries.alike(retries)
         self.sources = sources
         self.meter = meter
+        self.fence: Fence | None = None
         self._limit = limit
         self._account = RetryAccount(self.retries.budget, sources)
 
@@ -46,13 +60,24 @@ class Sender:
         if not again:
             self._account.earn()
         if self._limit is None:
-            self.meter.sent(operation, retried=again, size=size)
-            return await request()
+            return await self._ask(operation, request, again, size)
         async with self._limit.slot() as slot:
-            self.meter.sent(operation, retried=again, size=size)
-            answer = await request()
+            answer = await self._ask(operation, request, again, size)
             slot.throttled = throttled is not None and throttled(answer)
             return answer
+
+    async def _ask(self, operation: str, request: Callable[[], Awaitable[T]], again: bool, size: int) -> T:
+        fence = self.fence
+        if fence is not None and fence.due():
+            await fence.look()
+        self.meter.sent(operation, retried=again, size=size)
+        answer = await request()
+        if fence is not None and fence.late():
+            try:
+                await fence.look()
+            except S3kError as error:
+                raise ResponseLostError("the answer came too late: the volume was closed to this client") from error
+        return answer
 
     async def read(
         self,

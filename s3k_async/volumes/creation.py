@@ -19,6 +19,7 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeExistsError,
 )
+from s3k_async.metadata.exclusive import ExclusiveLock
 from s3k_async.metadata.record import VolumeRecord, create_record, find_or_repair, load_or_repair, location_text
 from s3k_async.requests import Part
 from s3k_async.settings.locations import check_name, name_of_directory
@@ -42,6 +43,7 @@ async def init_volume(
     config: VolumeConfig,
     *,
     exist_ok: bool = False,
+    lock: ExclusiveLock | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
     faults: FaultPlan | None = None,
@@ -52,7 +54,7 @@ async def init_volume(
     its record, if that agrees with what `config` says (else VolumeMismatchError). Also raises ConfigError,
     NotAVolumeError (the table holds something else), VolumeExistsError when the place of data or log is another
     volume's, UnsupportedError for kind `s3k-1.0`, and the services' errors. Calling it again after a failure goes on
-    where that one stopped.
+    where that one stopped. A volume that is made with a `lock` was never open to anybody else.
     """
     wanted = _new_record(config, sources)
     where = table_text(config.table)
@@ -64,7 +66,15 @@ async def init_volume(
             record = await _claimed(connections, wanted)
             await _make_table(connections, table)
             try:
-                await create_record(items, table, record, where, sources=sources, policy=config.tuning.retry.write)
+                await create_record(
+                    items,
+                    table,
+                    record,
+                    where,
+                    sources=sources,
+                    policy=config.tuning.retry.write,
+                    lock=None if lock is None else lock.fields(),
+                )
             except VolumeExistsError:
                 if not exist_ok:
                     raise

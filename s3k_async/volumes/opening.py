@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError, PermissionDeniedError, VolumeMismatchError, VolumeNotFoundError
+from s3k_async.metadata.exclusive import RecordFence, now
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.legacy import check_suffixes
-from s3k_async.metadata.record import VolumeRecord, find_or_repair, load_or_repair, location_text
+from s3k_async.metadata.record import RECORD_KEY, VolumeRecord, find_or_repair, load_or_repair, location_text
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
 from s3k_async.oplog.log import DisabledLog, NativeLog, OperationLog
@@ -63,20 +64,25 @@ async def open_volume(
     session: object | Mapping[str, object] | None = None,
     faults: FaultPlan | None = None,
     counter: RequestCounter | None = None,
+    locked: bool = False,
 ) -> Volume:
     """Open a volume that exists.
 
     `session`: an aioboto3 session, or a mapping of `table`, `data` and `log` to one each. `faults` are for the parts
-    that are in memory; `counter` counts the requests. Raises VolumeNotFoundError (no table, record, bucket or
-    directory), NotAVolumeError, VolumeFormatError, VolumeMismatchError (`config` says otherwise than the record or the
-    table's keys), ConfigError, and the services' errors; nothing stays open then.
+    that are in memory; `counter` counts the requests. `locked`: for whoever is about to take the volume's exclusive
+    lock (see `volumes.exclusive`).
+
+    Raises VolumeNotFoundError (no table, record, bucket or directory), BusyError (somebody holds that lock, or was
+    interrupted with it), NotAVolumeError, VolumeFormatError, VolumeMismatchError (`config` says otherwise than the
+    record or the table's keys), ConfigError, and the services' errors; nothing stays open then.
     """
     async with AsyncExitStack() as stack:
         connections = Connections(config, sources, session, faults, stack, counter or RequestCounter())
         items, table = connections.table()
         where = table_text(config.table)
         await require_table(connections, table, where)
-        record = await _record(connections, items, table, where)
+        since = now(sources)
+        record = await _record(connections, items, table, where, locked=locked)
         native = record.kind == "native"
         log_place = log_location(config) if native else config.log
         config = replace(
@@ -88,6 +94,8 @@ async def open_volume(
             log_mode=record.log_mode,
             log=None if record.log_mode == "disabled" else log_place,
         )
+        if native and not locked:
+            items.fence(RecordFence(lambda: items.peek(RECORD_KEY), record, since, sources, where))
         blobs = connections.blobs(config.data, "data")
         await _require_place(blobs)
         log_blobs: ReliableBlobs | None = None
@@ -158,11 +166,15 @@ async def _require_place(blobs: ReliableBlobs) -> None:
         raise VolumeNotFoundError("the volume's bucket or directory does not exist", path=place)
 
 
-async def _record(connections: Connections, items: ReliableItems, table: ItemTable, where: str) -> VolumeRecord:
+async def _record(
+    connections: Connections, items: ReliableItems, table: ItemTable, where: str, *, locked: bool
+) -> VolumeRecord:
     config = connections.config
     sources, policy = connections.sources, config.tuning.retry.write
     if config.kind == "native":
-        record: VolumeRecord | None = await load_or_repair(items, table, where, sources=sources, policy=policy)
+        record: VolumeRecord | None = await load_or_repair(
+            items, table, where, sources=sources, policy=policy, locked=locked
+        )
     else:
         record = await find_or_repair(items, table, where, sources=sources, policy=policy, patience=NO_PATIENCE)
     if record is None:

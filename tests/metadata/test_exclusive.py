@@ -1,0 +1,345 @@
+"""The exclusive lock, and clients that had the volume open when it was taken."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
+from s3k_async.errors import (
+    BusyError,
+    LeaseExpiredError,
+    OutcomeUnknownError,
+    UnsupportedError,
+    VolumeMismatchError,
+    VolumeNotFoundError,
+)
+from s3k_async.metadata.exclusive import (
+    HELD_SECONDS,
+    LEASE_SECONDS,
+    LOOK_SECONDS,
+    QUIET_SECONDS,
+    RENEW_SECONDS,
+    ExclusiveLock,
+    LockPurpose,
+)
+from s3k_async.metadata.record import RECORD_KEY, TAG
+from s3k_async.sources import Sources
+from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.stores.items import ABSENT, Condition, Delete, Item, Key, Put, Update
+from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
+from s3k_async.volumes.exclusive import exclusive_volume
+from tests.support import FakeClock, fake_sources
+
+_names = (f"exclusive-{number}" for number in count())
+ITEM: Item = {"path": "ks://v/-sf0", "children": "a", "ver": 1}
+
+
+@dataclass
+class Rig:
+    """One volume in memory, and time that passes when it is told to."""
+
+    config: VolumeConfig
+    clock: FakeClock
+    sources: Sources
+
+    def lock(self, purpose: LockPurpose = "load", subject: str = "x") -> ExclusiveLock:
+        return ExclusiveLock(purpose, subject, self.sources)
+
+    @asynccontextmanager
+    async def held(self, lock: ExclusiveLock, *, touching: bool = False) -> AsyncIterator[Volume]:
+        async with exclusive_volume(self.config, lock, sources=self.sources) as volume:
+            lock.touched = lock.touched or touching
+            yield volume
+
+    async def open(self, faults: FaultPlan | None = None) -> Volume:
+        return await open_volume(self.config, sources=self.sources, faults=faults)
+
+    async def interrupt(self, lock: ExclusiveLock) -> None:
+        """Work that fails half-way."""
+        with pytest.raises(RuntimeError, match="half-way"):
+            async with self.held(lock, touching=True):
+                raise RuntimeError("half-way")
+
+
+@pytest.fixture
+async def rig() -> Rig:
+    name = next(_names)
+    clock = FakeClock()
+    steady = fake_sources(clock)
+
+    async def sleep(seconds: float) -> None:
+        if seconds < RENEW_SECONDS:
+            await steady.sleep(seconds)
+        else:
+            await anyio.sleep_forever()  # the renewal in the background must not make time pass
+
+    sources = replace(steady, sleep=sleep)
+    config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name))
+    await init_volume(config, sources=steady)
+    return Rig(config, clock, sources)
+
+
+# The lock
+
+
+async def test_a_locked_volume_opens_for_nobody_else(rig: Rig) -> None:
+    async with rig.held(rig.lock()):
+        with pytest.raises(BusyError, match="for itself"):
+            await rig.open()
+        with pytest.raises(BusyError, match="for itself"):
+            async with rig.held(rig.lock()):
+                raise AssertionError
+        with pytest.raises(BusyError, match="for itself"):
+            await init_volume(rig.config, exist_ok=True, sources=rig.sources)
+        with pytest.raises(BusyError, match="for itself"):
+            await destroy_volume(rig.config, sources=rig.sources)
+    await (await rig.open()).close()
+
+
+async def test_unlocked_the_record_is_what_it_was(rig: Rig) -> None:
+    volume = await rig.open()
+    before = dict(await volume.items.get(RECORD_KEY) or {})
+    async with rig.held(rig.lock()) as locked:
+        assert locked.record == volume.record
+    after = dict(await volume.items.get(RECORD_KEY) or {})
+    assert {name for name in after if before.get(name) != after[name]} == {"op", "epoch"}
+    assert before.keys() | {"epoch"} == after.keys()
+    assert await volume.table.read_tag(TAG) == volume.record.to_tag()
+
+
+async def test_of_many_that_want_the_lock_one_gets_it(rig: Rig) -> None:
+    got: list[int] = []
+    free = anyio.Event()
+
+    async def want(number: int) -> None:
+        try:
+            async with rig.held(rig.lock()):
+                got.append(number)
+                await free.wait()
+        except BusyError:
+            pass
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(8):
+            tasks.start_soon(want, number)
+        with anyio.move_on_after(5):
+            while not got:
+                await anyio.lowlevel.checkpoint()
+        for _ in range(50):
+            await anyio.lowlevel.checkpoint()
+        free.set()
+    assert len(got) == 1
+
+
+async def test_failing_before_anything_was_touched_unlocks(rig: Rig) -> None:
+    with pytest.raises(RuntimeError, match="early"):
+        async with rig.held(rig.lock()):
+            raise RuntimeError("early")
+    await (await rig.open()).close()
+
+
+async def test_interrupted_work_is_finished_by_the_same_work_only(rig: Rig) -> None:
+    lock = rig.lock("load", "one")
+    lock.done = 17
+    await rig.interrupt(lock)
+    with pytest.raises(BusyError, match="a load of the volume was interrupted"):
+        await rig.open()
+    others: list[tuple[LockPurpose, str]] = [("load", "two"), ("reshard", "one"), ("restore", "one")]
+    for purpose, subject in others:
+        with pytest.raises(BusyError, match="a load of the volume was interrupted"):
+            async with rig.held(rig.lock(purpose, subject)):
+                raise AssertionError
+    again = rig.lock("load", "one")
+    async with rig.held(again):
+        assert again.done == 17
+        assert again.touched
+    await (await rig.open()).close()
+
+
+async def test_a_volume_with_interrupted_work_can_be_destroyed(rig: Rig) -> None:
+    await rig.interrupt(rig.lock())
+    await destroy_volume(rig.config, force=True, sources=rig.sources)
+    with pytest.raises(VolumeNotFoundError):
+        await rig.open()
+
+
+async def test_the_lock_of_the_dead_is_taken_over_when_its_lease_is_over(rig: Rig) -> None:
+    dead = rig.lock()
+    volume = await open_volume(rig.config, sources=rig.sources, locked=True)
+    await dead.take(volume.items, volume.record, "t")
+    with pytest.raises(BusyError, match="for itself"):
+        async with rig.held(rig.lock()):
+            raise AssertionError
+    rig.clock.advance(LEASE_SECONDS + 1)
+    async with rig.held(rig.lock()):
+        with pytest.raises(LeaseExpiredError):
+            dead.check()
+        with pytest.raises(LeaseExpiredError):
+            await dead.change(volume.items, {"suffix_count": 1})
+    assert (await rig.open()).record.suffix_count == volume.record.suffix_count
+
+
+async def test_who_holds_the_lock_stops_long_before_somebody_takes_it_over(rig: Rig) -> None:
+    async with rig.held(rig.lock()) as volume:
+        await volume.items.load([ITEM])
+        rig.clock.advance(HELD_SECONDS)
+        with pytest.raises(LeaseExpiredError):
+            await volume.items.load([ITEM])
+    assert HELD_SECONDS <= LEASE_SECONDS / 2
+
+
+async def test_the_lock_is_renewed_while_it_is_held(rig: Rig) -> None:
+    rounds = 0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal rounds
+        await anyio.lowlevel.checkpoint()
+        rounds += 1
+        rig.clock.advance(seconds)
+
+    lock = ExclusiveLock("load", "x", replace(rig.sources, sleep=sleep))
+    async with rig.held(lock) as volume:
+        while rounds < 20:
+            lock.check()
+            lock.done = rounds
+            await volume.items.load([ITEM])
+        item = await volume.items.get(RECORD_KEY)
+        assert item is not None
+        assert int(item["loading_done"]) > 0
+    await (await rig.open()).close()
+
+
+async def test_nothing_is_loaded_into_a_volume_that_is_not_locked(rig: Rig) -> None:
+    volume = await rig.open()
+    with pytest.raises(UnsupportedError, match="exclusive lock"):
+        await volume.items.load([ITEM])
+    async with rig.held(rig.lock()) as locked:
+        with pytest.raises(UnsupportedError, match="exclusive lock"):
+            await volume.items.load([ITEM])
+        await locked.items.load([ITEM])
+    with pytest.raises(UnsupportedError, match="exclusive lock"):
+        await locked.items.load([ITEM])
+
+
+# Clients that were open before
+
+
+async def locked_meanwhile(rig: Rig) -> None:
+    async with rig.held(rig.lock()):
+        pass
+
+
+async def test_an_open_client_notices_the_lock_before_the_quiet_is_over(rig: Rig) -> None:
+    volume = await rig.open()
+    await volume.store.make_directory("/a")
+    async with rig.held(rig.lock()):
+        rig.clock.advance(LOOK_SECONDS - 1)
+        await volume.store.make_directory("/b")  # it has looked a moment ago; the holder still waits
+        rig.clock.advance(1)
+        for _ in range(2):
+            with pytest.raises(BusyError, match="for itself"):
+                await volume.store.get("/a")
+            with pytest.raises(BusyError, match="for itself"):
+                await volume.store.make_directory("/c")
+    assert LOOK_SECONDS < QUIET_SECONDS
+
+
+async def test_an_open_client_has_to_open_a_volume_again_that_was_locked(rig: Rig) -> None:
+    volume = await rig.open()
+    await locked_meanwhile(rig)
+    rig.clock.advance(LOOK_SECONDS)
+    with pytest.raises(VolumeMismatchError, match="open it again"):
+        await volume.store.make_directory("/a")
+    await (await rig.open()).store.make_directory("/a")
+
+
+async def test_an_open_client_notices_that_the_volume_is_gone(rig: Rig) -> None:
+    volume = await rig.open()
+    item = await volume.items.get(RECORD_KEY)
+    assert item is not None
+    await volume.items.write(Update(RECORD_KEY, Condition(), {"state": "destroying"}))
+    rig.clock.advance(LOOK_SECONDS)
+    with pytest.raises(VolumeNotFoundError):
+        await volume.store.get("/a")
+    await open_volume_items_delete(rig)
+    with pytest.raises(VolumeNotFoundError):
+        await volume.store.get("/a")
+
+
+async def open_volume_items_delete(rig: Rig) -> None:
+    from s3k_async.stores.memory_items import MemoryItems
+
+    await MemoryItems(rig.config.name).write(Delete(RECORD_KEY, Condition()))
+
+
+async def test_looks_are_rare_and_not_counted(rig: Rig) -> None:
+    faults = FaultPlan()
+    volume = await rig.open(faults)
+    faults.calls.clear()
+    for _ in range(10):
+        await volume.store.get("/a")
+    assert [call.key for call in faults.calls if "record" in call.key] == []
+    before = volume.counter.requests
+    rig.clock.advance(LOOK_SECONDS)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(volume.store.get, "/a")
+    assert [call.key for call in faults.calls if "record" in call.key] == ["s3k:volume/record"]
+    assert (volume.counter.requests - before).total == 10
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["locked", "was locked"])
+async def test_D1_a_write_that_was_held_up_is_not_acknowledged_once_the_volume_was_locked(rig: Rig, over: bool) -> None:
+    """The request arrives after the holder of the lock has waited: what it wrote may be overwritten or never seen."""
+    faults = FaultPlan()
+    volume = await rig.open(faults)
+    held = rig.held(rig.lock())
+
+    async def gate(call: Call) -> None:
+        if call.method in ("write", "transact"):
+            faults.gate = None
+            await held.__aenter__()
+            rig.clock.advance(QUIET_SECONDS)
+            if over:
+                await held.__aexit__(None, None, None)
+
+    faults.gate = gate
+    with pytest.raises(OutcomeUnknownError):
+        await volume.items.write(Put({**ITEM, "op": "ours"}, ABSENT))
+    assert await volume.items.peek(Key(str(ITEM["path"]), "a")) is not None
+    if not over:
+        await held.__aexit__(None, None, None)
+
+
+async def test_an_answer_that_was_held_up_is_not_believed_once_the_volume_was_locked(rig: Rig) -> None:
+    faults = FaultPlan()
+    volume = await rig.open(faults)
+
+    async def gate(call: Call) -> None:
+        if call.method == "query":
+            faults.gate = None
+            await locked_meanwhile(rig)
+            rig.clock.advance(QUIET_SECONDS)
+
+    faults.gate = gate
+    with pytest.raises(VolumeMismatchError):
+        await volume.items.query("ks://v/-sf0")
+
+
+async def test_an_answer_that_was_held_up_is_believed_if_nothing_happened(rig: Rig) -> None:
+    faults = FaultPlan()
+    volume = await rig.open(faults)
+
+    async def gate(call: Call) -> None:
+        if call.method == "write":
+            rig.clock.advance(10 * QUIET_SECONDS)
+
+    faults.gate = gate
+    await volume.items.write(Put({**ITEM, "op": "ours"}, ABSENT))
