@@ -320,6 +320,12 @@ impl<'a> EntryView<'a> {
         !self.facts.is_dir && !self.facts.committed
     }
 
+    /// Whether it has a pending change.
+    #[inline]
+    pub fn is_marked(&self) -> bool {
+        !self.bytes(Attribute::Pending).is_empty()
+    }
+
     /// Version.
     pub fn version(&self) -> i64 {
         self.facts.version

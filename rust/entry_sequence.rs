@@ -238,6 +238,19 @@ impl Entries {
         }))
     }
 
+    /// Places and pending changes of those that have one.
+    fn marked<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let places = py.detach(|| {
+            let marked = self.iter().enumerate().filter(|(_, entry)| entry.is_marked());
+            marked.map(|(place, _)| place).collect::<Vec<_>>()
+        });
+        let marks = places.into_iter().filter_map(|place| {
+            let mark = self.get(place)?.bytes(Attribute::Pending);
+            Some(PyString::from_bytes(py, mark).map(|mark| (place, mark)))
+        });
+        PyList::new(py, marks.collect::<PyResult<Vec<_>>>()?)
+    }
+
     /// Place of the first directory from a place on.
     fn next_directory(&self, start: usize) -> Option<usize> {
         (start..self.len()).find(|&place| self.get(place).is_some_and(|entry| entry.is_dir()))

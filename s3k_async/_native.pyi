@@ -458,6 +458,9 @@ class Entries(Sequence[Entry]):
         many of one as of the other.
         """
 
+    def marked(self) -> list[tuple[int, str]]:
+        """Places and pending changes of those that have one, in their order."""
+
     def next_directory(self, start: int) -> int | None:
         """Place of the first directory from a place on."""
 

@@ -29,8 +29,18 @@ from s3k_async.errors import (
     WrongLoopError,
 )
 from s3k_async.files import FileReader, FileWriter, Opening, check_mode, open_reader, open_writer
-from s3k_async.globbing import glob_entries
-from s3k_async.listing import EntryType, Filter, Listing, Walked, find_pages, list_pages, record_batches, walk_pages
+from s3k_async.listing import (
+    EntryType,
+    Filter,
+    Listing,
+    Walked,
+    find_pages,
+    glob_pages,
+    list_pages,
+    record_batches,
+    summary,
+    walk_pages,
+)
 from s3k_async.many import ManyPaths
 from s3k_async.metadata.tree import TreeResult
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
@@ -284,11 +294,7 @@ class S3kClient(ManyPaths):
 
         Raises PathNotFoundError.
         """
-        volume = self._volume()
-        entry = await existing(volume.store, self._path(path))
-        if entry.is_dir:
-            return await volume.tree.summary(entry.path)
-        return ContentSummary(entry.size, int(entry.committed), 0)
+        return await summary(self._volume(), self._path(path))
 
     async def checksum(self, path: Path) -> str:
         """`xxh128:` and 32 hex digits: XXH3 of 128 bits over a file's bytes, computed now if it was not recorded.
@@ -492,10 +498,8 @@ class S3kClient(ManyPaths):
     def _find_pages(self, path: Path, **conditions: Any) -> Pages[FileStatus]:
         return find_pages(self._volume(), self._path(path), Filter(**conditions))
 
-    async def _glob_pages(self, pattern: str) -> Pages[FileStatus]:
-        async for page in glob_entries(self._volume().store, self._inside(pattern)):
-            if shown := [FileStatus.of(entry) for entry in page if not entry.is_reservation]:
-                yield shown
+    def _glob_pages(self, pattern: str) -> Pages[FileStatus]:
+        return glob_pages(self._volume(), self._inside(pattern))
 
     # Ours
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, TypeAlias
@@ -89,7 +89,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     return matches
 
 
-async def glob_entries(reader: TreeReader, pattern: str) -> AsyncIterator[list[Entry]]:
+async def glob_entries(reader: TreeReader, pattern: str) -> AsyncGenerator[list[Entry], None]:
     """The entries that match, each once, in pages, in arrival order; reservations included.
 
     Only directories in which something can match are listed, and none for components without special characters.

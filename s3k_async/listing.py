@@ -1,4 +1,7 @@
-"""Looking at the tree in pages: listing, walking, finding, and listings as Arrow record batches."""
+"""Looking at the tree in pages: listing, walking, finding, summing up, and listings as Arrow record batches.
+
+All of them see a job wholly or not at all, as far as `s3k_async.metadata.steady` says.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from s3k_async._native import Entries
 from s3k_async.concurrency import merge
-from s3k_async.globbing import matcher
+from s3k_async.globbing import glob_entries, matcher
 from s3k_async.metadata.codec import in_columns
-from s3k_async.metadata.ordered import walk_in_order
+from s3k_async.metadata.ordered import walk, walk_in_order
+from s3k_async.metadata.steady import View, steadily
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.tree import Tree
-from s3k_async.model import ROOT, FileStatus
+from s3k_async.model import ROOT, ContentSummary, FileStatus
 from s3k_async.reading import existing
 
 if TYPE_CHECKING:
@@ -27,8 +30,10 @@ __all__ = [
     "Walked",
     "arrow_schema",
     "find_pages",
+    "glob_pages",
     "list_pages",
     "record_batches",
+    "summary",
     "walk_pages",
 ]
 
@@ -47,8 +52,6 @@ class LookedAt(Protocol):
 
     @property
     def store(self) -> MetadataStore: ...
-    @property
-    def tree(self) -> Tree: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +100,24 @@ class Listing:
     include_uncommitted: bool = False
     sorted: bool = False
 
-    async def pages(self, volume: LookedAt, path: str) -> AsyncGenerator[Entries, None]:
+    def pages(self, volume: LookedAt, path: str) -> AsyncGenerator[Entries, None]:
         """The entries in pages that are not empty; of a file, the file itself. Raises PathNotFoundError."""
-        start = await existing(volume.store, path)
-        found = self._found(volume, path) if start.is_dir else _single(in_columns([start], volume.store.keys))
+        return steadily(volume.store, lambda view: self.pages_of(view, path))
+
+    async def pages_of(self, view: View, path: str) -> AsyncGenerator[Entries, None]:
+        """`pages` of one attempt."""
+        start = await existing(view, path)
+        found = self._found(view, path) if start.is_dir else _single(in_columns([start], view.keys))
         async with aclosing(found) as pages:
             async for page in pages:
                 shown = page if self.include_uncommitted else page.without_reservations()
                 if shown:
                     yield shown
 
-    def _found(self, volume: LookedAt, path: str) -> AsyncGenerator[Entries, None]:
+    def _found(self, view: View, path: str) -> AsyncGenerator[Entries, None]:
         if self.sorted:
-            return walk_in_order(volume.store, path) if self.recursive else volume.store.children_in_order(path)
-        return volume.tree.walk(path) if self.recursive else volume.store.children(path)
+            return walk_in_order(view, path) if self.recursive else view.children_in_order(path)
+        return walk(view, path) if self.recursive else view.children(path)
 
 
 async def _single(page: Entries) -> AsyncGenerator[Entries, None]:
@@ -127,27 +134,67 @@ async def list_pages(volume: LookedAt, path: str, listing: Listing) -> AsyncIter
 async def find_pages(volume: LookedAt, path: str, wanted: Filter) -> AsyncIterator[list[FileStatus]]:
     """What is below a directory (or a file itself) and meets the filter, in pages."""
     root = path if path == ROOT else path + "/"
-    async with aclosing(Listing(recursive=True).pages(volume, path)) as pages:
+
+    async def found(view: View) -> AsyncGenerator[list[FileStatus], None]:
+        async with aclosing(Listing(recursive=True).pages_of(view, path)) as pages:
+            async for page in pages:
+                if selected := wanted.select(page, root):
+                    yield selected
+
+    async with aclosing(steadily(volume.store, found)) as pages:
         async for page in pages:
-            if found := wanted.select(page, root):
-                yield found
+            yield page
+
+
+async def glob_pages(volume: LookedAt, pattern: str) -> AsyncIterator[list[FileStatus]]:
+    """What matches a pattern, in pages."""
+    async with aclosing(steadily(volume.store, lambda view: glob_entries(view, pattern))) as pages:
+        async for page in pages:
+            if shown := [FileStatus.of(entry) for entry in page if not entry.is_reservation]:
+                yield shown
+
+
+async def summary(volume: LookedAt, path: str) -> ContentSummary:
+    """Totals of a subtree, itself counted. Reservations count for nothing. Raises PathNotFoundError."""
+
+    async def totals(view: View) -> AsyncGenerator[tuple[int, int, int], None]:
+        start = await existing(view, path)
+        yield (0, 1, 0) if start.is_dir else in_columns([start], view.keys).totals()
+        if start.is_dir:
+            async with aclosing(walk(view, path)) as pages:
+                async for page in pages:
+                    yield page.totals()
+
+    length, files, directories = 0, 0, 0
+    async with aclosing(steadily(volume.store, totals)) as sums:
+        async for more_files, more_directories, more_bytes in sums:
+            files += more_files
+            directories += more_directories
+            length += more_bytes
+    return ContentSummary(length, files, directories)
 
 
 async def walk_pages(volume: LookedAt, path: str) -> AsyncIterator[list[Walked]]:
     """Every directory from `path` down with its children, each after the one it is in. A page is one directory."""
-    start = await existing(volume.store, path)
+    async with aclosing(steadily(volume.store, lambda view: _walked(view, path))) as pages:
+        async for walked in pages:
+            yield [walked]
+
+
+async def _walked(view: View, path: str) -> AsyncGenerator[Walked, None]:
+    start = await existing(view, path)
     if not start.is_dir:
         return
 
     def below(walked: Walked) -> list[AsyncIterator[Walked]]:
-        return [_directory(volume, status.path) for status in reversed(walked[1])]
+        return [_directory(view, status.path) for status in reversed(walked[1])]
 
-    async for walked in merge([_directory(volume, path)], limit=DIRECTORIES, expand=below):
-        yield [walked]
+    async for walked in merge([_directory(view, path)], limit=DIRECTORIES, expand=below):
+        yield walked
 
 
-async def _directory(volume: LookedAt, path: str) -> AsyncIterator[Walked]:
-    children = Entries.sorted([page.without_reservations() async for page in volume.store.children(path)])
+async def _directory(view: View, path: str) -> AsyncIterator[Walked]:
+    children = Entries.sorted([page.without_reservations() async for page in view.children(path)])
     yield path, children.directories().statuses(), children.files().statuses()
 
 

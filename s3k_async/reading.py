@@ -46,7 +46,13 @@ class OpenVolume(Protocol):
     def storage(self) -> PhysicalStorage: ...
 
 
-async def existing(store: MetadataStore, path: str) -> Entry:
+class Looking(Protocol):
+    """What looking at one path needs of a store, or of a view of it."""
+
+    async def get(self, path: str) -> Entry | None: ...
+
+
+async def existing(store: Looking, path: str) -> Entry:
     """The entry at a path. Raises PathNotFoundError."""
     entry = await store.get(path)
     if entry is None:

@@ -217,7 +217,8 @@ class DirectoryStore(EntryReader):
         async with self.jobs.hold("delete", entry.path) as job:
             marked = await self.mark_current(entry, job)
             try:
-                if await self.has_children(entry.path):
+                # What a job has yet to show, or to remove, lies in the directory too.
+                if await self.has_stored_children(entry.path):
                     raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
                 await self.delete_marked(marked, job)
             except S3kError:

@@ -13,10 +13,13 @@ from s3k_async.errors import InvalidPathError
 from s3k_async.model import HashName
 from s3k_async.stores.items import Key
 
-__all__ = ["ENTRY_PREFIX", "KeyScheme"]
+__all__ = ["ENTRY_PREFIX", "ROOT_KEY", "KeyScheme"]
 
 ENTRY_PREFIX = "ks://"
 """Partitions of entries begin with this; every other partition is a record of ours or foreign."""
+
+ROOT_KEY = Key("s3k:root", "root")
+"""Where the root's record is. The root has no item; a job that changes something in it writes its operation there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Listings in the order of names: streams that are each in order become one, with a page or two of each in memory."""
+"""Walks over a tree, and listings in the order of names: streams that are each in order become one, with a page or two
+of each in memory."""
 
 from __future__ import annotations
 
@@ -10,14 +11,22 @@ from typing import Protocol
 import anyio
 
 from s3k_async._native import Entries, Rows
-from s3k_async.concurrency import gather
+from s3k_async.concurrency import gather, merge
 
-__all__ = ["in_order", "walk_in_order"]
+__all__ = ["in_order", "walk", "walk_in_order"]
 
 STREAMS = 64
 """Streams that are read at the same time; of so many, each is read one page ahead."""
+DIRECTORIES = 8
+"""Listings of a walk that are under way at the same time."""
 
 _NOTHING = Rows([]).entries("none")
+
+
+class Reader(Protocol):
+    """What walking reads of a metadata store."""
+
+    def children(self, path: str) -> AsyncGenerator[Entries, None]: ...
 
 
 class OrderedReader(Protocol):
@@ -81,6 +90,19 @@ async def in_order(streams: Sequence[AsyncIterator[Entries]]) -> AsyncGenerator[
         with anyio.CancelScope(shield=True):
             for stream in everything:
                 await stream.close()
+
+
+async def walk(reader: Reader, path: str) -> AsyncGenerator[Entries, None]:
+    """Every descendant of a directory in pages, without a barrier between levels, each directory before what is
+    below it; the directory itself excluded, reservations included. Nothing is checked about the directory.
+    """
+
+    def below(page: Entries) -> list[AsyncIterator[Entries]]:
+        return [reader.children(directory) for directory in page.directories().paths()]
+
+    async for page in merge([reader.children(path)], limit=DIRECTORIES, expand=below):
+        if page:
+            yield page
 
 
 @dataclass(slots=True)

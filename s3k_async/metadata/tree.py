@@ -7,14 +7,14 @@ not visible at once: a reader may see a subtree partly moved or partly deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from s3k_async import _native
 from s3k_async._native import Entries
-from s3k_async.concurrency import Budget, merge, to_the_end
+from s3k_async.concurrency import Budget, to_the_end
 from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
@@ -28,8 +28,9 @@ from s3k_async.errors import (
 from s3k_async.metadata.bulk import Done, Failure, delete_files, move_files
 from s3k_async.metadata.codec import in_columns, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job
+from s3k_async.metadata.ordered import walk
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.model import ROOT, ContentSummary, Entry, Progress
+from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.oplog.log import SEGMENT_OPERATIONS
 from s3k_async.stores.items import ABSENT, Action, Check, Put
 
@@ -43,8 +44,6 @@ PORTION = SEGMENT_OPERATIONS
 """Files of one directory that are changed together, and logged in one segment."""
 FULL_PORTION = 8
 """Of these `PARTS`, what a portion of `PORTION` files counts as: its entries and its segment are held in memory."""
-DIRECTORIES = 8
-"""Listings of a walk that are under way at the same time."""
 
 
 @dataclass(slots=True)
@@ -85,27 +84,9 @@ class Tree:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
-    async def walk(self, path: str) -> AsyncGenerator[Entries, None]:
-        """Every descendant of a directory in pages, without a barrier between levels, each directory before what is
-        below it; the directory itself excluded, reservations included. Nothing is checked about the directory.
-        """
-
-        def below(page: Entries) -> list[AsyncIterator[Entries]]:
-            return [self._store.children(directory) for directory in page.directories().paths()]
-
-        async for page in merge([self._store.children(path)], limit=DIRECTORIES, expand=below):
-            if page:
-                yield page
-
-    async def summary(self, path: str) -> ContentSummary:
-        """Totals below a directory, itself counted. Reservations count for nothing."""
-        length, files, directories = 0, 0, 1
-        async for page in self.walk(path):
-            more_files, more_directories, more_bytes = page.totals()
-            files += more_files
-            directories += more_directories
-            length += more_bytes
-        return ContentSummary(length, files, directories)
+    def walk(self, path: str) -> AsyncGenerator[Entries, None]:
+        """Every descendant of a directory, as readers see them: see `ordered.walk`."""
+        return walk(self._store, path)
 
     async def delete(self, entry: Entry, *, progress: Callable[[Progress], object] | None = None) -> TreeResult:
         """Delete a directory and all below it, bottom-up. The bytes are left to garbage collection.
@@ -150,7 +131,7 @@ class Tree:
             deleted = await self._delete_child(entry, run)
             clean = clean and deleted
 
-        await run.budget.run_all(delete_portion, _portions(self._store.children(marked.path)), cost=_cost)
+        await run.budget.run_all(delete_portion, _portions(self._store.stored_children(marked.path)), cost=_cost)
         return clean
 
     async def _delete_child(self, entry: Entry, run: _Run) -> bool:
@@ -323,7 +304,7 @@ class Tree:
             moved = await self._move_child(entry, made, target, run)
             clean = clean and moved
 
-        await run.budget.run_all(move_portion, _portions(self._store.children(marked.path)), cost=_cost)
+        await run.budget.run_all(move_portion, _portions(self._store.stored_children(marked.path)), cost=_cost)
         return clean
 
     async def _reap(self, page: Entries) -> Entries:
@@ -370,7 +351,7 @@ class Tree:
         """After a batch: the directory that we move into must still be ours, or nobody could be told where its
         files are.
         """
-        current = await self._store.get(made.path)
+        current = await self._store.stored(made.path)
         if current is not None and current.pending == job.mark:
             return
         job.lose()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from s3k_async.metadata.ordered import DIRECTORIES
 from s3k_async.metadata.reader import SUFFIX_STREAMS
-from s3k_async.metadata.tree import DIRECTORIES
+from s3k_async.metadata.steady import STEADY_ROWS
 from s3k_async.planning.item_size import read_units
 from s3k_async.planning.service import Service
 from s3k_async.planning.tree_shape import Kind, LaidTree
@@ -15,9 +16,9 @@ __all__ = ["listing", "longest_listing", "read_children"]
 def listing(tree: LaidTree, service: Service) -> Work:
     """List everything below a directory, all suffixes of up to DIRECTORIES directories at the same time."""
     work = Work(service.latency)
-    if tree.top.own_item:
-        work.get(tree.top.own_item)
-        work.chain += service.latency.read
+    # Of the root, which has no item, it is the record of jobs that changed something in it.
+    work.get(tree.top.own_item)
+    work.chain += service.latency.read
     for kind in tree.kinds:
         read_children(work, kind)
         files, directories = kind.fullest()
@@ -27,6 +28,9 @@ def listing(tree: LaidTree, service: Service) -> Work:
             0.0,
         )
     work.chain += longest_listing(tree, service)
+    if tree.files + tree.directories - 1 <= STEADY_ROWS:
+        read_again(work, tree)
+        work.chain += service.latency.read
     work.streams = min(tree.directories, DIRECTORIES) * min(tree.suffix_count, SUFFIX_STREAMS)
     return work
 
@@ -35,6 +39,12 @@ def read_children(work: Work, kind: Kind) -> None:
     """Read the children of all directories of a kind."""
     work.query(kind.pages() * kind.count, kind.read_units * kind.count)
     work.entries_read += kind.count * (kind.files + kind.directories)
+
+
+def read_again(work: Work, tree: LaidTree) -> None:
+    """Read all directories once more, before the first page is given."""
+    work.get_many(tree.directories)
+    work.read_units += sum(kind.count * (read_units(kind.own_item) - 1) for kind in tree.kinds)
 
 
 def longest_listing(tree: LaidTree, service: Service) -> float:

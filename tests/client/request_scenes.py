@@ -89,6 +89,7 @@ SCENES: dict[str, Scene] = {
     "stat_many, 100 paths": Scene(lambda fs: fs.stat_many(PARTS), hundred),
     "exists_many, 250 paths": Scene(lambda fs: fs.exists_many([f"/d/{number}" for number in range(250)]), directory),
     "list, 100 files": Scene(lambda fs: drained(fs.list("/d")), hundred),
+    "list of the root": Scene(lambda fs: drained(fs.list("/")), directory),
     "list, recursive, 3 directories": Scene(lambda fs: drained(fs.list("/d", recursive=True)), three_levels),
     "walk, 3 directories": Scene(lambda fs: drained(fs.walk("/d")), three_levels),
     "find, 3 directories": Scene(lambda fs: drained(fs.find("/d", pattern="part-1")), three_levels),

@@ -17,6 +17,7 @@ from s3k_async.errors import (
     ServiceError,
     UncommittedFileError,
 )
+from s3k_async.listing import summary
 from s3k_async.metadata import tree
 from s3k_async.metadata.codec import in_columns
 from s3k_async.metadata.keys import KeyScheme
@@ -254,7 +255,7 @@ async def test_a_failure_below_is_listed_and_the_rest_is_deleted(rig: Rig) -> No
 async def test_summary_counts_committed_files_and_directories(rig: Rig) -> None:
     await grow(rig, "/a")
     await rig.store.reserve(await rig.store.prepare("/a/open"), exclusive=True)
-    assert await rig.tree.summary("/a") == ContentSummary(63, 21, 4)
+    assert await summary(rig, "/a") == ContentSummary(63, 21, 4)
 
 
 async def test_every_change_is_in_the_log(rig: Rig) -> None:
