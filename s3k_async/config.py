@@ -137,7 +137,8 @@ class Tuning:
     part_size: int = 8 * 1024 * 1024
     """Bytes in a part."""
     read_ahead: int = 4 * 1024 * 1024
-    """Bytes a file reader fetches at once when it is read in small pieces."""
+    """Bytes a file reader fetches at once when it is read in small pieces; once it has read as much on end, two more
+    such blocks are on their way."""
     lease: float = 3600.0
     """Seconds after which a reservation that was not committed may be taken over."""
     busy_timeout: float = 10.0

@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import anyio
 
+from s3k_async.ahead import ReadAhead
 from s3k_async.concurrency import to_the_end
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -30,7 +31,7 @@ from s3k_async.errors import (
 from s3k_async.metadata.store import MetadataStore, Target
 from s3k_async.model import Entry, FileStatus
 from s3k_async.races import Race
-from s3k_async.reading import OpenVolume, need_readable, read_span
+from s3k_async.reading import SPAN_REQUESTS, OpenVolume, need_readable, read_span
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
@@ -52,6 +53,9 @@ T = TypeVar("T")
 
 FIRST_WINDOW = 256 * 1024
 """Bytes fetched at the start of sequential reading; doubles up to `Tuning.read_ahead`."""
+BLOCKS_AHEAD = 2
+"""Blocks of `Tuning.read_ahead` bytes that are fetched beyond what a sequential reader has asked for, once it has read
+as much as one at a time."""
 
 NOTHING_APPLIED: tuple[type[S3kError], ...] = (
     BusyError,
@@ -190,7 +194,8 @@ class FileReader:
         self._position = 0
         self._window = b""
         self._window_start = 0
-        self._window_size = 0
+        self._run = 0
+        self._ahead = ReadAhead()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -308,36 +313,52 @@ class FileReader:
         """As `close`."""
         self._closed = True
         self._window = b""
+        self._ahead.drop()
 
     def need_open(self) -> None:
         """Raise StreamClosedError if the file is closed."""
         if self._closed:
             raise StreamClosedError("the file is closed", path=self._entry.path)
 
+    async def _span(self, start: int, end: int) -> bytes:
+        return await read_span(self._volume().storage, self._entry, start, end)
+
     def _length(self, n: int | None) -> int:
         left = max(0, self.size - self._position)
         return left if n is None or n < 0 else min(n, left)
 
     async def _fetch(self, length: int) -> bytes:
-        storage = self._volume().storage
         start = self._position
         window_end = self._window_start + len(self._window)
-        sequential = start == 0 or self._window_start <= start <= window_end
-        head = self._window[start - self._window_start :] if self._window_start <= start < window_end else b""
+        in_window = self._window_start <= start <= window_end
+        head = self._window[start - self._window_start :] if in_window else b""
+        wanted = length - len(head)
         begin = start + len(head)
-        wanted = start + length - begin
-        if wanted >= storage.tuning.read_ahead:
-            data = await read_span(storage, self._entry, begin, begin + wanted)
-            self._window, self._window_start = b"", begin + wanted
-            self._position = begin + wanted
-            return head + data
-        grown = self._window_size * 2 if self._window_size else FIRST_WINDOW
-        self._window_size = min(storage.tuning.read_ahead, grown) if sequential else 0
-        end = min(self.size, begin + max(wanted, self._window_size))
-        self._window = await read_span(storage, self._entry, begin, end)
-        self._window_start = begin
+        data = await self._following(begin, wanted, sequential=in_window or start == 0)
         self._position = begin + wanted
-        return head + self._window[:wanted]
+        if len(data) > wanted or wanted < self._volume().storage.tuning.read_ahead:
+            self._window, self._window_start = data, begin
+        else:
+            self._window, self._window_start = b"", begin + wanted
+        if len(data) > wanted:
+            data = data[:wanted]
+        return head + data if head else data
+
+    async def _following(self, begin: int, wanted: int, *, sequential: bool) -> bytes:
+        """At least `wanted` bytes from `begin`: more where somebody reads on and on."""
+        storage = self._volume().storage
+        most = storage.tuning.read_ahead
+        was, self._run = self._run, max(self._run * 2, FIRST_WINDOW, wanted) if sequential else 0
+        self._run = min(self._run, most)
+        end = min(self.size, begin + max(wanted, self._run))
+        self._ahead.seek(begin)
+        if most and was >= most and end - self._ahead.end <= SPAN_REQUESTS * most:
+            self._ahead.extend(min(self.size, end + BLOCKS_AHEAD * most), most, self._span)
+        blocks = []
+        while begin < end:
+            blocks.append(await (self._ahead.take() if self._ahead else self._span(begin, end)))
+            begin += len(blocks[-1])
+        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
 
 class FileWriter:

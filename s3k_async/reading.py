@@ -20,6 +20,7 @@ from s3k_async.storage.upload import CHECKSUM_PREFIX
 
 __all__ = [
     "LOOKS",
+    "SPAN_REQUESTS",
     "OpenVolume",
     "existing",
     "need_readable",

@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "planning",
         "publishing",
         "reading",
+        "ahead",
         "races",
         "transfer",
         "local_files",

@@ -116,7 +116,7 @@ _CLIENT: Final = (
     Option("retry_rate", "number", "client", "Requests a second that may be sent again anyway.", minimum=0),
     Option("multipart_threshold", "size", "client", "Larger content is uploaded in parts.", minimum=1),
     Option("part_size", "size", "client", "Size of a part.", minimum=1),
-    Option("read_ahead", "size", "client", "Bytes fetched at once by small sequential reads.", minimum=0),
+    Option("read_ahead", "size", "client", "Bytes of a block of sequential reading; two are read ahead.", minimum=0),
     Option("lease", "number", "client", "Seconds a writer's reservation lasts.", minimum=0.001),
     Option("busy_timeout", "number", "client", "Seconds to wait for another client's change.", minimum=0),
 )

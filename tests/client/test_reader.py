@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,9 +19,11 @@ from s3k_async.errors import (
     IsDirectoryError,
     PathNotFoundError,
     StreamClosedError,
+    UnreachableError,
     UnsupportedError,
 )
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.retry import Retries, RetryPolicy
+from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.engines.volumes import volume_backends
@@ -227,6 +230,69 @@ async def test_reads_all_over_the_place_fetch_only_what_they_need() -> None:
             assert len(reader._window) == 10
             assert await reader.read(10) == (DATA * 10)[5010:5020]
             assert len(reader._window) == 500
+
+
+async def test_a_sequential_reader_finds_the_next_blocks_under_way() -> None:
+    config = memory_config(Tuning(read_ahead=100))
+    await init_volume(config)
+    faults = FaultPlan()
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", DATA)
+        async with fs.open("/f") as reader:
+            assert await reader.read(100) == DATA[:100]
+            assert await reader.read(100) == DATA[100:200]
+            asked = len(faults.calls)
+            await anyio.wait_all_tasks_blocked()
+            assert len(faults.calls) == asked, "they were asked for together with what was needed"
+            assert await reader.read(200) == DATA[200:400]
+            assert await reader.read() == DATA[400:]
+        gets = [call for call in faults.calls if call.store == "blobs" and call.method == "get"]
+        assert len(gets) == len(DATA) // 100, "nothing is fetched twice"
+
+
+async def test_a_reader_that_is_closed_lets_go_of_what_it_reads_ahead() -> None:
+    config = memory_config(Tuning(read_ahead=100))
+    await init_volume(config)
+    faults = FaultPlan()
+    begun, ended = 0, 0
+
+    async def hold(call: Call) -> None:
+        nonlocal begun, ended
+        if call.method == "get" and call.store == "blobs" and len(faults.calls) > first + 2:
+            begun += 1
+            try:
+                await anyio.sleep_forever()
+            finally:
+                ended += 1
+
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", DATA)
+        async with fs.open("/f") as reader:
+            first = len(faults.calls)
+            faults.gate = hold
+            assert await reader.read(100) == DATA[:100]
+            assert await reader.read(100) == DATA[100:200]
+            await anyio.wait_all_tasks_blocked()
+            assert begun == 2
+        await anyio.wait_all_tasks_blocked()
+        assert ended == 2
+
+
+async def test_a_block_that_fails_fails_the_read_that_needs_it_and_no_other() -> None:
+    config = memory_config(Tuning(read_ahead=100, retry=Retries.alike(RetryPolicy(attempts=1))))
+    await init_volume(config)
+    faults = FaultPlan()
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", DATA)
+        async with fs.open("/f") as reader:
+            first = len(faults.calls)
+            faults.fail(first + 3, UnreachableError("the cable", path="data"))
+            assert await reader.read(100) == DATA[:100]
+            assert await reader.read(100) == DATA[100:200]
+            with pytest.raises(UnreachableError):
+                await reader.read(100)
+            assert await reader.tell() == 200
+            assert await reader.read() == DATA[200:], "and it can be read again"
 
 
 @given(
