@@ -16,21 +16,21 @@ from benchmarks.goals import verdicts
 from benchmarks.measuring import Result
 from benchmarks.plots import draw
 from benchmarks.report import goals_table, write
-from benchmarks.rows import codec, engines, keys, listing, single, startup, trees
+from benchmarks.rows import codec, engines, keys, listing, single, startup, tables, trees
 from benchmarks.rows.scope import CANNED_PROCESSOR, CLIENT_PROCESSOR, Scope
 from benchmarks.servers import Canned, canned
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "performance"
-ALONE = {"codec": codec, "keys": keys, "engines": engines}
+ALONE = {"codec": codec, "keys": keys, "tables": tables, "engines": engines}
 CANNED = {"startup": startup, "single": single, "listing": listing, "trees": trees}
-ROWS = ("codec", "keys", "startup", "single", "listing", "trees", "engines")
+ROWS = ("codec", "keys", "startup", "single", "listing", "trees", "tables", "engines")
 
 
 async def _measured(name: str, scope: Scope, server: Canned) -> AsyncIterator[Result]:
     everywhere = os.sched_getaffinity(0)
-    if CLIENT_PROCESSOR is not None and name != "engines":
+    if CLIENT_PROCESSOR is not None and name not in ("tables", "engines"):
         os.sched_setaffinity(0, {CLIENT_PROCESSOR})
     try:
         server.command("forget")
@@ -90,7 +90,7 @@ def main() -> None:
     if options.report is not None:
         results, machine = _load(options.report)
     else:
-        scope = Scope(options.quick, options.rounds or (3 if options.quick else 5))
+        scope = Scope(options.quick, options.rounds or 3)
         machine = {**environment(), "repetitions": str(scope.rounds)}
         results = asyncio.run(_run(options.only, scope, machine))
     print("\n" + ", ".join(f"{name} {value}" for name, value in machine.items()) + "\n")

@@ -43,7 +43,7 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
                         "ours, objects": partial(ours.list, path),
                         "ours, Arrow": partial(ours.list_batches, path),
                     }
-                    if entries < LARGE and latency == 0 and not scope.quick:
+                    if entries < LARGE and latency == 0 and suffixes in (1, 64) and not scope.quick:
                         runs["boto3"] = partial(threads.list, path, suffixes)
                         runs["aioboto3"] = partial(table.list, path, suffixes)
                         runs["aiodynamo"] = partial(pure.list, path, suffixes)
@@ -53,7 +53,7 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
                         entries,
                         "entries",
                         runs,
-                        rounds=min(scope.rounds, 3) if entries == LARGE else scope.rounds,
+                        rounds=1 if entries == LARGE and latency else scope.rounds,
                         expected=entries,
                         warm=entries < LARGE,
                         limit=_limit(server, path, suffixes),
