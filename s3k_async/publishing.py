@@ -63,13 +63,13 @@ async def publish_new(volume: Published, path: str, upload: Upload, *, overwrite
     """Upload and publish a file at the path; the last writer wins.
 
     A lost race is tried again for `Tuning.busy_timeout`; bytes that were uploaded for the same object id are used
-    again. Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, BusyError, LeaseExpiredError,
-    and ConflictError when every attempt was lost.
+    again, within the lease that they were uploaded under. Raises PathExistsError (not `overwrite`), IsDirectoryError,
+    NotDirectoryError, BusyError, LeaseExpiredError, and ConflictError when every attempt was lost.
     """
     store = volume.store
     race = Race(store)
     content: Content | None = None
-    uploaded_for = ""
+    uploaded_for, lease_ms = "", 0
     try:
         while True:
             target = await store.prepare(path)
@@ -80,9 +80,9 @@ async def publish_new(volume: Published, path: str, upload: Upload, *, overwrite
                 await drop_unpublished(volume.storage, stale.physical, ConflictError("another object", path=path))
             if content is None:
                 content = await upload(target)
-                uploaded_for = target.object_id
+                uploaded_for, lease_ms = target.object_id, target.lease_ms
             try:
-                return await store.publish(target, content, overwrite=overwrite)
+                return await store.publish(replace(target, lease_ms=lease_ms), content, overwrite=overwrite)
             except ConflictError as error:
                 await race.lost(error)
     except S3kError as error:

@@ -7,7 +7,7 @@ store ends the reading.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -137,9 +137,34 @@ class LogReader:
 
     async def objects(self) -> AsyncIterator[LogObject]:
         """Every entry and every segment, without those that a checkpoint covers. Raises the store's errors."""
-        async for part in self._read(_ENTRIES, self._entry, self._concurrency, _ENTRY_BATCH):
+        async for part in self.entries():
             yield part
-        async for part in self._segments():
+        async for part in self.segments():
+            yield part
+
+    async def entries(self, wanted: Callable[[str], bool] | None = None) -> AsyncIterator[LogObject]:
+        """Every entry, or those on the objects whose ids are wanted; the others are listed and not read. Raises the
+        store's errors.
+        """
+
+        def is_other(key: str) -> bool:
+            parsed = parse_key(key)
+            return wanted is not None and isinstance(parsed, EntryKey) and not wanted(parsed.object_id)
+
+        async for part in self._read(_ENTRIES, self._entry, self._concurrency, _ENTRY_BATCH, is_other):
+            yield part
+
+    async def segments(self, without: Container[str] = frozenset()) -> AsyncIterator[LogObject]:
+        """Every segment, but for those `without`, by their ids, and those that a checkpoint covers. Raises the store's
+        errors.
+        """
+        covered = await self._covered()
+
+        def is_known(key: str) -> bool:
+            segment = _segment_id(key)
+            return segment in covered or segment in without
+
+        async for part in self._read(_SEGMENTS, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, is_known):
             yield part
 
     async def left_of(self, segments: Collection[str]) -> list[str]:
@@ -162,18 +187,13 @@ class LogReader:
         found: dict[object, Finding] = {}
         async for part in self._read(prefix, self._entry, self._concurrency, _ENTRY_BATCH):
             found.update({_identity(finding): finding for finding in part.findings})
-        async for part in self._segments():
+        async for part in self.segments():
             for finding in part.findings:
                 if isinstance(finding, DamagedLog) or finding.operation.object_id == object_id:
                     found[_identity(finding)] = finding
         async for finding in self.checkpoints.records(object_id=object_id):
             found.setdefault(_identity(finding), finding)
         return sorted(found.values(), key=_by_version)
-
-    async def _segments(self) -> AsyncIterator[LogObject]:
-        covered = await self._covered()
-        async for part in self._read(_SEGMENTS, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, covered):
-            yield part
 
     async def _covered(self) -> frozenset[str]:
         """The segments that checkpoints stand for."""
@@ -186,7 +206,7 @@ class LogReader:
         read: Callable[[dict[LogState, str]], Awaitable[list[Finding]]],
         at_once: int,
         batch: int,
-        covered: frozenset[str] = frozenset(),
+        skipped: Callable[[str], bool] = lambda _: False,
     ) -> AsyncIterator[LogObject]:
         async def one(keys: dict[LogState, str]) -> LogObject:
             both: tuple[LogState, LogState] = ("pending", "committed")
@@ -198,7 +218,7 @@ class LogReader:
             if isinstance(found, DamagedLog):
                 yield LogObject((found.key,), (found,))
                 continue
-            if covered and _segment_id(next(iter(found.values()))) in covered:
+            if skipped(next(iter(found.values()))):
                 continue
             twins.append(found)
             if len(twins) == batch:

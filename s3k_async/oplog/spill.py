@@ -64,6 +64,12 @@ class Spill:
         for _, some in groupby(rows, key=lambda row: row[0]):
             yield [LogRecord(operation_from(line, key), cast("LogState", state), key) for _, state, key, line in some]
 
+    def of(self, object_id: str) -> list[LogRecord]:
+        """The records of one object."""
+        self.database.execute("CREATE INDEX IF NOT EXISTS by_object ON records (object)")
+        rows = self.database.execute("SELECT state, key, line FROM records WHERE object = ?", (object_id,))
+        return [LogRecord(operation_from(line, key), cast("LogState", state), key) for state, key, line in rows]
+
     def many(self, statement: str, rows: list[Any]) -> None:
         """Execute a statement for each row, in one transaction."""
         if rows:

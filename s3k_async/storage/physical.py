@@ -139,6 +139,13 @@ class PhysicalStorage:
             raise CorruptDataError(f"the checksum is {content.checksum} instead of {checksum}", path=physical)
         return content
 
+    def own_key(self, physical: str) -> str | None:
+        """The key below the data location of what an entry names; None for a URI elsewhere."""
+        try:
+            return self._key(physical)
+        except UnsupportedError:
+            return None
+
     def _key(self, physical: str) -> str:
         """The key below the data location. Raises UnsupportedError for a URI elsewhere."""
         uri = _URI.fullmatch(physical)

@@ -1,0 +1,177 @@
+"""gc: bytes that nobody names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+import click
+
+from s3k_async.cli.addresses import parse_volume_address
+from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.output import plural
+from s3k_async.cli.reporting import FailedOperandsError
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.fsck.audit import AuditTrail
+from s3k_async.fsck.collect import Collector, Swept
+from s3k_async.fsck.marking import Count, Marked, Place
+from s3k_async.fsck.verdicts import GRACE_SECONDS, Ages
+from s3k_async.model import ROOT
+from s3k_async.sources import SYSTEM
+from s3k_async.volumes import Volume, open_volume
+
+__all__ = ["gc"]
+
+_DEAD = ("deleted", "replaced", "unpublished", "unnamed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the options say."""
+
+    yes: bool
+    mark_to: str | None
+    sweep_from: str | None
+    grace: float
+    lease: float | None
+    rate: float | None
+    exclusive: bool
+    audit: str | None
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("volume", required=False)
+@click.option("--yes", is_flag=True, help="Delete. Without it, only tell what would be deleted.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=GRACE_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long nobody must have named what is deleted: longer than any read or job takes.",
+)
+@click.option(
+    "--lease",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="The longest lease that any client of the volume is configured with [default: the volume's setting].",
+)
+@click.option("--list", "mark_to", metavar="FILE", help="Keep the list of candidates, to sweep it later.")
+@click.option("--sweep", "sweep_from", metavar="FILE", help="Sweep a list that --list has written; goes on with it.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="KEYS", help="At most so many a second.")
+@click.option("--exclusive", is_flag=True, help="Nobody else changes the volume: needed without an operation log.")
+@click.option("--audit", metavar="FILE", help="Write down in a local file, too, what is deleted.")
+@click.pass_obj
+def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
+    """Delete bytes that no file names, reservations and uploads that were abandoned. A dry run without --yes.
+
+    Safe beside writers, readers and other runs. VOLUME as for fsck.
+    """
+    asked = _Asked(**options)
+    if asked.mark_to is not None and asked.sweep_from is not None:
+        raise click.UsageError("either --list or --sweep")
+    if asked.sweep_from is not None and not asked.yes:
+        raise click.UsageError("nothing was deleted: it was not confirmed (--yes confirms)")
+    address = parse_volume_address(volume) if volume is not None else None
+    if address is not None and address.path != ROOT:
+        raise InvalidArgumentError("a volume is meant here, not a path in one", path=volume)
+    config = invocation.resolve(address.volume if address else None)
+
+    async def work() -> tuple[Marked | None, Swept | None]:
+        opened = await open_volume(config)
+        try:
+            with invocation.meter("gc") as meter:
+                return await _collect(_collector(opened, asked, meter.part()), asked)
+        finally:
+            await opened.close()
+
+    marked, swept = anyio.run(work)
+    _tell(invocation, marked, swept)
+    if swept is not None and swept.failures:
+        raise FailedOperandsError(swept.failures, some_succeeded=bool(swept.deleted))
+
+
+def _collector(volume: Volume, asked: _Asked, progress: Any) -> Collector:
+    place = Place(volume.store, volume.blobs, volume.log_blobs, volume.storage.own_key, volume.record.volume_id)
+    lease = volume.config.tuning.lease if asked.lease is None else asked.lease
+    audit = AuditTrail(volume.log_blobs, SYSTEM.uuid(), asked.audit)
+    return Collector(
+        place,
+        SYSTEM,
+        Ages(asked.grace, lease),
+        audit,
+        exclusive=asked.exclusive,
+        rate=asked.rate,
+        progress=progress,
+    )
+
+
+async def _collect(collector: Collector, asked: _Asked) -> tuple[Marked | None, Swept | None]:
+    if asked.sweep_from is not None:
+        return None, await collector.sweep(asked.sweep_from)
+    with TemporaryDirectory(prefix="s3k-gc-") as room:
+        path = os.path.join(room, "candidates") if asked.mark_to is None else asked.mark_to
+        marked = await collector.mark(path)
+        if not asked.yes:
+            return marked, None
+        await collector.clean_up(marked)
+        return marked, await collector.sweep(path)
+
+
+def _tell(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
+    if invocation.json:
+        invocation.output.json(_document(marked, swept))
+        return
+    dead = swept.deleted if swept is not None else {} if marked is None else _dead(marked)
+    for reason, count in sorted(dead.items()):
+        invocation.output.line(f"{reason}: {_sized(count)}")
+    kept = dict(swept.kept) if swept is not None else {}
+    if marked is not None:
+        kept |= {reason: count for reason, count in marked.counts.items() if reason not in _DEAD and count.objects}
+    for reason, count in sorted(kept.items()):
+        invocation.output.line(f"kept, {reason}: {_sized(count)}")
+    invocation.output.line(_summary(marked, swept, dead))
+
+
+def _summary(marked: Marked | None, swept: Swept | None, dead: Mapping[str, Count]) -> str:
+    total = Count(sum(each.objects for each in dead.values()), sum(each.bytes for each in dead.values()))
+    if swept is not None:
+        reservations, uploads, verb = swept.reservations, swept.uploads, "deleted"
+    else:
+        assert marked is not None
+        reservations, uploads, verb = len(marked.reservations), len(marked.uploads), "would delete"
+    text = f"{verb} {_sized(total)}"
+    if reservations:
+        text += f", {plural(reservations, 'reservation')}"
+    if uploads:
+        text += f", {plural(uploads, 'unfinished upload')}"
+    return text if swept is not None else f"{text} (--yes deletes)"
+
+
+def _sized(count: Count) -> str:
+    return f"{plural(count.objects, 'object')}, {count.bytes:,} bytes"
+
+
+def _dead(marked: Marked) -> dict[str, Count]:
+    return {reason: count for reason, count in marked.counts.items() if reason in _DEAD}
+
+
+def _document(marked: Marked | None, swept: Swept | None) -> dict[str, Any]:
+    def counts(found: Mapping[str, Count]) -> dict[str, dict[str, int]]:
+        return {reason: {"objects": each.objects, "bytes": each.bytes} for reason, each in sorted(found.items())}
+
+    return {
+        "marked": None if marked is None else counts(marked.counts),
+        "reservations": None if marked is None else len(marked.reservations),
+        "uploads": None if marked is None else len(marked.uploads),
+        "deleted": None if swept is None else counts(swept.deleted),
+        "kept": None if swept is None else counts(swept.kept),
+        "failed": 0 if swept is None else len(swept.failures),
+        "removed_reservations": 0 if swept is None else swept.reservations,
+        "aborted_uploads": 0 if swept is None else swept.uploads,
+    }

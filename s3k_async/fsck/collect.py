@@ -1,0 +1,247 @@
+"""Garbage collection: *sweep* looks again at what *mark* found, and deletes what still nobody names.
+
+Why no live byte can be deleted is in docs/design/004-nothing-lost.md; the order of the reads below is that argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from s3k_async.concurrency import gather, run_all
+from s3k_async.errors import (
+    BlobNotFoundError,
+    ConflictError,
+    InvalidArgumentError,
+    LogFormatError,
+    ReadOnlyVolumeError,
+)
+from s3k_async.fsck.audit import AuditTrail, Deed
+from s3k_async.fsck.candidates import CandidateReader
+from s3k_async.fsck.marking import Count, Marked, Marker, Place, is_over, table_digest
+from s3k_async.fsck.naming import names_in, need_settled, open_transactions
+from s3k_async.fsck.verdicts import Ages, Verdict, named_by
+from s3k_async.model import Entry, Progress
+from s3k_async.oplog.entries import EntryKey, decode, history_prefix, parse_key
+from s3k_async.oplog.reader import LogReader
+from s3k_async.sources import Sources
+from s3k_async.stores.blobs import MAX_DELETION, BlobStore, Unfinished
+
+__all__ = ["BATCH", "Collector", "Swept"]
+
+BATCH = 10_000
+"""Candidates that are looked at and deleted together."""
+READS = 32
+FRESH_MOST = 1_000_000
+"""Keys that new segments of the log may name before a list counts as too old."""
+
+
+@dataclass(slots=True)
+class Swept:
+    """What sweep did. `deleted` is by reason, `kept` tells why candidates were left: `waiting`, `named` (the table
+    names them after all), `changed` (the log does, since they were marked), `undecided` (they may yet be published).
+    """
+
+    deleted: dict[str, Count] = field(default_factory=dict)
+    kept: dict[str, Count] = field(default_factory=dict)
+    failures: list[tuple[str, Exception]] = field(default_factory=list)
+    """Keys that could not be deleted. The next run finds them again."""
+    reservations: int = 0
+    uploads: int = 0
+
+    def keep(self, reason: str, verdicts: Sequence[Verdict]) -> None:
+        for verdict in verdicts:
+            self.kept.setdefault(reason, Count()).add(verdict.blob.size)
+
+
+class Collector:
+    """Collects the garbage of one volume. `exclusive`: the caller knows that nobody else changes the volume meanwhile,
+    which a volume without a log needs. `rate`: keys a second at most.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        sources: Sources,
+        ages: Ages,
+        audit: AuditTrail,
+        *,
+        exclusive: bool = False,
+        rate: float | None = None,
+        progress: Callable[[Progress], object] | None = None,
+    ) -> None:
+        if place.log is None and not exclusive:
+            raise InvalidArgumentError(
+                "without a log only the table can tell what is live, and it cannot be read at one moment: nobody else"
+                " may change the volume meanwhile (exclusive)"
+            )
+        self._place = place
+        self._sources = sources
+        self._ages = ages
+        self._audit = audit
+        self._rate = rate
+        self._progress = progress
+        self._swept = Swept()
+
+    async def mark(self, path: str) -> Marked:
+        """As `Marker.mark`."""
+        return await Marker(self._place, self._ages, progress=self._progress).mark(path)
+
+    async def sweep(self, path: str) -> Swept:
+        """Delete the candidates of a list that still nobody names. Sent again after an interruption, it goes on.
+
+        Raises InvalidArgumentError (another volume's list), ConflictError (the log was compacted, or has grown too
+        much, since the list was made; without a log, the table changed: mark again), LogFormatError,
+        ReadOnlyVolumeError and BusyError as `mark`, and the stores' errors. What could not be deleted is in the result.
+        """
+        place = self._place
+        candidates = CandidateReader(path)
+        if candidates.header.volume != place.volume_id or candidates.header.logged != (place.log is not None):
+            raise InvalidArgumentError("the list of candidates is another volume's", path=path)
+        if place.store.read_only:
+            raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 is not collected")
+        record = await need_settled(place.store.items)
+        now_ms = await place.data.now_ms()
+        if place.log is None and await table_digest(place) != candidates.end.digest:
+            raise ConflictError("the volume was changed since it was marked: mark again", path=path)
+        news = None if place.log is None else _News(place, candidates)
+        total = candidates.end.candidates
+        handled = 0
+        for batch in candidates.batches(BATCH):
+            await need_settled(place.store.items, record)
+            await self._sweep(batch, candidates, news, now_ms)
+            candidates.done(len(batch))
+            handled += len(batch)
+            if self._progress is not None:
+                self._progress(Progress("gc", handled, total, path="sweep"))
+        return self._swept
+
+    async def clean_up(self, marked: Marked) -> Swept:
+        """Remove the reservations that mark found, if they still are what they were, and abort the uploads."""
+        now_ms = await self._place.data.now_ms()
+        await self._audit.write(
+            [{"deed": "remove_reservation", "path": each.path, "id": each.id} for each in marked.reservations]
+        )
+        await run_all(lambda entry: self._reap(entry, now_ms), marked.reservations, limit=READS)
+        await self._audit.write(
+            [{"deed": "abort_upload", "key": each.key, "id": each.id} for _, each in marked.uploads]
+        )
+        await run_all(self._abort, marked.uploads, limit=READS)
+        return self._swept
+
+    async def _reap(self, seen: Entry, now_ms: int) -> None:
+        store = self._place.store
+        current = await store.get(seen.path)
+        if current is None or (current.id, current.version) != (seen.id, seen.version):
+            return
+        if is_over(current, now_ms, self._ages):
+            await store.abandon(current)
+            self._swept.reservations += 1
+
+    async def _abort(self, found: tuple[BlobStore, Unfinished]) -> None:
+        blobs, upload = found
+        await blobs.abort_upload(upload)
+        self._swept.uploads += 1
+
+    async def _sweep(self, batch: list[Verdict], candidates: CandidateReader, news: _News | None, now_ms: int) -> None:
+        grace_ms = self._ages.grace_ms
+        left = self._leave("waiting", batch, lambda verdict: verdict.since_ms + grace_ms > now_ms)
+        # A table that lacks entries may lack those of pending operations too, and a job may yet publish them.
+        if candidates.end.lost or await open_transactions(self._place.store.items):
+            left = self._leave("undecided", left, lambda verdict: verdict.is_pending)
+        if news is not None and left:
+            # Twice: to be missed by both readings an entry must move twice, and the second move is news to the log.
+            named = await self._named(left) | await self._named(left)
+            left = self._leave("named", left, lambda verdict: verdict.blob.key in named)
+            changed = await news.of(left)
+            left = self._leave("changed", left, lambda verdict: verdict.blob.key in changed)
+        await self._delete(left)
+
+    def _leave(self, reason: str, verdicts: list[Verdict], leaves: Callable[[Verdict], bool]) -> list[Verdict]:
+        """The verdicts that are not left, those that are being counted."""
+        kept = [verdict for verdict in verdicts if leaves(verdict)]
+        self._swept.keep(reason, kept)
+        return [verdict for verdict in verdicts if not leaves(verdict)] if kept else verdicts
+
+    async def _named(self, verdicts: list[Verdict]) -> set[str]:
+        """What is named at any path at which the log has ever seen one of the candidates named."""
+        store = self._place.store
+        paths = sorted({path for verdict in verdicts for path in verdict.paths})
+        if not paths:
+            return set()
+        found = await store.items.get_many(store.keys.keys(paths))
+        named = names_in(found.values(), self._place.key_of)
+        unclear = {verdict.blob.key for verdict in verdicts if verdict.blob.key[-36:] in named.unclear}
+        return named.keys | unclear
+
+    async def _delete(self, verdicts: list[Verdict]) -> None:
+        await self._audit.write([_deed(verdict) for verdict in verdicts])
+        step = MAX_DELETION if self._rate is not None else BATCH
+        for start in range(0, len(verdicts), step):
+            some, began = verdicts[start : start + step], self._sources.monotonic()
+            failures = await self._place.data.delete_many([verdict.blob.key for verdict in some])
+            left = {failure.key: failure.error for failure in failures}
+            self._swept.failures += left.items()
+            for verdict in some:
+                if verdict.blob.key not in left:
+                    self._swept.deleted.setdefault(verdict.reason, Count()).add(verdict.blob.size)
+            if self._rate is not None:
+                pause = len(some) / self._rate - (self._sources.monotonic() - began)
+                await self._sources.sleep(max(0.0, pause))
+
+
+def _deed(verdict: Verdict) -> Deed:
+    blob = verdict.blob
+    return {"deed": "delete", "key": blob.key, "bytes": blob.size, "reason": verdict.reason, "paths": verdict.paths}
+
+
+class _News:
+    """What the log holds that it did not hold when the candidates were marked."""
+
+    def __init__(self, place: Place, candidates: CandidateReader) -> None:
+        assert place.log is not None
+        self._log = place.log
+        self._reader = LogReader(place.log)
+        self._key_of = place.key_of
+        self._segments = candidates.segments
+        self._checkpoints = candidates.checkpoints
+        self._fresh: set[str] = set()
+        """What segments name that are new since then."""
+
+    async def of(self, verdicts: list[Verdict]) -> set[str]:
+        """Those of the candidates that operations name which are new. Entries before segments before checkpoints: so
+        what is compacted meanwhile is seen to be."""
+        found = await gather(self._by_entries, verdicts, limit=READS)
+        changed = {verdict.blob.key for verdict, is_new in zip(verdicts, found, strict=True) if is_new}
+        async for part in self._reader.segments(without=self._segments):
+            if len(part.records) != len(part.findings):
+                raise LogFormatError("a segment of the log cannot be understood: mend it first", path=part.keys[0])
+            self._segments.add(part.segment)
+            self._fresh |= named_by([record.operation for record in part.records], self._key_of)
+        manifests: Collection[str] = [each.key for each in await self._reader.checkpoints.valid()]
+        if not set(manifests) <= self._checkpoints or len(self._fresh) > FRESH_MOST:
+            raise ConflictError("the log was compacted, or has grown too much, since the mark: mark again")
+        return changed | (self._fresh & {verdict.blob.key for verdict in verdicts})
+
+    async def _by_entries(self, verdict: Verdict) -> bool:
+        """Whether a new entry names a candidate, or cannot be understood. Who moves an entry leads it one version
+        further, so later versions cannot come first."""
+        known = set(verdict.operations)
+        last = max((version for version, _ in known), default=None)
+        async for info in self._log.list_all(history_prefix(verdict.blob.key[-36:])):
+            try:
+                key = parse_key(info.key)
+            except LogFormatError:
+                return True
+            assert isinstance(key, EntryKey)
+            if (key.version, key.operation_id) in known or (last is not None and key.version > last + 1):
+                continue
+            try:
+                operation = decode(await self._log.get(info.key), info.key).operation
+            except BlobNotFoundError:
+                continue
+            except LogFormatError:
+                return True
+            if verdict.blob.key in named_by([operation], self._key_of):
+                return True
+        return False

@@ -1,0 +1,104 @@
+"""Which bytes the items of the table name, whatever state their jobs are in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+
+from s3k_async.errors import BusyError, ItemFormatError
+from s3k_async.fsck.verdicts import PHYSICAL_KEY, KeyOf
+from s3k_async.metadata.jobs import JOB_PARTITION, PART_SEPARATOR
+from s3k_async.metadata.keys import ENTRY_PREFIX
+from s3k_async.metadata.marks import parse_mark
+from s3k_async.metadata.record import LOCK, RECORD_KEY, STATE
+from s3k_async.model import Entry
+from s3k_async.stores.items import PARTITION, SORT, Item, ItemStore
+
+__all__ = ["SEGMENTS", "Named", "digest_of", "names_in", "need_settled", "open_transactions", "scan_segment"]
+
+SEGMENTS = 4
+"""Parts of the table that are scanned at the same time."""
+
+
+@dataclass(slots=True)
+class Named:
+    """What some items name."""
+
+    keys: set[str] = field(default_factory=set)
+    unclear: set[str] = field(default_factory=set)
+    """Ids of objects an item of which cannot be understood: it may name any bytes of theirs."""
+
+
+def names_in(items: Iterable[Item], key_of: KeyOf) -> Named:
+    """What the items name now, and what they will when the jobs that mark them are published.
+
+    An item is taken for what it may mean: a hidden entry, one that will be gone, and one that is damaged count too.
+    """
+    named = Named()
+    for item in items:
+        physical, mark = item.get("physpath"), item.get("next")
+        if isinstance(physical, str):
+            _add(named, key_of(physical))
+        elif not item.get("isdir"):
+            named.unclear.add(str(item.get("id")))
+        if mark is None:
+            continue
+        try:
+            then = parse_mark(str(mark)).then
+        except ItemFormatError:
+            named.unclear.add(str(item.get("id")))
+            continue
+        if isinstance(then, Entry) and then.physical:
+            _add(named, key_of(then.physical))
+    return named
+
+
+def _add(named: Named, key: str | None) -> None:
+    if key is not None and PHYSICAL_KEY.fullmatch(key):
+        named.keys.add(key)
+
+
+async def scan_segment(items: ItemStore, segment: int) -> AsyncIterator[list[Item]]:
+    """The items of entries in one part of the table, page by page."""
+    cursor: str | None = None
+    while True:
+        page = await items.scan(segment, SEGMENTS, cursor=cursor)
+        yield [item for item in page.items if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
+        if page.next is None:
+            return
+        cursor = page.next
+
+
+def digest_of(items: Iterable[Item]) -> int:
+    """A number that tells tables apart, whatever order they were read in: to be added up, modulo 2^64."""
+    total = 0
+    for item in items:
+        text = json.dumps(sorted(item.items()), separators=(",", ":"))
+        total += int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+    return total
+
+
+async def open_transactions(items: ItemStore) -> bool:
+    """Whether there is a job of kind `transaction`, at work or left behind: operations that the log holds as pending
+    may then become visible however old they are."""
+    cursor: str | None = None
+    while True:
+        page = await items.query(JOB_PARTITION, cursor=cursor)
+        if any(PART_SEPARATOR not in str(item[SORT]) and item.get("kind") == "transaction" for item in page.items):
+            return True
+        if page.next is None:
+            return False
+        cursor = page.next
+
+
+async def need_settled(items: ItemStore, before: Item | None = None) -> Item:
+    """The volume's record. Raises BusyError if the volume is being loaded, moved to another layout or destroyed, or if
+    the record is not what it was `before`."""
+    record = await items.get(RECORD_KEY)
+    if record is None:
+        raise BusyError("the volume's record is gone", path=RECORD_KEY.partition)
+    if {LOCK, STATE} & record.keys() or (before is not None and dict(record) != dict(before)):
+        raise BusyError("the volume is being loaded, moved or destroyed", path=RECORD_KEY.partition)
+    return record

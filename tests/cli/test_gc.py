@@ -1,0 +1,100 @@
+"""gc."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+
+from s3k_async.settings import resolve
+from s3k_async.volumes import open_volume
+from tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def garbage(cli: Cli, volume: str) -> str:
+    """A volume with a file, and bytes that were deleted and replaced."""
+    cli.ok("put", "-", "/kept", stdin=b"kept")
+    cli.ok("put", "-", "/kept", stdin=b"kept, and new")
+    cli.ok("put", "-", "/gone", stdin=b"gone")
+    cli.ok("rm", "/gone")
+    return volume
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything in memory was stored five hours ago."""
+    from s3k_async.stores.memory_blobs import MemoryBlobs
+
+    now = MemoryBlobs.now_ms
+
+    async def ahead(self: MemoryBlobs) -> int:
+        return await now(self) + 5 * 3600 * 1000
+
+    monkeypatch.setattr(MemoryBlobs, "now_ms", ahead)
+
+
+def keys(volume: str) -> int:
+    async def count() -> int:
+        opened = await open_volume(resolve(volume))
+        found = [info async for info in opened.blobs.list_all() if ".id=" in info.key]
+        await opened.close()
+        return len(found)
+
+    return anyio.run(count)
+
+
+def test_it_tells_first_and_deletes_when_it_is_confirmed(cli: Cli, garbage: str, later: None) -> None:
+    assert cli.ok("gc", "--grace", "3600").lines == [
+        "deleted: 1 object, 4 bytes",
+        "replaced: 1 object, 4 bytes",
+        "kept, named: 1 object, 13 bytes",
+        "would delete 2 objects, 8 bytes (--yes deletes)",
+    ]
+    assert keys(garbage) == 3
+    assert cli.ok("gc", garbage, "--grace", "3600", "--yes").lines[-1] == "deleted 2 objects, 8 bytes"
+    assert keys(garbage) == 1
+    assert cli.ok("cat", "/kept").output == b"kept, and new"
+    document = cli.ok("gc", "--grace", "3600", "--yes", "--json").json()
+    assert (document["deleted"], document["marked"]) == ({}, {"named": {"objects": 1, "bytes": 13}})
+
+
+def test_what_is_young_is_kept(cli: Cli, garbage: str) -> None:
+    assert cli.ok("gc", "--yes").lines == ["kept, young: 3 objects, 21 bytes", "deleted 0 objects, 0 bytes"]
+    assert keys(garbage) == 3
+
+
+def test_a_list_is_swept_later(cli: Cli, garbage: str, later: None, tmp_path: Path) -> None:
+    candidates, audit = str(tmp_path / "candidates"), tmp_path / "audit"
+    assert cli.ok("gc", "--grace", "3600", "--list", candidates, "--json").json()["marked"]["deleted"]["objects"] == 1
+    assert keys(garbage) == 3
+    cli.fails(2, "gc", "--sweep", candidates)
+    done = cli.ok("gc", "--grace", "3600", "--sweep", candidates, "--yes", "--rate", "1000", "--audit", str(audit))
+    assert done.lines[-1] == "deleted 2 objects, 8 bytes"
+    assert keys(garbage) == 1
+    deeds = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert sorted(deed["reason"] for deed in deeds) == ["deleted", "replaced"]
+    again = cli.ok("gc", "--grace", "3600", "--sweep", candidates, "--yes")
+    assert again.lines == ["deleted 0 objects, 0 bytes"]
+
+
+def test_a_volume_without_a_log_has_to_be_ones_own(cli: Cli, later: None) -> None:
+    cli.ok("init", "memory://unlogged", "--log-mode", "disabled")
+    assert "exclusive" in cli.fails(2, "gc", "memory://unlogged").errors
+    assert cli.ok("gc", "memory://unlogged", "--exclusive").lines == ["would delete 0 objects, 0 bytes (--yes deletes)"]
+
+
+def test_bad_usage(cli: Cli, garbage: str, tmp_path: Path) -> None:
+    cli.fails(2, "gc", f"{garbage}/path")
+    cli.fails(2, "gc", "--grace", "-1")
+    cli.fails(2, "gc", "--rate", "0")
+    cli.fails(2, "gc", "--list", "a", "--sweep", "b")
+    cli.fails(3, "gc", "memory://nobody")
+    cli.fails(3, "gc", "--sweep", str(tmp_path / "none"), "--yes")
+    other = tmp_path / "other"
+    other.write_text("no list\n")
+    cli.fails(2, "gc", "--sweep", str(other), "--yes")
+    for arguments in (["--list", str(tmp_path / "no" / "file")], ["--list", str(tmp_path)]):
+        cli.fails(1, "gc", *arguments)
