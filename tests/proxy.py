@@ -36,6 +36,7 @@ __all__ = [
     "Call",
     "Delay",
     "Drop",
+    "Duplicate",
     "Fault",
     "FaultProxy",
     "Rewrite",
@@ -93,6 +94,11 @@ class Delay:
 
 
 @dataclass(frozen=True)
+class Duplicate:
+    """Pass the request on twice, and send the first answer."""
+
+
+@dataclass(frozen=True)
 class Truncate:
     """Pass the request on; of the answer's body send only so many bytes, though all are announced, and close.
     `announce`: announce only what is sent, so that nothing but the content can tell."""
@@ -108,7 +114,7 @@ class Rewrite:
     change: Callable[[Answer], Answer]
 
 
-Fault: TypeAlias = Answer | Drop | Delay | Truncate | Rewrite
+Fault: TypeAlias = Answer | Drop | Delay | Duplicate | Truncate | Rewrite
 
 REFUSE = Drop(forward=False)
 """Reset before anything was passed on."""
@@ -226,6 +232,8 @@ class FaultProxy:
         if isinstance(fault, Delay):
             await asyncio.sleep(fault.seconds)
         answer = fault if isinstance(fault, Answer) else await self._forward(call)
+        if isinstance(fault, Duplicate):
+            await self._forward(call)
         if isinstance(fault, Rewrite):
             answer = fault.change(answer)
         if isinstance(fault, Truncate) and fault.announce:

@@ -1,0 +1,121 @@
+"""Clients in processes of their own that are killed: `kill -9`, at a random moment."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from s3k_async import S3kClient
+from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
+from tests.torture.ledger import Ledger, Manifest
+from tests.torture.load import ROLES, perform
+
+__all__ = ["Killed", "kill_round"]
+
+PATIENCE = 120.0
+"""Seconds after which a process that has not begun is taken to hang."""
+PRELOADED = [
+    "tests.torture.processes",
+    "s3k_async.stores.dynamodb_wire",
+    "s3k_async.stores.local",
+    "s3k_async.stores.s3_wire",
+    "s3k_async.stores.sqlite",
+    "s3k_async.volumes",
+]
+"""What a client imports when it opens its volume."""
+STEPS = 100_000
+"""More than anybody lives to take."""
+
+
+@dataclass(frozen=True)
+class Killed:
+    """What the processes of a round left behind, by role."""
+
+    ledgers: Mapping[str, Ledger]
+
+    @property
+    def under_way(self) -> int:
+        """How many calls had no answer when their process was killed."""
+        return sum(operation.outcome == "under way" for each in self.ledgers.values() for operation in each.operations)
+
+    @property
+    def answered(self) -> int:
+        """How many calls had one."""
+        return sum(operation.outcome != "under way" for each in self.ledgers.values() for operation in each.operations)
+
+
+def kill_round(config: VolumeConfig, place: str, seed: str, manifests: Path) -> Killed:
+    """Let a writer, a renamer and a deleter work on `place`, and kill them one after the other.
+
+    They are forked from a server that has imported everything, so that a round is short.
+    """
+    chance = random.Random(seed)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    manifests.mkdir()
+    children = {}
+    for role in ROLES:
+        child = context.Process(
+            target=_live, args=(config, _keys(config), role, place, f"{seed}-{role}", manifests / role), daemon=True
+        )
+        child.start()
+        children[role] = child
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not all(_notes(manifests / role) > 2 for role in ROLES):
+            for role, child in children.items():
+                assert child.is_alive(), f"the {role} ended by itself"
+            assert time.monotonic() < deadline, "a process hangs"
+            time.sleep(0.002)
+        order = sorted(ROLES, key=lambda _: chance.random())
+        for role in order:
+            time.sleep(chance.uniform(0.0, 0.1))
+            assert children[role].is_alive(), f"the {role} ended by itself"
+            children[role].kill()
+    finally:
+        for child in children.values():
+            child.kill()
+            child.join()
+    return Killed({role: Manifest.read(manifests / role) for role in ROLES})
+
+
+def _notes(manifest: Path) -> int:
+    return manifest.read_bytes().count(b"\n") if manifest.exists() else 0
+
+
+Keys = tuple[tuple[str, str], tuple[str, str]]
+
+
+def _keys(config: VolumeConfig) -> Keys:
+    """The engines' keys, which no configuration takes along."""
+    return _revealed(getattr(config.table, "aws", AwsConfig())), _revealed(getattr(config.data, "aws", AwsConfig()))
+
+
+def _revealed(aws: AwsConfig) -> tuple[str, str]:
+    return aws.access_key_id.reveal(), aws.secret_access_key.reveal()
+
+
+def _with_keys(config: VolumeConfig, keys: Keys) -> VolumeConfig:
+    table, data = config.table, config.data
+    if isinstance(table, DynamoTable):
+        table = replace(table, aws=_unlocked(table.aws, keys[0]))
+    if isinstance(data, S3Bucket):
+        data = replace(data, aws=_unlocked(data.aws, keys[1]))
+    return replace(config, table=table, data=data)
+
+
+def _unlocked(aws: AwsConfig, keys: tuple[str, str]) -> AwsConfig:
+    return replace(aws, access_key_id=Secret(keys[0]), secret_access_key=Secret(keys[1]))
+
+
+def _live(config: VolumeConfig, keys: Keys, role: str, place: str, seed: str, manifest: Path) -> None:
+    async def live() -> None:
+        async with S3kClient(config=_with_keys(config, keys)) as fs:
+            await perform(fs, role, place, seed, Manifest(manifest), STEPS)
+
+    asyncio.run(live())
