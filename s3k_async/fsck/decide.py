@@ -1,97 +1,117 @@
-"""What is wrong with one object, decided from facts alone.
+"""What is wrong with one thing, and what mends it: tables of conditions, and nothing that reads or writes.
 
-The table is the truth, then the log, then the bytes (S3-FileSystem 1.0's order). Nothing here reads or writes, so the
-same decisions serve one machine and many. A fact that is younger than the grace period may be an operation under way
-and is never held against anybody.
+The table of the volume is the truth, then the log, then the bytes (S3-FileSystem 1.0's order). Of each table here the
+first row whose conditions all hold decides; a row without a kind says that nothing is wrong. What is younger than the
+grace period, and what a job that lives has marked, may be under way and is never held against anybody. `docs/fsck.md`
+shows these tables, and a test compares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final, Generic, TypeVar
 
 from s3k_async import _native
-from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.fsck.facts import (
+    NOTES,
+    PROBLEMS,
+    Action,
+    Facts,
+    Finding,
+    FindingKind,
+    ItemFacts,
+    JobFacts,
+    LogObjectFacts,
+    ParentFacts,
+    Standing,
+    standing,
+)
+from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
-from s3k_async.oplog.reader import Truth
 from s3k_async.stores.blobs import BlobInfo
 
-__all__ = ["PROBLEMS", "Facts", "Finding", "FindingKind", "decide", "same_blob"]
-
-FindingKind = Literal[
-    "checksum_mismatch",
-    "collectable_data",
-    "data_missing",
-    "duplicate_id",
-    "entry_missing",
-    "foreign_blob",
-    "foreign_item",
-    "item_damaged",
-    "log_conflict",
-    "log_damaged",
-    "log_disagrees",
-    "log_missing",
-    "log_pending",
-    "missing_parent",
-    "orphan_data",
-    "reservation_expired",
-    "size_mismatch",
-    "stale_mark",
+__all__ = [
+    "NOTES",
+    "PROBLEMS",
+    "TABLES",
+    "Facts",
+    "Finding",
+    "FindingKind",
+    "Row",
+    "Table",
+    "decide",
+    "decide_item",
+    "decide_job",
+    "decide_log_object",
+    "decide_parent",
+    "next_version",
+    "reached",
+    "same_blob",
 ]
-
-NOTES: Final[frozenset[str]] = frozenset({"collectable_data"})
-"""Findings that are the ordinary course of things."""
-PROBLEMS: Final[frozenset[str]] = frozenset(FindingKind.__args__) - NOTES  # type: ignore[attr-defined]
 
 COMPARED: Final = ("path", "is_dir", "id", "version", "ctime", "mtime_ms", "size", "committed", "etag", "checksum")
 """What the log and the table must agree on, beside the physical object."""
 COMPARED_BINARY: Final = ("path", "id", "version", "ctime", "size", "committed")
 """The same for S3-FileSystem 1.0's log, which holds no more."""
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that fsck found. `object_id`, `path` and `key` say what it is about, as far as that is known."""
-
-    kind: FindingKind
-    detail: str
-    object_id: str = ""
-    path: str = ""
-    key: str = ""
-    size: int = 0
-
-    @property
-    def is_problem(self) -> bool:
-        """Whether this has to be repaired, as opposed to being worth a note."""
-        return self.kind in PROBLEMS
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """All that is known of one object id."""
+class Row:
+    """If all of `when` hold, it is this kind of finding, and the action mends it. Without a kind nothing is wrong."""
 
-    object_id: str
-    now_ms: int
-    grace_ms: int
-    entries: Sequence[Entry] = ()
-    """Entries of the table with this id: one, unless something went wrong or a directory is being renamed."""
-    truth: Truth | None = None
-    """What the log says; None if it does not know the id."""
-    blobs: Sequence[BlobInfo] = ()
-    """Physical objects whose key ends in this id, and the one that an entry names."""
-    logged: bool = True
-    """Whether objects of this kind are logged at all: not on a volume without log, nor directories of s3k-1.0."""
-    binary_log: bool = False
-
-    def is_young(self, time_ms: int) -> bool:
-        """Whether something of that time may still be under way."""
-        return time_ms > self.now_ms - self.grace_ms
+    when: tuple[str, ...]
+    kind: FindingKind | None = None
+    action: Action = "none"
+    detail: str = ""
+    """What is told; `{…}` are filled from the case."""
 
 
-def decide(facts: Facts) -> list[Finding]:
-    """Everything that is wrong with, or worth noting of, one object."""
-    return [*_entries(facts), *_log(facts), *_data(facts)]
+@dataclass(frozen=True, slots=True)
+class Table(Generic[S]):
+    """Rows on one kind of subject. The first row that holds decides, and the last one always holds."""
+
+    name: str
+    about: str
+    conditions: Mapping[str, Callable[[S], bool]] = field(repr=False)
+    rows: Sequence[Row]
+
+    def first(self, subject: S) -> Row:
+        """The row that decides."""
+        known: dict[str, bool] = {}
+
+        def holds(condition: str) -> bool:
+            if condition not in known:
+                known[condition] = self.conditions[condition](subject)
+            return known[condition]
+
+        row = next(row for row in self.rows if all(holds(condition) for condition in row.when))
+        for watch in _watches:
+            watch(self.name, row)
+        return row
+
+
+_watches: list[Callable[[str, Row], None]] = []
+
+
+class reached:  # noqa: N801 - used as a function is
+    """While it is entered, gathers (table, row) of every decision: tests ask whether all rows were reached."""
+
+    def __init__(self) -> None:
+        self.rows: set[tuple[str, Row]] = set()
+
+    def __enter__(self) -> set[tuple[str, Row]]:
+        _watches.append(self._note)
+        return self.rows
+
+    def __exit__(self, *_: object) -> None:
+        _watches.remove(self._note)
+
+    def _note(self, table: str, row: Row) -> None:
+        self.rows.add((table, row))
 
 
 def same_blob(key: str, physical: str | None) -> bool:
@@ -102,89 +122,351 @@ def same_blob(key: str, physical: str | None) -> bool:
     return bare.strip("/") == key or ("://" in physical and bare.endswith("/" + key))
 
 
-def _entries(facts: Facts) -> Iterator[Finding]:
-    if len(facts.entries) > 1:
-        paths = sorted(entry.path for entry in facts.entries)
-        what = "an interrupted rename left it" if facts.entries[0].is_dir else "more than one entry has this id"
-        for path in paths:
-            yield Finding("duplicate_id", f"{what}: {', '.join(paths)}", facts.object_id, path)
-    for entry in facts.entries:
-        if entry.is_reservation and entry.lease_ms <= facts.now_ms and not facts.is_young(entry.mtime_ms):
-            yield Finding("reservation_expired", "its writer never committed it", facts.object_id, entry.path)
+# One object id
 
 
-def _log(facts: Facts) -> Iterator[Finding]:
-    if not facts.logged:
-        return
-    truth = facts.truth
-    if truth is None:
-        for entry in facts.entries:
-            if not facts.is_young(entry.mtime_ms):
-                yield Finding("log_missing", "the log does not know this object", facts.object_id, entry.path)
-        return
-    if truth.conflict:
-        ids = ", ".join(record.operation.id for record in truth.conflict)
-        yield Finding("log_conflict", f"several operations committed one version: {ids}", facts.object_id)
-    yield from _pending(facts, truth.pending)
-    if truth.committed is not None:
-        yield from _committed(facts, truth.committed, bool(truth.pending))
+class _Case:
+    """An object's facts, and the one of its parts that is being looked at."""
 
+    def __init__(self, facts: Facts, stand: Standing) -> None:
+        self.facts = facts
+        self.stand = stand
+        self.truth = facts.truth
+        committed = facts.truth.committed if facts.truth else None
+        self.operation: Operation | None = committed.operation if committed else None
+        self.entry: Entry = stand.entries[0] if stand.entries else NOBODY
+        self.record: LogRecord = NO_RECORD
+        self.blob: BlobInfo = NO_BLOB
 
-def _pending(facts: Facts, pending: Sequence[LogRecord]) -> Iterator[Finding]:
-    for record in pending:
-        operation = record.operation
-        if facts.is_young(operation.time_ms):
-            continue
-        state = operation.after or operation.before
-        happened = (
-            not facts.entries if operation.after is None else any(_shows(entry, operation) for entry in facts.entries)
+    def of(self, *, entry: Entry | None = None, record: LogRecord | None = None, blob: BlobInfo | None = None) -> _Case:
+        """The same, looking at another part."""
+        other = _Case.__new__(_Case)
+        other.__dict__.update(self.__dict__)
+        other.entry = entry if entry is not None else self.entry
+        other.record = record if record is not None else self.record
+        other.blob = blob if blob is not None else self.blob
+        return other
+
+    @cached_property
+    def pending(self) -> Sequence[LogRecord]:
+        return self.truth.pending if self.truth else ()
+
+    @cached_property
+    def keeper(self) -> Entry:
+        """Of several entries with the id, the one whose id it is: the log's, else the newest."""
+        logged = self.operation.after.path if self.operation and self.operation.after else None
+        return min(self.stand.entries, key=lambda entry: (entry.path != logged, -entry.version, entry.path))
+
+    @cached_property
+    def logged_state(self) -> Entry | None:
+        return self.operation.after if self.operation else None
+
+    def has_bytes(self, entry: Entry | None, *, whole: bool = False) -> bool:
+        """Whether the object that the entry names is there; `whole`: and as large as the entry says."""
+        if entry is None or entry.is_dir:
+            return entry is not None
+        return any(
+            same_blob(blob.key, entry.physical) and (not whole or blob.size == entry.size) for blob in self.facts.blobs
         )
-        outcome = "it happened; commit it" if happened else "the table does not show it; roll it back"
-        yield Finding(
+
+    def lease_runs(self, entry: Entry) -> bool:
+        return entry.is_reservation and entry.lease_ms > self.facts.now_ms
+
+    def shown(self) -> bool:
+        """Whether the table shows what the operation wrote. Marks change a directory's operation id, but not what it
+        is."""
+        operation = self.record.operation
+        if operation.after is None:
+            return not self.stand.entries
+        return any(_shows(entry, operation) for entry in self.stand.entries)
+
+    def built_upon(self) -> bool:
+        identity = self.record.operation.id
+        befores = [other.operation.before for other in self.pending if other is not self.record]
+        return bool(identity) and any(before is not None and before.operation == identity for before in befores)
+
+    def unfinished(self) -> bool:
+        """Whether the operation would commit exactly the reservation that is there."""
+        after, before = self.record.operation.after, self.record.operation.before
+        return (
+            after is not None
+            and after.committed
+            and len(self.stand.entries) == 1
+            and self.entry.is_reservation
+            and self.entry.path == after.path
+            and self.entry.version < after.version
+            and (before is None or before.version == self.entry.version)
+            and self.record is self.pending[-1]
+        )
+
+    def differences(self) -> list[str]:
+        after = self.logged_state
+        if after is None or self.entry is NOBODY:
+            return []
+        compared = COMPARED_BINARY if self.facts.binary_log else COMPARED
+        different = [name for name in compared if getattr(self.entry, name) != getattr(after, name)]
+        if not _same_physical(self.entry.physical, after.physical):
+            different.append("physical")
+        return different
+
+    def named(self) -> bool:
+        return any(
+            not entry.is_dir and same_blob(self.blob.key, entry.physical)
+            for entry in (*self.stand.entries, *self.facts.entries)
+        )
+
+    def named_by_log(self) -> bool:
+        states = [self.logged_state]
+        for record in self.pending:
+            states += [record.operation.before, record.operation.after]
+        return any(state is not None and same_blob(self.blob.key, state.physical) for state in states)
+
+    def known(self) -> bool:
+        return bool(self.facts.entries) or self.operation is not None or bool(self.pending)
+
+
+NOBODY: Final = Entry(path="", is_dir=True, id="", version=0, ctime=0, mtime_ms=0)
+NO_RECORD: Final = LogRecord(Operation("", "delete", "", 1, 0, NOBODY, None), "pending")
+NO_BLOB: Final = BlobInfo("", 0, "")
+
+CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
+    "only entry": lambda case: len(case.stand.entries) <= 1,
+    "several entries": lambda case: len(case.stand.entries) > 1,
+    "no entry": lambda case: not case.stand.entries,
+    "keeps the id": lambda case: case.entry is case.keeper,
+    "entry young": lambda case: case.facts.is_young(case.entry.mtime_ms),
+    "directory": lambda case: case.entry.is_dir,
+    "reservation": lambda case: case.entry.is_reservation,
+    "no reservation": lambda case: not case.entry.is_reservation,
+    "lease runs": lambda case: case.lease_runs(case.entry),
+    "upload complete": lambda case: any(
+        case.of(record=record).unfinished() and case.has_bytes(record.operation.after, whole=True)
+        for record in case.pending
+    ),
+    "bytes missing": lambda case: not case.has_bytes(case.entry),
+    "size differs": lambda case: not case.has_bytes(case.entry, whole=True),
+    "operation young": lambda case: case.facts.is_young(case.record.operation.time_ms),
+    "table shows it": lambda case: case.shown(),
+    "a later one began from it": lambda case: case.built_upon(),
+    "commits the reservation": lambda case: case.unfinished(),
+    "its bytes are whole": lambda case: case.has_bytes(case.record.operation.after, whole=True),
+    "not logged": lambda case: not case.facts.logged,
+    "something pending": lambda case: bool(case.pending),
+    "log young": lambda case: case.operation is not None and case.facts.is_young(case.operation.time_ms),
+    "log: nothing": lambda case: case.operation is None,
+    "log: removed": lambda case: case.operation is not None and case.operation.after is None,
+    "log: reservation": lambda case: case.logged_state is not None and case.logged_state.is_reservation,
+    "log: conflict": lambda case: bool(case.truth and case.truth.conflict),
+    "log: directory": lambda case: case.logged_state is not None and case.logged_state.is_dir,
+    "log: bytes missing": lambda case: not case.has_bytes(case.logged_state),
+    "log: bytes whole": lambda case: case.has_bytes(case.logged_state, whole=True),
+    "log: newer, same path": lambda case: (
+        case.logged_state is not None
+        and case.logged_state.version > case.entry.version
+        and case.logged_state.path == case.entry.path
+    ),
+    "log: differs": lambda case: bool(case.differences()),
+    "path is taken": lambda case: case.logged_state is not None and case.logged_state.path in case.facts.occupied,
+    "path is taken by a directory": lambda case: (
+        case.logged_state is not None and case.facts.occupied.get(case.logged_state.path) is True
+    ),
+    "named by an entry": lambda case: case.named(),
+    "named by the log": lambda case: case.named_by_log(),
+    "blob young": lambda case: case.facts.is_young(case.blob.mtime_ms),
+    "foreign key": lambda case: _native.object_id_of(case.blob.key) is None,
+    "object known": lambda case: case.known(),
+    "logged": lambda case: case.facts.logged,
+}
+
+ROW_OK: Final = Row(())
+
+IDS: Final = Table(
+    "ids",
+    "each of several entries with one object id",
+    CONDITIONS,
+    (
+        Row(("only entry",)),
+        Row(("keeps the id",)),
+        Row(("entry young",)),
+        Row(("directory",), "duplicate_id", "renumber", "more than one directory has this id: {paths}"),
+        Row(("bytes missing",), "duplicate_id", "report", "more than one entry has this id, no bytes: {paths}"),
+        Row((), "duplicate_id", "renumber", "more than one entry has this id: {paths}"),
+    ),
+)
+RESERVATIONS: Final = Table(
+    "reservations",
+    "each entry",
+    CONDITIONS,
+    (
+        Row(("no reservation",)),
+        Row(("lease runs",)),
+        Row(("entry young",)),
+        Row(("upload complete",)),
+        Row((), "reservation_expired", "remove_entry", "its writer never committed it"),
+    ),
+)
+OPERATIONS: Final = Table(
+    "operations",
+    "each operation that is pending in the log",
+    CONDITIONS,
+    (
+        Row(("operation young",)),
+        Row(("table shows it",), "log_pending", "commit_log", "{operation} is pending: it happened; commit it"),
+        Row(
+            ("a later one began from it",),
             "log_pending",
-            f"{operation.kind} to version {operation.version} is pending: {outcome}",
-            facts.object_id,
-            state.path if state else "",
-            record.key,
-        )
+            "commit_log",
+            "{operation} is pending: a later one began from it, so it happened; commit it",
+        ),
+        Row(("lease runs",)),
+        Row(
+            ("commits the reservation", "its bytes are whole"),
+            "log_pending",
+            "roll_forward",
+            "{operation} is pending: all its bytes are there; publish it",
+        ),
+        Row((), "log_pending", "roll_back_log", "{operation} is pending: the table does not show it; roll it back"),
+    ),
+)
+LOG: Final = Table(
+    "log",
+    "each object id, against the newest state that the log has committed",
+    CONDITIONS,
+    (
+        Row(("not logged",)),
+        Row(("something pending",)),
+        Row(("several entries",)),
+        Row(("log young",)),
+        Row(("no entry", "log: nothing")),
+        Row(("no entry", "log: removed")),
+        Row(("no entry", "log: reservation"), "entry_missing", "log_removal", "the log says it is reserved"),
+        Row(("no entry", "log: bytes missing"), "entry_missing", "log_removal", "the log says it exists; no bytes"),
+        Row(
+            ("no entry", "log: directory", "path is taken by a directory"),
+            "entry_missing",
+            "log_removal",
+            "the log says it exists; another directory is at its path",
+        ),
+        Row(("no entry", "path is taken"), "entry_missing", "report", "the log says it exists; its path is taken"),
+        Row(("no entry",), "entry_missing", "restore_entry", "the log says it exists"),
+        Row(("lease runs",)),
+        Row(("entry young",)),
+        Row(("log: nothing",), "log_missing", "log_again", "the log does not know this object"),
+        Row(("log: conflict",), "log_conflict", "log_again", "several operations committed one version: {conflict}"),
+        Row(("log: removed",), "log_disagrees", "log_again", "the log says it was deleted"),
+        Row(
+            ("log: newer, same path", "bytes missing", "log: bytes whole"),
+            "log_disagrees",
+            "restore_entry",
+            "the log knows a newer version, whose bytes are there",
+        ),
+        Row(("log: differs",), "log_disagrees", "log_again", "differs from the table in {differences}"),
+        ROW_OK,
+    ),
+)
+DATA: Final = Table(
+    "data",
+    "each entry, against its bytes",
+    CONDITIONS,
+    (
+        Row(("directory",)),
+        Row(("reservation",)),
+        Row(("bytes missing",), "data_missing", "report", "its physical object does not exist"),
+        Row(
+            ("size differs",),
+            "size_mismatch",
+            "report",
+            "the entry says {entry.size} bytes, the physical object has {stored}",
+        ),
+        ROW_OK,
+    ),
+)
+BLOBS: Final = Table(
+    "blobs",
+    "each physical object",
+    CONDITIONS,
+    (
+        Row(("named by an entry",)),
+        Row(("blob young",)),
+        Row(("foreign key",), "foreign_blob", "report", "not a physical key of ours"),
+        Row(("named by the log",)),
+        Row(("object known",), "collectable_data", "none", "left by an overwrite or delete"),
+        Row(("logged",), "collectable_data", "none", "never published"),
+        Row((), "orphan_data", "report", "no entry names it, and there is no log"),
+    ),
+)
+"""The log names an object before the table does. So where there is a log and it does not know them, bytes were never
+published: a writer died, or was cancelled, after its upload. Without a log nobody knows whose they are."""
+
+
+def decide(facts: Facts) -> list[Finding]:
+    """Everything that is wrong with, or worth noting of, one object."""
+    stand = standing(facts)
+    if stand.in_flux:
+        return []
+    case = _Case(facts, stand)
+    entries = [case.of(entry=entry) for entry in stand.entries]
+    found = [
+        Finding("stale_mark", "the job that marked it is over", facts.object_id, entry.path, action="settle_job")
+        for entry in stand.stale
+    ]
+    for each in entries:
+        found += _found(IDS, each, path=each.entry.path)
+        found += _found(RESERVATIONS, each, path=each.entry.path)
+    for record in case.pending if facts.logged else ():
+        state = record.operation.after or record.operation.before
+        said = _found(OPERATIONS, case.of(record=record), path=state.path if state else "", key=record.key)
+        found += [replace(finding, version=record.operation.version) for finding in said]
+    logged = case.logged_state
+    path = stand.entries[0].path if stand.entries else logged.path if logged else ""
+    committed = facts.truth.committed if facts.truth else None
+    found += _found(LOG, case, path=path, key=committed.key if committed else "")
+    for each in entries:
+        found += _found(DATA, each, path=each.entry.path, key=str(each.entry.physical))
+    for blob in facts.blobs:
+        found += _found(BLOBS, case.of(blob=blob), key=blob.key, size=blob.size)
+    return found
+
+
+def next_version(facts: Facts) -> int:
+    """A version that neither the table nor the log has used for this object."""
+    records = [*(facts.truth.pending if facts.truth else ())]
+    if facts.truth and facts.truth.committed:
+        records.append(facts.truth.committed)
+    used = [entry.version for entry in facts.entries] + [record.operation.version for record in records]
+    return max(used, default=0) + 1
+
+
+def _found(table: Table[_Case], case: _Case, *, path: str = "", key: str = "", size: int = 0) -> list[Finding]:
+    row = table.first(case)
+    if row.kind is None:
+        return []
+    object_id = "" if row.kind == "foreign_blob" else case.facts.object_id
+    return [Finding(row.kind, _detail(row, case), object_id, path, key, size, row.action)]
+
+
+def _detail(row: Row, case: _Case) -> str:
+    if "{" not in row.detail:
+        return row.detail
+    operation = case.record.operation
+    sizes = [blob.size for blob in case.facts.blobs if same_blob(blob.key, case.entry.physical)]
+    conflict = case.truth.conflict if case.truth else ()
+    return row.detail.format(
+        paths=", ".join(sorted(entry.path for entry in case.stand.entries)),
+        operation=f"{operation.kind} to version {operation.version}",
+        conflict=", ".join(record.operation.id for record in conflict),
+        differences=", ".join(case.differences()),
+        entry=case.entry,
+        stored=sizes[0] if sizes else 0,
+    )
 
 
 def _shows(entry: Entry, operation: Operation) -> bool:
-    """Whether an entry is what the operation wrote. Marks change a directory's operation id, but not what it is."""
     if entry.version != operation.version:
         return False
     after = operation.after
-    return entry.operation == operation.id or (entry.is_dir and after is not None and entry.path == after.path)
-
-
-def _committed(facts: Facts, record: LogRecord, has_pending: bool) -> Iterator[Finding]:
-    operation = record.operation
-    if facts.is_young(operation.time_ms):
-        return
-    if operation.after is None:
-        for entry in facts.entries:
-            if entry.version < operation.version:
-                yield Finding("log_disagrees", "the log says it was deleted", facts.object_id, entry.path, record.key)
-        return
-    if not facts.entries:
-        if not has_pending:
-            yield Finding("entry_missing", "the log says it exists", facts.object_id, operation.after.path, record.key)
-        return
-    if has_pending or len(facts.entries) > 1 or facts.is_young(facts.entries[0].mtime_ms):
-        return
-    entry = facts.entries[0]
-    compared = COMPARED_BINARY if facts.binary_log else COMPARED
-    different = [name for name in compared if getattr(entry, name) != getattr(operation.after, name)]
-    if not _same_physical(entry.physical, operation.after.physical):
-        different.append("physical")
-    if different:
-        yield Finding(
-            "log_disagrees",
-            "differs from the table in " + ", ".join(different),
-            facts.object_id,
-            entry.path,
-            record.key,
-        )
+    same_directory = entry.is_dir and after is not None and entry.path == after.path
+    return entry.operation == operation.id or same_directory
 
 
 def _same_physical(one: str | None, other: str | None) -> bool:
@@ -196,45 +478,94 @@ def _same_physical(one: str | None, other: str | None) -> bool:
     return bare(one) == bare(other)
 
 
-def _data(facts: Facts) -> Iterator[Finding]:
-    named: set[str] = set()
-    for entry in facts.entries:
-        if entry.is_dir or not entry.committed or entry.physical in {None, UNCOMMITTED}:
-            continue
-        active = [blob for blob in facts.blobs if same_blob(blob.key, entry.physical)]
-        named.update(blob.key for blob in active)
-        if not active:
-            yield Finding(
-                "data_missing", "its physical object does not exist", facts.object_id, entry.path, str(entry.physical)
-            )
-        elif active[0].size != entry.size:
-            yield Finding(
-                "size_mismatch",
-                f"the entry says {entry.size} bytes, the physical object has {active[0].size}",
-                facts.object_id,
-                entry.path,
-                active[0].key,
-            )
-    for blob in facts.blobs:
-        if blob.key not in named and not facts.is_young(blob.mtime_ms):
-            yield _unnamed(facts, blob)
+# What has no object id
+
+ITEMS: Final[Table[ItemFacts]] = Table(
+    "items",
+    "each item that is no entry of the volume, or not where it belongs",
+    {
+        "foreign": lambda item: item.is_foreign,
+        "unreadable": lambda item: bool(item.problem),
+        "its place is free": lambda item: item.is_free,
+    },
+    (
+        Row(("foreign",), "foreign_item", "report", "not an item of this volume"),
+        Row(("unreadable",), "item_damaged", "quarantine", "{problem}"),
+        Row(("its place is free",), "item_misplaced", "move_item", "the name does not belong to this suffix"),
+        Row((), "item_misplaced", "quarantine", "the name does not belong to this suffix; its place is taken"),
+    ),
+)
+LOG_OBJECTS: Final[Table[LogObjectFacts]] = Table(
+    "log objects",
+    "each object of the log that cannot be understood",
+    {"newer format": lambda found: found.is_newer},
+    (
+        Row(("newer format",), "log_newer", "report", "{problem}"),
+        Row((), "log_damaged", "quarantine", "{problem}"),
+    ),
+)
+PARENTS: Final[Table[ParentFacts]] = Table(
+    "parents",
+    "each path that has entries below it and is not a directory of the table",
+    {"child young": lambda found: found.child_is_young, "a file is there": lambda found: found.is_file},
+    (
+        Row(("child young",)),
+        Row(("a file is there",), "missing_parent", "report", "its parent is not a directory"),
+        Row((), "missing_parent", "make_parent", "its parent is not there"),
+    ),
+)
+JOBS: Final[Table[JobFacts]] = Table(
+    "jobs",
+    "each job record",
+    {"lease runs": lambda found: found.job.lease_ms > found.now_ms},
+    (
+        Row(("lease runs",)),
+        Row((), "stale_job", "settle_job", "its owner's lease ran out"),
+    ),
+)
+
+TABLES: Final[
+    Sequence[Table[_Case] | Table[ItemFacts] | Table[LogObjectFacts] | Table[ParentFacts] | Table[JobFacts]]
+] = (
+    IDS,
+    RESERVATIONS,
+    OPERATIONS,
+    LOG,
+    DATA,
+    BLOBS,
+    ITEMS,
+    LOG_OBJECTS,
+    PARENTS,
+    JOBS,
+)
+"""Every decision that fsck makes of a volume whose table stands."""
 
 
-def _unnamed(facts: Facts, blob: BlobInfo) -> Finding:
-    """Bytes that no entry names.
+def decide_item(facts: ItemFacts) -> list[Finding]:
+    """What is wrong with an item that is no entry, or that is in a wrong partition."""
+    row = ITEMS.first(facts)
+    return _loose(row, row.detail.format(problem=facts.problem), key=f"{facts.partition} / {facts.sort}")
 
-    The log names an object before the table does. So where there is a log and it does not know them, they were never
-    published: a writer died, or was cancelled, after its upload. Without a log nobody knows whose they are.
-    """
-    known = facts.truth is not None and (facts.truth.committed is not None or bool(facts.truth.pending))
-    if _native.object_id_of(blob.key) is None:
-        return Finding("foreign_blob", "not a physical key of ours", key=blob.key, size=blob.size)
-    if known or facts.entries:
-        return Finding(
-            "collectable_data", "left by an overwrite or delete", facts.object_id, key=blob.key, size=blob.size
-        )
-    if facts.logged:
-        return Finding("collectable_data", "never published", facts.object_id, key=blob.key, size=blob.size)
-    return Finding(
-        "orphan_data", "no entry names it, and there is no log", facts.object_id, key=blob.key, size=blob.size
-    )
+
+def decide_log_object(facts: LogObjectFacts) -> list[Finding]:
+    """What is wrong with a log object that cannot be understood."""
+    row = LOG_OBJECTS.first(facts)
+    return _loose(row, row.detail.format(problem=facts.problem), key=facts.key)
+
+
+def decide_parent(facts: ParentFacts) -> list[Finding]:
+    """What is wrong with an entry whose parent is no directory of the table."""
+    row = PARENTS.first(facts)
+    return _loose(row, row.detail, object_id=facts.child_id, path=facts.child)
+
+
+def decide_job(facts: JobFacts) -> list[Finding]:
+    """Whether a job's record is left over."""
+    row = JOBS.first(facts)
+    return _loose(row, row.detail, path=facts.job.source, key=facts.job.id)
+
+
+def _loose(row: Row, detail: str, *, object_id: str = "", path: str = "", key: str = "") -> list[Finding]:
+    if row.kind is None:
+        return []
+    return [Finding(row.kind, detail, object_id, path, key, action=row.action)]

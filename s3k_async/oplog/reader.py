@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
 from s3k_async.concurrency import gather
 from s3k_async.errors import BlobNotFoundError, LogFormatError
@@ -26,6 +26,7 @@ from s3k_async.oplog.entries import (
     decode,
     history_prefix,
     parse_key,
+    segment_key,
 )
 from s3k_async.oplog.java import JavaEntry, JavaEntryV1, read_java
 from s3k_async.oplog.segments import Mark, Segment, decode_segment
@@ -194,6 +195,15 @@ class LogReader:
         async for finding in self.checkpoints.records(object_id=object_id):
             found.setdefault(_identity(finding), finding)
         return sorted(found.values(), key=_by_version)
+
+    async def entries_of(self, object_id: str) -> list[Finding]:
+        """What the entries of one object say; no segment and no checkpoint is read. Raises the store's errors."""
+        parts = self._read(history_prefix(object_id), self._entry, self._concurrency, _ENTRY_BATCH)
+        return [finding async for part in parts for finding in part.findings]
+
+    async def segment(self, segment_id: str) -> list[Finding]:
+        """What one segment says; nothing if there is none. Raises the store's errors."""
+        return await self._segment({state: segment_key(segment_id, state) for state in get_args(LogState)})
 
     async def _covered(self) -> frozenset[str]:
         """The segments that checkpoints stand for."""

@@ -40,7 +40,9 @@ class Volume:
         return await self.rig.store.publish(target, content)
 
     async def verify(self, path: str = "/", *, deep: bool = False, grace: float = 0.0) -> Report:
-        verifier = Verifier(self.rig.store, self.data, LogReader(self.log), self.rig.sources, grace=grace)
+        verifier = Verifier(
+            self.rig.store, self.data, LogReader(self.log), self.rig.sources, grace=grace, log_blobs=self.log
+        )
         return await verifier.verify(path, deep=deep)
 
     async def overwrite_item(self, entry: Entry) -> None:
@@ -141,6 +143,10 @@ async def cut_log(volume: Volume) -> None:
     await volume.log.put(info.key, (await volume.log.get(info.key))[:-5])
 
 
+async def newer_log(volume: Volume) -> None:
+    await volume.log.put("segments/later.pending", b'{"s3k":"oplog-segment","format":99,"more":1}\n')
+
+
 async def change_item(volume: Volume) -> None:
     entry = await volume.rig.need("/a/d0/f0")
     await volume.overwrite_item(replace(entry, etag="another"))
@@ -206,7 +212,8 @@ async def undo_delete(volume: Volume) -> None:
         (age_item, {"log_disagrees"}),
         (same_id, {"duplicate_id"}),
         (break_item, {"item_damaged", "entry_missing"}),
-        (wrong_suffix, {"item_damaged"}),
+        (wrong_suffix, {"item_misplaced"}),
+        (newer_log, {"log_newer"}),
         (foreign_item, {"foreign_item"}),
         (old_reservation, {"reservation_expired"}),
         (dead_job, {"stale_mark"}),

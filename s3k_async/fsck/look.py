@@ -1,0 +1,251 @@
+"""A second, strong look at what seemed wrong: every finding is decided anew from it before it is told or mended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from s3k_async import _native
+from s3k_async.concurrency import gather, run_all
+from s3k_async.errors import BlobNotFoundError, InvalidPathError, ItemFormatError, LogFormatError
+from s3k_async.fsck.decide import decide
+from s3k_async.fsck.facts import Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts
+from s3k_async.fsck.gather import Ground, jobs_of, read_item
+from s3k_async.fsck.parts import Child
+from s3k_async.metadata.codec import from_item
+from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
+from s3k_async.oplog.reader import DamagedLog, JavaLogReader, Truth, latest
+from s3k_async.stores.blobs import BlobInfo
+from s3k_async.stores.items import Key
+
+__all__ = [
+    "blob_key",
+    "checked_bytes",
+    "decided",
+    "item_facts",
+    "look_again",
+    "parent_facts",
+    "still_damaged",
+    "with_jobs",
+]
+
+READS: Final = 16
+BATCH: Final = 500
+CHUNK: Final = 8 * 1024 * 1024
+
+
+def blob_key(physical: str) -> str:
+    """The key of a physical path below the data location."""
+    return physical.partition("://")[2].partition("/")[2] if "://" in physical else physical
+
+
+async def with_jobs(ground: Ground, facts: Sequence[Facts]) -> list[Facts]:
+    """The facts with the records of the jobs that mark their entries."""
+    marked = [entry for each in facts for entry in each.entries if entry.pending]
+    if not marked:
+        return list(facts)
+    jobs, unreadable = await jobs_of(ground.store, marked)
+    return [
+        replace(each, jobs=jobs, unreadable_jobs=unreadable) if any(entry.pending for entry in each.entries) else each
+        for each in facts
+    ]
+
+
+async def decided(ground: Ground, facts: Sequence[Facts]) -> AsyncIterator[list[tuple[Facts, list[Finding]]]]:
+    """What is to be said of the objects, in batches; what seemed to be a problem, from a second look. Objects of which
+    there is nothing to say are left out.
+    """
+    for start in range(0, len(facts), BATCH):
+        batch = await with_jobs(ground, facts[start : start + BATCH])
+        first = [(each, decide(each)) for each in batch]
+        suspects = [each for each, found in first if any(finding.is_problem for finding in found)]
+        again = {each.object_id: each for each in await look_again(ground, suspects)}
+        said = []
+        for each, found in first:
+            fresh = again.get(each.object_id)
+            pair = (each, found) if fresh is None else (fresh, decide(fresh))
+            if pair[1]:
+                said.append(pair)
+        if said:
+            yield said
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the second look has found of one object."""
+
+    entries: list[Entry] = field(default_factory=list)
+    occupied: dict[str, bool] = field(default_factory=dict)
+    records: list[LogRecord] = field(default_factory=list)
+    blobs: list[BlobInfo] = field(default_factory=list)
+
+
+async def look_again(ground: Ground, suspects: Sequence[Facts]) -> list[Facts]:
+    """The facts about some objects, read anew by strong reads: table, log, bytes. Raises the stores' errors."""
+    if not suspects:
+        return []
+    now_ms = ground.sources.now_ms()
+    seen = {each.object_id: _Seen() for each in suspects}
+    await _entries(ground, suspects, seen)
+    await _records(ground, suspects, seen)
+    await run_all(lambda each: _heads(ground, each, seen[each.object_id]), suspects, limit=READS)
+    fresh = [
+        replace(
+            each,
+            now_ms=now_ms,
+            entries=tuple(seen[each.object_id].entries),
+            occupied=seen[each.object_id].occupied,
+            truth=latest(seen[each.object_id].records).get(each.object_id),
+            blobs=tuple(seen[each.object_id].blobs),
+            jobs={},
+        )
+        for each in suspects
+    ]
+    return await with_jobs(ground, fresh)
+
+
+async def _entries(ground: Ground, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
+    store = ground.store
+    wanted = {each.object_id: _paths(each) for each in suspects}
+    paths = sorted({path for some in wanted.values() for path in some})
+    items = await store.items.get_many(store.keys.keys(paths)) if paths else {}
+    found: dict[str, Entry | None] = {}
+    for path, key in zip(paths, store.keys.keys(paths), strict=True):
+        if key in items:
+            try:
+                found[path] = from_item(items[key], store.keys)
+            except ItemFormatError:
+                found[path] = None
+    for object_id, places in wanted.items():
+        for path in sorted(places & found.keys()):
+            entry = found[path]
+            if entry is not None and entry.id == object_id:
+                seen[object_id].entries.append(entry)
+            else:
+                seen[object_id].occupied[path] = entry is not None and entry.is_dir
+
+
+def _states(truth: Truth | None) -> list[Entry]:
+    """Every state of an object that the log's newest records speak of."""
+    records = _committed(truth) + list(truth.pending if truth else ())
+    return [state for record in records for state in (record.operation.before, record.operation.after) if state]
+
+
+def _committed(truth: Truth | None) -> list[LogRecord]:
+    if truth is None or truth.committed is None:
+        return []
+    return list(truth.conflict) or [truth.committed]
+
+
+def _paths(facts: Facts) -> set[str]:
+    paths = {entry.path for entry in facts.entries} | {state.path for state in _states(facts.truth)}
+    return {path for path in paths if path.startswith("/") and path != "/"}
+
+
+async def _records(ground: Ground, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
+    """What is committed stays so, and is not read again; what was pending is, with all entries of the objects."""
+    log = ground.log
+    if log is None:
+        return
+    for each in suspects:
+        seen[each.object_id].records += [] if isinstance(log, JavaLogReader) else _committed(each.truth)
+
+    async def own(each: Facts) -> None:
+        try:
+            read = log.history if isinstance(log, JavaLogReader) else log.entries_of
+            found = await read(each.object_id)
+        except LogFormatError:  # an id that no key of the log can hold
+            return
+        seen[each.object_id].records += [record for record in found if isinstance(record, LogRecord)]
+
+    await run_all(own, suspects, limit=READS)
+    if isinstance(log, JavaLogReader):
+        return
+    for segment in sorted({segment for each in suspects for segment in _segments(each.truth)}):
+        for record in await log.segment(segment):
+            if isinstance(record, LogRecord) and record.operation.object_id in seen:
+                seen[record.operation.object_id].records.append(record)
+
+
+def _segments(truth: Truth | None) -> list[str]:
+    keys = [parse_key(record.key) for record in truth.pending] if truth else []
+    return [key.segment_id for key in keys if isinstance(key, SegmentKey)]
+
+
+async def _heads(ground: Ground, facts: Facts, seen: _Seen) -> None:
+    states = [*seen.entries, *_states(latest(seen.records).get(facts.object_id))]
+    keys = {blob.key for blob in facts.blobs}
+    keys |= {blob_key(state.physical) for state in states if state.physical and state.physical != UNCOMMITTED}
+    for key in sorted(keys - {""}):
+        blob = await ground.blobs.head(key)
+        if blob is not None:
+            seen.blobs.append(blob)
+
+
+async def item_facts(ground: Ground, found: Sequence[ItemFacts]) -> list[ItemFacts]:
+    """What is still to be said of items that seemed to be wrong, read anew."""
+
+    async def look(facts: ItemFacts) -> ItemFacts | None:
+        store = ground.store
+        here = Key(facts.partition, facts.sort)
+        item = await store.items.get(here)
+        if item is None or facts.is_foreign:
+            return None if item is None else facts
+        try:
+            key = store.keys.key(from_item(item, store.keys).path)
+        except (ItemFormatError, InvalidPathError) as error:
+            return replace(facts, problem=str(error))
+        if key == here:
+            return None
+        return replace(facts, problem="", is_free=await store.items.get(key) is None)
+
+    return [facts for facts in await gather(look, found, limit=READS) if facts is not None]
+
+
+async def still_damaged(ground: Ground, facts: LogObjectFacts) -> bool:
+    """Whether a log object is there and cannot be understood, read anew."""
+    if ground.log_blobs is None or isinstance(ground.log, JavaLogReader) or ground.log is None:
+        return False
+    if await ground.log_blobs.head(facts.key) is None:
+        return False
+    try:
+        key = parse_key(facts.key)
+    except LogFormatError:
+        return True
+    found = await (
+        ground.log.segment(key.segment_id) if isinstance(key, SegmentKey) else ground.log.entries_of(key.object_id)
+    )
+    return any(isinstance(each, DamagedLog) and each.key == facts.key for each in found)
+
+
+async def parent_facts(ground: Ground, lonely: Iterable[Child]) -> list[ParentFacts]:
+    """What stands of the entries that seemed to have no parent, read anew."""
+
+    async def look(child: Child) -> ParentFacts | None:
+        parent_path, path, object_id, mtime_ms = child
+        entry = await read_item(ground.store, path)
+        parent = await read_item(ground.store, parent_path)
+        if entry is None or (parent is not None and parent.is_dir):
+            return None
+        young = mtime_ms > ground.sources.now_ms() - ground.grace_ms
+        return ParentFacts(parent_path, path, object_id, young, parent is not None)
+
+    return [facts for facts in await gather(look, list(lonely), limit=READS) if facts is not None]
+
+
+async def checked_bytes(ground: Ground, entry: Entry) -> Finding | None:
+    """Read a file's bytes and compare the checksum; None if it is right, or if there are no bytes."""
+    digest = _native.Xxh3_128()
+    key = blob_key(str(entry.physical))
+    try:
+        for start in range(0, entry.size, CHUNK):
+            digest.update(await ground.blobs.get(key, start, start + CHUNK))
+    except BlobNotFoundError:
+        return None
+    found = f"xxh128:{digest.hexdigest()}"
+    if found == entry.checksum:
+        return None
+    detail = f"the bytes are {found}, the entry says {entry.checksum}"
+    return Finding("checksum_mismatch", detail, entry.id, entry.path, str(entry.physical))

@@ -1,0 +1,322 @@
+"""The actions that mend. Each is conditional on what was seen, and changes nothing if that is no longer so.
+
+Bytes are never deleted, and neither is anything else that could not be understood: it is copied to `quarantine/` of the
+log's place first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final, Protocol
+
+from s3k_async import _native
+from s3k_async.errors import BlobNotFoundError, ConflictError, ItemFormatError, S3kError
+from s3k_async.fsck.decide import next_version
+from s3k_async.fsck.facts import Action, Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts, standing
+from s3k_async.fsck.gather import Ground, is_newer_format
+from s3k_async.fsck.look import still_damaged
+from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.jobs import JobRecord
+from s3k_async.metadata.record import VolumeRecord
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import ROOT, Entry
+from s3k_async.oplog.entries import EntryKey, LogRecord, Operation, encode, entry_document, entry_key, parse_key
+from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.stores.blobs import BlobStore
+from s3k_async.stores.items import ABSENT, Check, Condition, Delete, Item, Key, Put
+from s3k_async.stores.items import Action as ItemAction
+
+__all__ = ["QUARANTINE", "FsckVolume", "LeftError", "Mender", "MissingDirectoryError", "Task"]
+
+QUARANTINE: Final = "quarantine/"
+"""What the keys of quarantined things begin with, below the log's root."""
+
+
+class FsckVolume(Protocol):
+    """The parts of an open volume that fsck works with: `s3k_async.volumes.Volume` is one."""
+
+    @property
+    def store(self) -> MetadataStore: ...
+    @property
+    def blobs(self) -> BlobStore: ...
+    @property
+    def log_blobs(self) -> BlobStore | None: ...
+    @property
+    def storage(self) -> PhysicalStorage: ...
+    @property
+    def record(self) -> VolumeRecord: ...
+    @property
+    def read_only(self) -> bool: ...
+
+
+class LeftError(S3kError):
+    """What was to be mended is not what it was; it is left as it is."""
+
+
+class MissingDirectoryError(LeftError):
+    """What was to be put back needs a directory, `path`, that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A finding that is to be mended, and what it was found from."""
+
+    finding: Finding
+    facts: Facts | ItemFacts | LogObjectFacts | ParentFacts | JobRecord
+
+    def line(self) -> dict[str, Any]:
+        """What the audit trail says of it: with it the change can be understood, and undone."""
+        finding = self.finding
+        line: dict[str, Any] = {
+            "action": finding.action,
+            "kind": finding.kind,
+            "object_id": finding.object_id,
+            "path": finding.path,
+            "key": finding.key,
+            "version": finding.version,
+            "detail": finding.detail,
+        }
+        if isinstance(self.facts, Facts):
+            line["entries"] = [entry_document(entry) for entry in self.facts.entries]
+        return line
+
+
+class Mender:
+    """Carries out actions on one volume."""
+
+    def __init__(self, volume: FsckVolume, ground: Ground) -> None:
+        self._ground = ground
+        self._store = volume.store
+        self._storage = volume.storage
+        self._log_blobs = volume.log_blobs
+        self._sources = volume.store.sources
+
+    async def mend(self, task: Task) -> None:
+        """Do what mends the finding. Raises LeftError, and what the stores raise."""
+        await self._actions[task.finding.action](self, task)
+
+    # The log
+
+    async def _commit_log(self, task: Task) -> None:
+        """The operation happened: its committed entry is written. One of a segment gets an entry of its own, since a
+        segment's mark is about all of its operations and is written once."""
+        await self._commit(self._record(task).operation)
+
+    async def _commit(self, operation: Operation) -> None:
+        await self._put_log(entry_key(operation, "committed"), encode(LogRecord(operation, "committed")))
+
+    async def _roll_back_log(self, task: Task) -> None:
+        """An entry's pending object is removed. That of a segment holds other operations too, so one of these is
+        superseded: by the next version of the object, or by a tombstone."""
+        record, facts = self._record(task), self._facts(task)
+        if isinstance(parse_key(record.key), EntryKey):
+            await self._log().delete(record.key)
+        elif facts.entries:
+            await self._log_again(task)
+        else:
+            await self._tombstone(facts, record.operation.after or record.operation.before)
+
+    async def _roll_forward(self, task: Task) -> None:
+        """Publish what the operation says: its bytes are there, and the reservation is exactly the one it began
+        from."""
+        operation, entry = self._record(task).operation, self._entry(task)
+        assert operation.after is not None
+        after = replace(operation.after, pending="")
+        await self._store.items.write(Put(to_item(after, self._store.keys), unchanged(entry)))
+        await self._commit(operation)
+
+    async def _log_again(self, task: Task) -> None:
+        """The table is right: the entry gets a version that nobody has used, and the log says so."""
+        facts = self._facts(task)
+        entry = self._entry(task)
+        after = replace(entry, version=next_version(facts), operation=self._sources.uuid())
+        await self._change("update", entry, after)
+
+    async def _log_removal(self, task: Task) -> None:
+        """The log speaks of something that is gone for good."""
+        facts = self._facts(task)
+        committed = facts.truth.committed if facts.truth else None
+        await self._tombstone(facts, committed.operation.after if committed else None)
+
+    async def _tombstone(self, facts: Facts, state: Entry | None) -> None:
+        if state is None:
+            raise LeftError("there is no state to be removed", path=facts.object_id)
+        version = next_version(facts)
+        operation = self._store.changes.operation("delete", replace(state, version=version - 1), None)
+        await self._commit(operation)
+
+    # Entries
+
+    async def _restore_entry(self, task: Task) -> None:
+        """Put back what the log says, at its version, below a directory that stands."""
+        facts = self._facts(task)
+        committed = facts.truth.committed if facts.truth else None
+        state = committed.operation.after if committed else None
+        if state is None:
+            raise LeftError("the log does not say it any more", path=task.finding.path)
+        current = facts.entries[0] if facts.entries else None
+        put = Put(
+            to_item(replace(state, pending=""), self._store.keys), ABSENT if current is None else unchanged(current)
+        )
+        parent = _native.split(state.path)[0]
+        checks: list[ItemAction] = []
+        if parent != ROOT:
+            stored = await self._store.items.get(self._store.keys.key(parent))
+            if stored is None:
+                raise MissingDirectoryError("its directory is not there yet", path=parent)
+            checks.append(Check(self._store.keys.key(parent), is_unmarked_directory()))
+        await self._store.items.transact([put, *checks], self._sources.uuid())
+
+    async def _remove_entry(self, task: Task) -> None:
+        await self._store.delete_file(self._entry(task))
+
+    async def _renumber(self, task: Task) -> None:
+        """Give an entry an id of its own, and a file bytes of its own."""
+        entry = self._entry(task)
+        identity = self._sources.uuid()
+        after = replace(entry, id=identity, version=1 if entry.is_dir else 2, operation=self._sources.uuid())
+        if not entry.is_dir and entry.committed:
+            content = await self._storage.copy_from(
+                self._storage, str(entry.physical), identity, entry.size, entry.checksum
+            )
+            checksum = content.checksum or entry.checksum
+            after = replace(after, physical=content.physical, etag=content.etag, checksum=checksum)
+        operation = self._store.changes.operation("create" if entry.is_dir else "update", None, after)
+        put = Put(to_item(after, self._store.keys), unchanged(entry))
+        await self._store.changes.run([operation], lambda _: self._store.items.write(put))
+
+    async def _settle_job(self, task: Task) -> None:
+        """End what a dead job has left: its mark is dropped, its record removed."""
+        if isinstance(task.facts, JobRecord):
+            job = task.facts
+            current = await self._store.jobs.record(job.id)
+            if current is None or current.lease_ms > self._sources.now_ms():
+                raise LeftError("the job is under way, or over", path=job.source)
+            _need_plain(current)
+            seen = Condition(equals={"lease": current.lease_ms})
+            await self._store.items.write(Delete(Key("s3k:job", job.id), seen))
+            return
+        marked = next(entry for entry in self._facts(task).entries if entry.path == task.finding.path and entry.pending)
+        for job in self._facts(task).jobs.values():
+            _need_plain(job)
+        await self._store.drop_stale_mark(marked)
+
+    async def _make_parent(self, task: Task) -> None:
+        assert isinstance(task.facts, ParentFacts)
+        await self._store.make_directory(task.facts.parent)
+
+    # What cannot be understood, or is in a wrong place
+
+    async def _move_item(self, task: Task) -> None:
+        """Put an entry from a wrong partition where its name belongs."""
+        item = await self._item(task)
+        try:
+            entry = from_item(item, self._store.keys)
+        except ItemFormatError as error:
+            raise LeftError("the item cannot be read any more", path=task.finding.key) from error
+        put = Put(to_item(entry, self._store.keys), ABSENT)
+        await self._store.items.transact([_removal(item), put], self._sources.uuid())
+
+    async def _quarantine(self, task: Task) -> None:
+        if isinstance(task.facts, LogObjectFacts):
+            if not await still_damaged(self._ground, task.facts):
+                raise LeftError("the log object is not there, or can be understood", path=task.facts.key)
+            await self._quarantine_log(task.facts.key)
+            return
+        item = await self._item(task)
+        document = json.dumps(dict(item), sort_keys=True).encode("ascii")
+        await self._put_log(f"{QUARANTINE}items/{sha256(document).hexdigest()}.json", document)
+        await self._store.items.write(_removal(item))
+
+    async def _quarantine_log(self, key: str) -> None:
+        blobs = self._log()
+        try:
+            data = await blobs.get(key)
+        except BlobNotFoundError as error:
+            raise LeftError("the log object is not there", path=key) from error
+        if await is_newer_format(blobs, key):
+            raise LeftError("the log object is of a newer format", path=key)
+        name = f"{key}.{sha256(data).hexdigest()[:16]}"
+        await self._put_log(QUARANTINE + name, data)
+        await blobs.delete(key)
+
+    # What these stand on
+
+    async def _item(self, task: Task) -> Item:
+        """The item as it is now."""
+        assert isinstance(task.facts, ItemFacts)
+        item = await self._store.items.get(Key(task.facts.partition, task.facts.sort))
+        if item is None:
+            raise LeftError("the item is gone", path=task.finding.key)
+        return item
+
+    async def _change(self, kind: Any, before: Entry, after: Entry) -> None:
+        """A logged write over exactly what was seen."""
+        operation = self._store.changes.operation(kind, replace(before, pending=""), after)
+        put = Put(to_item(after, self._store.keys), unchanged(before))
+        await self._store.changes.run([operation], lambda _: self._store.items.write(put))
+
+    async def _put_log(self, key: str, data: bytes) -> None:
+        """Write an object of the log; the same bytes may be there."""
+        blobs = self._log()
+        info = await blobs.head(key)
+        if info is None:
+            await blobs.put(key, data, if_absent=True)
+        elif await blobs.get(key) != data:
+            raise ConflictError("the operation log holds something else under this key", path=key)
+
+    def _log(self) -> BlobStore:
+        if self._log_blobs is None:
+            raise LeftError("the volume has no log, where this could be kept")
+        return self._log_blobs
+
+    def _facts(self, task: Task) -> Facts:
+        assert isinstance(task.facts, Facts)
+        return task.facts
+
+    def _record(self, task: Task) -> LogRecord:
+        """The pending operation that the finding is about."""
+        facts = self._facts(task)
+        for record in facts.truth.pending if facts.truth else ():
+            if (record.key, record.operation.version) == (task.finding.key, task.finding.version):
+                return record
+        raise LeftError("the operation is not pending any more", path=task.finding.key)
+
+    def _entry(self, task: Task) -> Entry:
+        """The stored entry that the finding is about."""
+        facts = self._facts(task)
+        entries = [entry for entry in facts.entries if entry.path == task.finding.path] or list(facts.entries)
+        if not entries or entries[0] not in standing(facts).entries:
+            raise LeftError("the entry is not there, or is being changed", path=task.finding.path)
+        return entries[0]
+
+    _actions: Final[Mapping[Action, Callable[[Mender, Task], Awaitable[None]]]] = {
+        "commit_log": _commit_log,
+        "roll_back_log": _roll_back_log,
+        "roll_forward": _roll_forward,
+        "log_again": _log_again,
+        "log_removal": _log_removal,
+        "restore_entry": _restore_entry,
+        "remove_entry": _remove_entry,
+        "settle_job": _settle_job,
+        "make_parent": _make_parent,
+        "move_item": _move_item,
+        "renumber": _renumber,
+        "quarantine": _quarantine,
+    }
+
+
+def _need_plain(job: JobRecord) -> None:
+    """Raise LeftError for a job whose marks have two sides: to drop them would undo what was published."""
+    if job.kind != "mark" and job.state:
+        raise LeftError(f"the job {job.id} is {job.state}", path=job.source)
+
+
+def _removal(item: Item) -> Delete:
+    """Remove exactly this item."""
+    key = Key(str(item["path"]), str(item["children"]))
+    equals = {name: value for name, value in item.items() if name not in {"path", "children"}}
+    return Delete(key, Condition(equals=equals))

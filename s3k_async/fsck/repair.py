@@ -1,0 +1,292 @@
+"""`fsck repair` on one machine: what verify finds is decided once more from strong reads, and mended.
+
+Safe beside writers: every write carries what was seen, what is younger than the grace period is left alone, and what a
+live job has marked is not looked at. A run goes round until a whole look at the volume finds nothing that it can mend.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from s3k_async import errors
+from s3k_async.concurrency import gather
+from s3k_async.fsck.audit import AuditTrail, Deed
+from s3k_async.fsck.decide import decide, decide_parent
+from s3k_async.fsck.facts import Action, Facts, Finding, ParentFacts
+from s3k_async.fsck.gather import Counts, Gatherer, Ground
+from s3k_async.fsck.look import decided, look_again, parent_facts
+from s3k_async.fsck.mend import FsckVolume, LeftError, Mender, MissingDirectoryError, Task
+from s3k_async.fsck.parts import HELD, Parts
+from s3k_async.fsck.verify import GRACE_SECONDS, Report, Tell, loose
+from s3k_async.model import ROOT
+from s3k_async.oplog.reader import JavaLogReader, LogReader
+
+__all__ = ["Mended", "Outcome", "RepairReport", "ground_of", "repair_volume"]
+
+Outcome = str
+"""`planned` (a dry run), `done`, `left` (it is no longer as it was seen), `failed`."""
+
+ORDER: Final[Sequence[Action]] = (
+    "settle_job",
+    "commit_log",
+    "roll_forward",
+    "roll_back_log",
+    "renumber",
+    "remove_entry",
+    "log_again",
+    "log_removal",
+    "restore_entry",
+)
+"""In which order the findings about one object are mended, each after a new look at it."""
+ROUNDS: Final = 20
+STEPS: Final = 8
+"""Actions on one object in one round."""
+AT_ONCE: Final = 8
+BATCH: Final = 200
+LISTED: Final = 100_000
+
+_LEFT: Final = (
+    errors.BusyError,
+    errors.ConditionFailedError,
+    errors.ConflictError,
+    errors.LeaseExpiredError,
+    errors.OutcomeUnknownError,
+    errors.PathExistsError,
+    errors.PathNotFoundError,
+    errors.TransactionConflictError,
+    LeftError,
+)
+"""Somebody else was faster, or the next run can tell what became of it."""
+_FAILED: Final = (
+    errors.CorruptDataError,
+    errors.DataMissingError,
+    errors.InvalidPathError,
+    errors.ItemFormatError,
+    errors.LogFormatError,
+    errors.NotDirectoryError,
+    errors.UnsupportedError,
+)
+"""This thing cannot be mended. Every other error ends the run: it would meet all others, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """A finding, and what became of it."""
+
+    finding: Finding
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What repair did."""
+
+    run: str
+    """Names the audit trail; empty for a dry run, which leaves none."""
+    dry_run: bool
+    rounds: int = 0
+    outcomes: Counter[tuple[Action, Outcome]] = field(default_factory=Counter)
+    """How often each action ended how."""
+    mended: list[Mended] = field(default_factory=list)
+    """The first 100,000 of them."""
+    left: Report = field(default_factory=Report)
+    """What the last look at the volume found: of a dry run, everything."""
+
+    def add(self, some: Iterable[Mended]) -> None:
+        """Count what became of findings."""
+        for each in some:
+            self.outcomes[each.finding.action, each.outcome] += 1
+            if len(self.mended) < LISTED:
+                self.mended.append(each)
+
+    @property
+    def done(self) -> int:
+        """How many actions were carried out."""
+        return sum(count for (_, outcome), count in self.outcomes.items() if outcome == "done")
+
+
+def ground_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = ROOT) -> Ground:
+    """What is compared when a volume is checked."""
+    log: LogReader | JavaLogReader | None = None
+    if volume.log_blobs is not None:
+        binary = volume.record.log_mode == "binary"
+        log = JavaLogReader(volume.log_blobs, volume=volume.record.name) if binary else LogReader(volume.log_blobs)
+    return Ground(volume.store, volume.blobs, log, volume.log_blobs, volume.store.sources, int(grace * 1000), path)
+
+
+async def repair_volume(
+    volume: FsckVolume,
+    *,
+    dry_run: bool = True,
+    path: str = ROOT,
+    grace: float = GRACE_SECONDS,
+    audit_file: str | None = None,
+    directory: str | None = None,
+    progress: Tell | None = None,
+    held: int = HELD,
+) -> RepairReport:
+    """Mend what is wrong in an open volume, or below a path of it.
+
+    `dry_run`: change nothing and tell what would be done. `grace`: seconds; what is younger is left alone.
+    `audit_file`: a local file to which the audit trail is added, beside the one in the log's place. `directory`: keeps
+    the parts of a large volume, so that the same call goes on after an interruption; it may be removed afterwards.
+    Running it again after an error is always right.
+
+    Raises ReadOnlyVolumeError (s3k-1.0 volumes, and all that are open for reading
+    only), InvalidArgumentError (the directory is that of another run), the stores' errors.
+    """
+    if volume.read_only and not dry_run:
+        raise errors.ReadOnlyVolumeError("the volume is open for reading only", path=volume.record.name)
+    ground = ground_of(volume, grace=grace, path=path)
+    audit = None if dry_run else AuditTrail(volume.log_blobs, ground.sources.uuid(), audit_file)
+    report = RepairReport(audit.run if audit else "", dry_run)
+    while report.rounds < ROUNDS:
+        report.rounds += 1
+        parts = Parts(directory and os.path.join(directory, f"{report.rounds:02d}"), held=held)
+        try:
+            gatherer = Gatherer(ground, parts)
+            if gatherer.decided >= parts.count:
+                continue  # an interrupted run was through with it
+            await gatherer.scan(progress or (lambda _: None))
+            this = _Round(gatherer, Mender(volume, ground), audit, report)
+            await this.run()
+        finally:
+            parts.close()
+        if not this.done:
+            break
+    return report
+
+
+class _Round:
+    """One look at the whole volume, and what is mended during it."""
+
+    def __init__(self, gatherer: Gatherer, mender: Mender, audit: AuditTrail | None, report: RepairReport) -> None:
+        self._gatherer = gatherer
+        self._ground = gatherer.ground
+        self._mender = mender
+        self._audit = audit
+        self._report = report
+        self.done = 0
+        self._written = 0
+        """Lines of the audit trail that say what is to be done."""
+        self._waiting: dict[str, Finding] = {}
+        """Entries that are to be put back, by the directory that is to be there first."""
+
+    async def run(self) -> None:
+        gatherer, left = self._gatherer, Report()
+        for name in Counts.__dataclass_fields__:
+            setattr(left, name, getattr(gatherer.counts, name))
+        self._report.left = left
+        found = await loose(gatherer)
+        left.add(finding for _, finding in found)
+        await self._mend([Task(finding, facts) for facts, finding in found])
+        for number in range(gatherer.decided, gatherer.parts.count):
+            async for batch in decided(self._ground, gatherer.facts(number)):
+                left.add(finding for _, found in batch for finding in found)
+                await self._objects(batch)
+            gatherer.decided = number + 1
+            gatherer.save()
+        for number in range(gatherer.parts.count):
+            await self._parents(number)
+        if not self.done:
+            # The log does not know these directories either.
+            await self._mend([_parent_task(parent, child) for parent, child in self._waiting.items()])
+
+    async def _objects(self, batch: Sequence[tuple[Facts, list[Finding]]]) -> None:
+        """Mend the objects of a batch one finding at a time, and look at each again in between."""
+        said = list(batch)
+        for _ in range(STEPS):
+            if self._audit is None:
+                await self._mend([Task(finding, facts) for facts, found in said for finding in found])
+                return
+            tasks = [Task(finding, facts) for facts, found in said for finding in _first(found)]
+            if not tasks:
+                return
+            done = await self._mend(sorted(tasks, key=_parents_first))
+            again = [task.facts for task in done if isinstance(task.facts, Facts)]
+            said = [(facts, decide(facts)) for facts in await look_again(self._ground, again)]
+
+    async def _parents(self, number: int) -> None:
+        """Make the directories that are missing, unless the log's own are still to be put back."""
+        for facts in await parent_facts(self._ground, self._gatherer.lonely(number)):
+            found = decide_parent(facts)
+            self._report.left.add(found)
+            if not (self._waiting and self.done):
+                await self._mend([Task(finding, facts) for finding in found])
+
+    async def _mend(self, tasks: Sequence[Task]) -> list[Task]:
+        """Mend what can be; the tasks that were carried out."""
+        wanted = [task for task in tasks if task.finding.is_mendable]
+        if self._audit is None:
+            self._report.add(Mended(task.finding, "planned") for task in wanted)
+            return []
+        done: list[Task] = []
+        async for some in _in_turn(wanted):
+            numbers = range(self._written, self._written + len(some))
+            self._written += len(some)
+            await self._tell([{"number": number, **task.line()} for number, task in zip(numbers, some, strict=True)])
+            results = await gather(self._one, some, limit=AT_ONCE)
+            await self._tell(
+                [
+                    {"number": number, "outcome": each.outcome, "reason": each.reason}
+                    for number, each in zip(numbers, results, strict=True)
+                ]
+            )
+            self._report.add(results)
+            done += [task for task, each in zip(some, results, strict=True) if each.outcome == "done"]
+        await self._ground.store.changes.log.drained()
+        self.done += len(done)
+        return done
+
+    async def _tell(self, lines: Sequence[Deed]) -> None:
+        """Write lines into the audit trail: what is about to be done, or what became of it."""
+        assert self._audit is not None
+        head = {"run": self._audit.run, "round": self._report.rounds, "time_ms": self._ground.sources.now_ms()}
+        await self._audit.write([{**head, **line} for line in lines])
+
+    async def _one(self, task: Task) -> Mended:
+        try:
+            await self._mender.mend(task)
+        except MissingDirectoryError as error:
+            self._waiting[error.path or ROOT] = task.finding
+            return Mended(task.finding, "left", error.message)
+        except _LEFT as error:
+            return Mended(task.finding, "left", error.message)
+        except _FAILED as error:
+            return Mended(task.finding, "failed", str(error))
+        return Mended(task.finding, "done")
+
+
+def _first(found: Iterable[Finding]) -> list[Finding]:
+    """The finding about an object that is mended first, if any can be."""
+    mendable = [finding for finding in found if finding.action in ORDER]
+    return [min(mendable, key=lambda finding: ORDER.index(finding.action))] if mendable else []
+
+
+def _parent_task(parent: str, child: Finding) -> Task:
+    facts = ParentFacts(parent, child.path, child.object_id, child_is_young=False, is_file=False)
+    finding = Finding("missing_parent", "its parent is not there", child.object_id, child.path, action="make_parent")
+    return Task(finding, facts)
+
+
+def _parents_first(task: Task) -> tuple[int, int]:
+    if task.finding.action != "restore_entry":
+        return 0, 0
+    return 1, task.finding.path.count("/")
+
+
+async def _in_turn(tasks: Sequence[Task]) -> AsyncIterator[list[Task]]:
+    """Tasks that may be carried out at once: entries are put back level by level."""
+    batch: list[Task] = []
+    for task in tasks:
+        if batch and (len(batch) >= BATCH or _parents_first(task) != _parents_first(batch[-1])):
+            yield batch
+            batch = []
+        batch.append(task)
+    if batch:
+        yield batch

@@ -1,0 +1,484 @@
+"""A healthy volume in memory, and every way of damaging it that fsck's tables know."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from s3k_async.config import LogMode, MemoryTable, Tuning, VolumeConfig
+from s3k_async.config import MemoryBlobs as MemoryLocation
+from s3k_async.fsck.gather import read_item
+from s3k_async.metadata.codec import to_item
+from s3k_async.metadata.jobs import JOB_PARTITION
+from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key
+from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update
+from s3k_async.stores.memory_blobs import MemoryBlobs
+from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.volumes import Volume, init_volume, open_volume
+from tests.engines.volumes import fresh_name
+from tests.support import FakeClock, fake_sources
+
+__all__ = ["DAMAGES", "GRACE", "PATHS", "Damage", "Scene"]
+
+GRACE = 60.0
+PATHS = ("/top", *(f"/a/d{directory}/f{file}" for directory in range(2) for file in range(3)))
+
+
+@dataclass
+class Scene:
+    """The volume, what its files hold, and which of them are no longer expected to."""
+
+    volume: Volume
+    clock: FakeClock
+    name: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    harmed: set[str] = field(default_factory=set)
+    """Paths whose bytes or entry no repair can bring back."""
+
+    @staticmethod
+    async def start(log_mode: LogMode = "native") -> Scene:
+        clock, name = FakeClock(), fresh_name("damage")
+        sources = fake_sources(clock, seed=3)
+        config = VolumeConfig(
+            name,
+            MemoryTable(name),
+            MemoryLocation(name),
+            suffix_count=3,
+            log_mode=log_mode,
+            tuning=Tuning(busy_timeout=5.0, lease=600.0),
+        )
+        await init_volume(config, sources=sources)
+        scene = Scene(await open_volume(config, sources=sources), clock, name)
+        for path in PATHS:
+            await scene.write(path, path.encode())
+        await scene.write("/a/d0/f1", b"written over")
+        await scene.volume.store.rename_file(await scene.need("/a/d0/f2"), "/a/d1/moved")
+        scene.files["/a/d1/moved"] = scene.files.pop("/a/d0/f2")
+        await scene.settled()
+        return scene
+
+    async def end(self) -> None:
+        await self.volume.close()
+        await MemoryItems(self.name).drop()
+        await MemoryBlobs(self.name).drop()
+        await MemoryBlobs(f"{self.name}/oplog").drop()
+
+    async def settled(self) -> None:
+        """Everything so far is old."""
+        await self.volume.store.changes.log.drained()
+        self.clock.advance(1000)
+
+    async def write(self, path: str, data: bytes) -> Entry:
+        target = await self.volume.store.prepare(path)
+        content = await self.volume.storage.put(target.object_id, data)
+        self.files[path] = data
+        return await self.volume.store.publish(target, content)
+
+    async def find(self, path: str) -> Entry | None:
+        """What is at the path, if it can be read."""
+        return await read_item(self.volume.store, path)
+
+    async def need(self, path: str) -> Entry:
+        entry = await self.find(path)
+        assert entry is not None, path
+        return entry
+
+    async def lose(self, path: str) -> None:
+        await self.volume.items.write(Delete(self.volume.store.keys.key(path), Condition()))
+
+    async def put(self, entry: Entry) -> None:
+        """Put an item there, whatever is there."""
+        key = self.volume.store.keys.key(entry.path)
+        if await self.volume.items.get(key) is not None:
+            await self.lose(entry.path)
+        await self.volume.items.write(Put(to_item(entry, self.volume.store.keys), ABSENT))
+
+    async def log_keys(self, part: str, end: str = "") -> list[str]:
+        assert self.volume.log_blobs is not None
+        return [
+            info.key
+            async for info in self.volume.log_blobs.list_all()
+            if part in info.key and info.key.endswith(end) and info.key.startswith(("entries/", "segments/"))
+        ]
+
+    async def lose_log(self, part: str, end: str = "") -> None:
+        assert self.volume.log_blobs is not None
+        for key in await self.log_keys(part, end):
+            await self.volume.log_blobs.delete(key)
+
+    async def log(self, operation: Operation, state: Any) -> None:
+        assert self.volume.log_blobs is not None
+        await self.volume.log_blobs.put(entry_key(operation, state), encode(LogRecord(operation, state)))
+
+    def uuid(self) -> str:
+        return self.volume.store.sources.uuid()
+
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+
+Damage = Callable[[Scene, str], Awaitable[None]]
+"""Given the scene and a file that is there; says in `harmed` what it destroys for good."""
+
+
+async def nothing(scene: Scene, path: str) -> None:
+    """The first rows of most tables."""
+
+
+async def no_item(scene: Scene, path: str) -> None:
+    await scene.lose(path)
+
+
+async def no_item_no_bytes(scene: Scene, path: str) -> None:
+    await no_bytes(scene, path)
+    await scene.lose(path)
+
+
+async def no_directory(scene: Scene, path: str) -> None:
+    if await scene.find("/a/d0") is not None:
+        await scene.lose("/a/d0")
+
+
+async def no_directory_nor_log(scene: Scene, path: str) -> None:
+    entry = await scene.find("/a/d1")
+    if entry is not None:
+        await scene.lose_log(entry.id)
+        await scene.lose("/a/d1")
+
+
+async def no_directories_nor_files(scene: Scene, path: str) -> None:
+    for each in ("/a/d0/f0", "/a/d0/f1", "/a/d0", "/a"):
+        if await scene.find(each) is not None:
+            await scene.lose(each)
+
+
+async def other_directory(scene: Scene, path: str) -> None:
+    if await scene.find("/a/d0") is not None:
+        await scene.lose("/a/d0")
+        await scene.volume.store.make_directory("/a/d0")
+
+
+async def other_file(scene: Scene, path: str) -> None:
+    await scene.lose(path)
+    await scene.write(path, b"another")
+
+
+async def file_for_directory(scene: Scene, path: str) -> None:
+    if await scene.find("/a/d1") is not None:
+        await scene.lose("/a/d1")
+        await scene.write("/a/d1", b"in its place")
+        scene.harmed |= {each for each in scene.files if each.startswith("/a/d1/")}
+
+
+async def young_child(scene: Scene, path: str) -> None:
+    if await scene.find("/a") is None:
+        return
+    entry = replace(await scene.need(path), path="/none/child", id=scene.uuid(), mtime_ms=scene.now_ms() + 10**6)
+    await scene.put(entry)
+
+
+async def no_bytes(scene: Scene, path: str) -> None:
+    scene.harmed.add(path)
+    await scene.volume.blobs.delete(str((await scene.need(path)).physical))
+
+
+async def short_bytes(scene: Scene, path: str) -> None:
+    scene.harmed.add(path)
+    await scene.volume.blobs.put(str((await scene.need(path)).physical), b"")
+
+
+async def no_physical(scene: Scene, path: str) -> None:
+    """An item that contradicts itself is quarantined, and the log knows better."""
+    await scene.put(replace(await scene.need(path), physical=UNCOMMITTED))
+
+
+async def stray_bytes(scene: Scene, path: str) -> None:
+    await scene.volume.blobs.put(scene.volume.store.sources.physical_key(scene.uuid()), b"never published")
+
+
+async def young_bytes(scene: Scene, path: str) -> None:
+    scene.clock.advance(10**6)
+    await stray_bytes(scene, path)
+    scene.clock.advance(-(10**6))
+
+
+async def foreign_bytes(scene: Scene, path: str) -> None:
+    await scene.volume.blobs.put("feed.txt", b"somebody's")
+
+
+async def no_log(scene: Scene, path: str) -> None:
+    await scene.lose_log((await scene.need(path)).id)
+
+
+async def no_log_of_young(scene: Scene, path: str) -> None:
+    entry = await scene.need(path)
+    await scene.put(replace(entry, mtime_ms=scene.now_ms() + 10**6))
+    await scene.lose_log(entry.id)
+
+
+async def no_commit(scene: Scene, path: str) -> None:
+    await scene.lose_log((await scene.need(path)).id, "committed")
+
+
+async def no_commits(scene: Scene, path: str) -> None:
+    """Of two changes, one after the other."""
+    entry = await scene.write(path, b"once more")
+    await scene.write(path, b"and again")
+    await scene.settled()
+    await scene.lose_log(entry.id, "committed")
+
+
+async def cut_log(scene: Scene, path: str) -> None:
+    assert scene.volume.log_blobs is not None
+    for key in (await scene.log_keys((await scene.need(path)).id, "committed"))[:1]:
+        await scene.volume.log_blobs.put(key, (await scene.volume.log_blobs.get(key))[:-5])
+
+
+async def newer_log(scene: Scene, path: str) -> None:
+    assert scene.volume.log_blobs is not None
+    await scene.volume.log_blobs.put("segments/later.pending", b'{"s3k":"oplog-segment","format":99}\n')
+
+
+async def never_happened(scene: Scene, path: str) -> None:
+    """A pending operation that nobody carried out."""
+    entry = await scene.need(path)
+    after = replace(entry, version=entry.version + 1, path=path + "-moved", operation=scene.uuid())
+    await scene.log(
+        Operation(after.operation, "rename", entry.id, after.version, scene.now_ms(), entry, after), "pending"
+    )
+
+
+async def under_way(scene: Scene, path: str) -> None:
+    entry = await scene.need(path)
+    after = replace(entry, version=entry.version + 1, path=path + "-moving", operation=scene.uuid())
+    time_ms = scene.now_ms() + 10**6
+    await scene.log(Operation(after.operation, "rename", entry.id, after.version, time_ms, entry, after), "pending")
+
+
+async def two_commits(scene: Scene, path: str) -> None:
+    entry = await scene.need(path)
+    after = replace(entry, operation=scene.uuid(), mtime_ms=1)
+    await scene.log(
+        Operation(after.operation, "update", entry.id, after.version, scene.now_ms(), None, after), "committed"
+    )
+
+
+async def young_commit(scene: Scene, path: str) -> None:
+    entry = await scene.need(path)
+    after = replace(entry, operation=scene.uuid(), version=entry.version + 1)
+    time_ms = scene.now_ms() + 10**6
+    await scene.log(Operation(after.operation, "update", entry.id, after.version, time_ms, None, after), "committed")
+
+
+async def other_attributes(scene: Scene, path: str) -> None:
+    await scene.put(replace(await scene.need(path), etag="another"))
+
+
+async def deleted(scene: Scene, path: str) -> None:
+    """Nothing is wrong with that."""
+    await scene.volume.store.delete_file(await scene.need(path))
+    del scene.files[path]
+
+
+async def undone_delete(scene: Scene, path: str) -> None:
+    entry = await scene.need(path)
+    await scene.volume.store.delete_file(entry)
+    await scene.settled()
+    await scene.put(entry)
+
+
+async def old_item(scene: Scene, path: str) -> None:
+    """The table is that of yesterday, and yesterday's bytes are collected."""
+    entry = await scene.need(path)
+    await scene.write(path, b"of today")
+    await scene.settled()
+    await scene.put(entry)
+    await scene.volume.blobs.delete(str(entry.physical))
+
+
+async def same_id(scene: Scene, path: str) -> None:
+    await scene.put(replace(await scene.need(path), path=path + "-twin"))
+
+
+async def same_id_young(scene: Scene, path: str) -> None:
+    entry = await scene.need(path)
+    await scene.put(replace(entry, path=path + "-young", mtime_ms=scene.now_ms() + 10**6))
+
+
+async def same_id_no_bytes(scene: Scene, path: str) -> None:
+    await same_id(scene, path)
+    await no_bytes(scene, path)
+
+
+async def same_directory_id(scene: Scene, path: str) -> None:
+    entry = await scene.find("/a/d0")
+    if entry is not None and await scene.find("/a") is not None:
+        await scene.put(replace(entry, path="/a/double"))
+
+
+async def broken_item(scene: Scene, path: str) -> None:
+    await scene.volume.items.write(Update(scene.volume.store.keys.key(path), Condition(), remove=("ver",)))
+
+
+async def wrong_suffix(scene: Scene, path: str) -> None:
+    entry = await scene.need(path)
+    await scene.lose(path)
+    await _put_elsewhere(scene, entry)
+
+
+async def wrong_suffix_too(scene: Scene, path: str) -> None:
+    await _put_elsewhere(scene, await scene.need(path))
+
+
+async def _put_elsewhere(scene: Scene, entry: Entry) -> None:
+    keys = scene.volume.store.keys
+    item = dict(to_item(entry, keys))
+    partitions = keys.partitions(entry.path.rpartition("/")[0] or "/")
+    item["path"] = next(each for each in partitions if each != keys.key(entry.path).partition)
+    if await scene.volume.items.get(Put(item, ABSENT).key) is None:
+        await scene.volume.items.write(Put(item, ABSENT))
+
+
+async def foreign_items(scene: Scene, path: str) -> None:
+    keys = scene.volume.store.keys
+    for partition in ("elsewhere", f"ks://{keys.volume}-2/-sf0"):
+        item = dict(to_item(await scene.need(path), keys)) | {"path": partition, "children": "x"}
+        if await scene.volume.items.get(Put(item, ABSENT).key) is None:
+            await scene.volume.items.write(Put(item, ABSENT))
+
+
+async def reserved(scene: Scene, path: str) -> None:
+    """Its lease runs, though the grace period is over."""
+    await _reserve(scene, path + "-reserved")
+
+
+async def _reserve(scene: Scene, path: str) -> Entry:
+    entry = await scene.volume.store.reserve(await scene.volume.store.prepare(path), exclusive=False)
+    await scene.volume.store.changes.log.drained()
+    scene.clock.advance(GRACE + 1)
+    return entry
+
+
+async def abandoned(scene: Scene, path: str) -> None:
+    await _reserve(scene, path + "-abandoned")
+    await scene.settled()
+
+
+async def abandoned_young(scene: Scene, path: str) -> None:
+    entry = await _reserve(scene, path + "-cut")
+    await scene.put(replace(entry, lease_ms=1, mtime_ms=scene.now_ms() + 10**6))
+
+
+async def lost_reservation(scene: Scene, path: str) -> None:
+    entry = await _reserve(scene, path + "-lost")
+    await scene.lose(entry.path)
+
+
+async def uploaded(scene: Scene, path: str) -> None:
+    """A writer died between its upload and the table."""
+    await _upload(scene, path + "-uploaded")
+    await scene.settled()
+
+
+async def uploaded_and_alive(scene: Scene, path: str) -> None:
+    await _upload(scene, path + "-alive")
+    scene.clock.advance(GRACE + 1)
+
+
+async def _upload(scene: Scene, path: str) -> None:
+    entry = await _reserve(scene, path)
+    content = await scene.volume.storage.put(entry.id, b"uploaded whole")
+    after = entry.with_content(content, mtime_ms=scene.now_ms(), operation=scene.uuid())
+    await scene.log(
+        Operation(after.operation, "update", entry.id, after.version, scene.now_ms(), entry, after), "pending"
+    )
+
+
+async def dead_job(scene: Scene, path: str) -> None:
+    """A mark that nobody holds, and no record."""
+    entry = await scene.find("/a/d1")
+    if entry is not None and entry.is_dir and not entry.pending:
+        async with scene.volume.store.jobs.hold("delete", "/a/d1") as job:
+            await scene.volume.store.mark(entry, job)
+
+
+async def unreadable_mark(scene: Scene, path: str) -> None:
+    entry = await scene.find("/a/d0")
+    if entry is not None and not entry.pending:
+        await scene.put(replace(entry, pending="?"))
+
+
+async def stale_record(scene: Scene, path: str) -> None:
+    await _record(scene, scene.now_ms() - 10**6)
+
+
+async def live_record(scene: Scene, path: str) -> None:
+    await _record(scene, scene.now_ms() + 10**9)
+
+
+async def _record(scene: Scene, lease_ms: int) -> None:
+    item: dict[str, Any] = {
+        "path": JOB_PARTITION,
+        "children": scene.uuid(),
+        "kind": "mark",
+        "source": "/none",
+        "lease": lease_ms,
+    }
+    await scene.volume.items.write(Put(item, ABSENT))
+
+
+DAMAGES: Mapping[str, Damage] = {
+    damage.__name__: damage
+    for damage in (
+        nothing,
+        no_item,
+        no_item_no_bytes,
+        no_directory,
+        no_directory_nor_log,
+        no_directories_nor_files,
+        other_directory,
+        other_file,
+        file_for_directory,
+        young_child,
+        no_bytes,
+        short_bytes,
+        no_physical,
+        stray_bytes,
+        young_bytes,
+        foreign_bytes,
+        no_log,
+        no_log_of_young,
+        no_commit,
+        no_commits,
+        cut_log,
+        newer_log,
+        never_happened,
+        under_way,
+        two_commits,
+        young_commit,
+        other_attributes,
+        deleted,
+        undone_delete,
+        old_item,
+        same_id,
+        same_id_young,
+        same_id_no_bytes,
+        same_directory_id,
+        broken_item,
+        wrong_suffix,
+        wrong_suffix_too,
+        foreign_items,
+        reserved,
+        abandoned,
+        abandoned_young,
+        lost_reservation,
+        uploaded,
+        uploaded_and_alive,
+        dead_job,
+        unreadable_mark,
+        stale_record,
+        live_record,
+    )
+}

@@ -1,0 +1,96 @@
+"""Whatever is damaged: after repair nothing is left that repair could mend, and what was not damaged has its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from s3k_async.fsck.decide import TABLES, reached
+from s3k_async.fsck.facts import Finding
+from s3k_async.fsck.repair import RepairReport, ground_of, repair_volume
+from s3k_async.fsck.verify import Report, Verifier
+from tests.torture.damage import DAMAGES, GRACE, PATHS, Scene
+
+LEFT = {
+    "other_file": {"entry_missing"},
+    "file_for_directory": {"missing_parent", "log_removal", "entry_missing"},
+    "no_bytes": {"data_missing"},
+    "short_bytes": {"size_mismatch"},
+    "foreign_bytes": {"foreign_blob"},
+    "newer_log": {"log_newer"},
+    "same_id_no_bytes": {"duplicate_id", "data_missing"},
+    "foreign_items": {"foreign_item"},
+}
+"""What only a person can decide."""
+
+
+async def verify(scene: Scene) -> Report:
+    ground = ground_of(scene.volume)
+    verifier = Verifier(ground.store, ground.blobs, ground.log, ground.sources, grace=GRACE, log_blobs=ground.log_blobs)
+    return await verifier.verify()
+
+
+async def repair(scene: Scene) -> RepairReport:
+    return await repair_volume(scene.volume, dry_run=False, grace=GRACE)
+
+
+async def check_mended(scene: Scene, first: RepairReport) -> list[Finding]:
+    """A second run has nothing to do; what stands is whole. Returns what is left for a person."""
+    assert [each for each in first.mended if each.outcome == "failed"] == []
+    again = await repair(scene)
+    assert again.mended == []
+    assert again.rounds == 1
+    report = await verify(scene)
+    assert [finding for finding in report.findings if finding.is_mendable] == []
+    for path, data in scene.files.items():
+        if path not in scene.harmed:
+            entry = await scene.find(path)
+            assert entry is not None, path
+            assert await scene.volume.storage.read(str(entry.physical)) == data, path
+    return report.problems
+
+
+async def damage_and_repair(names: Sequence[tuple[str, str]]) -> list[Finding]:
+    scene = await Scene.start()
+    try:
+        for name, path in names:
+            entry = await scene.find(path) if not scene.harmed & {path} else None
+            if entry is not None and not entry.is_dir:
+                await DAMAGES[name](scene, path)
+        scene.clock.advance(GRACE + 1)
+        return await check_mended(scene, await repair(scene))
+    finally:
+        await scene.end()
+
+
+async def test_each_damage_is_mended_and_every_row_of_the_tables_is_reached() -> None:
+    with reached() as rows:
+        for name in DAMAGES:
+            try:
+                left = await damage_and_repair([(name, "/a/d0/f0")])
+                assert {finding.kind for finding in left} <= LEFT.get(name, set())
+            except BaseException as error:
+                error.add_note(name)
+                raise
+        await without_log()
+    missing = [(table.name, row.when) for table in TABLES for row in table.rows if (table.name, row) not in rows]
+    assert missing == [], missing
+
+
+async def without_log() -> None:
+    scene = await Scene.start("disabled")
+    try:
+        await DAMAGES["stray_bytes"](scene, "/top")
+        await scene.settled()
+        await repair(scene)
+        assert {finding.kind for finding in (await verify(scene)).problems} == {"orphan_data"}
+    finally:
+        await scene.end()
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(st.lists(st.tuples(st.sampled_from(sorted(DAMAGES)), st.sampled_from(PATHS)), min_size=2, max_size=6))
+async def test_damages_together_are_mended(names: list[tuple[str, str]]) -> None:
+    await damage_and_repair(names)
