@@ -6,30 +6,35 @@ Two volumes that shared a place would take each other's bytes for garbage, and d
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Final
 
 from s3k_async.errors import BlobChangedError, BlobExistsError, BlobNotFoundError, NotAVolumeError, VolumeExistsError
 from s3k_async.stores.blobs import BlobStore
 
-__all__ = ["CLAIM", "claim", "owner_of", "take_over"]
+__all__ = ["CLAIM", "claim", "owner_of", "read_claim", "take_over"]
 
 CLAIM: Final = "s3k-volume.json"
 """Key of the mark. Physical keys begin with a hexadecimal digit, log keys with a word and `/`."""
 
 
-async def claim(blobs: BlobStore, volume_id: str, name: str, table: str) -> str:
-    """Mark a place as a volume's; the id it is marked with.
+async def claim(
+    blobs: BlobStore, volume_id: str, name: str, table: str, *, layout: Mapping[str, object] | None = None
+) -> str:
+    """Mark a place as a volume's; the id it is marked with. `layout`: fields of the volume's record that the mark keeps
+    for the day on which the table is lost.
 
     That is an earlier id if the place was marked for the same table, by an initialisation that did not finish or that
     is under way. Raises VolumeExistsError when the place is another table's.
     """
-    data = json.dumps({"format": 1, "volume_id": volume_id, "name": name, "table": table}).encode()
+    document = {"format": 1, "volume_id": volume_id, "name": name, "table": table, **(layout or {})}
+    data = json.dumps(document).encode()
     try:
         await blobs.put(CLAIM, data, if_absent=True)
     except BlobExistsError as error:
-        found = await _read(blobs)
+        found = await read_claim(blobs)
         if found is None:
-            return await claim(blobs, volume_id, name, table)
+            return await claim(blobs, volume_id, name, table, layout=layout)
         if found.get("table") != table:
             raise VolumeExistsError(
                 f"the place belongs to the volume {found.get('name')!r} of table {found.get('table')!r}; give another"
@@ -54,11 +59,12 @@ async def take_over(blobs: BlobStore, volume_id: str, name: str, table: str) -> 
 
 async def owner_of(blobs: BlobStore) -> str | None:
     """The id of the volume that a place is marked for. Raises NotAVolumeError for a mark that cannot be read."""
-    found = await _read(blobs)
+    found = await read_claim(blobs)
     return None if found is None else str(found["volume_id"])
 
 
-async def _read(blobs: BlobStore) -> dict[str, object] | None:
+async def read_claim(blobs: BlobStore) -> dict[str, object] | None:
+    """What a place's mark says, `volume_id` for certain; None without one. Raises NotAVolumeError if it is damaged."""
     try:
         data = await blobs.get(CLAIM)
     except BlobNotFoundError:

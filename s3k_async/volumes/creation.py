@@ -141,7 +141,8 @@ async def _claimed(connections: Connections, record: VolumeRecord) -> VolumeReco
     config = connections.config
     blobs = await _make_place(connections, config, "data")
     table = _identity(config)
-    volume_id = await claim(blobs, record.volume_id, record.name, table)
+    layout = {"suffix_count": record.suffix_count, "hash": record.hash}
+    volume_id = await claim(blobs, record.volume_id, record.name, table, layout=layout)
     if record.log_mode != "disabled":
         log_blobs = await _make_place(connections, config, "log")
         await take_over(log_blobs, volume_id, record.name, table)

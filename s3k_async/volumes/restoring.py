@@ -1,0 +1,189 @@
+"""A volume whose table was lost, or lost entries, is given them back: see `fsck.restore`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from typing import get_args
+
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import (
+    DirectoryNotEmptyError,
+    NotAVolumeError,
+    ReadOnlyVolumeError,
+    UnsupportedError,
+    VolumeNotFoundError,
+)
+from s3k_async.fsck.restore import RestorePlan, RestoreReport, plan_restore
+from s3k_async.metadata.codec import from_items, to_item
+from s3k_async.metadata.exclusive import ExclusiveLock
+from s3k_async.metadata.record import LOCK_PURPOSE, RECORD_KEY
+from s3k_async.model import ROOT, Entry, HashName, Progress
+from s3k_async.oplog.entries import Operation
+from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.blobs import BlobStore
+from s3k_async.stores.faults import FaultPlan
+from s3k_async.volumes.adapters import Connections, log_location, table_text
+from s3k_async.volumes.claims import CLAIM, owner_of, read_claim
+from s3k_async.volumes.exclusive import exclusive_volume
+from s3k_async.volumes.opening import Volume, open_volume
+
+__all__ = ["restore_volume"]
+
+
+async def restore_volume(
+    config: VolumeConfig,
+    *,
+    subtree: str | None = None,
+    dry_run: bool = True,
+    directory: str | None = None,
+    sources: Sources = SYSTEM,
+    session: object | Mapping[str, object] | None = None,
+    faults: FaultPlan | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> RestoreReport:
+    """Make the lost table of a volume again, and fill it from the log; or, with `subtree`, put back what the table lost
+    at and below a path.
+
+    The volume is locked for that: nobody else can open it, and who had it open is refused. What the volume was is read
+    from the marks of its places and from `config`. Without `subtree` the table must hold no entries
+    (DirectoryNotEmptyError), unless a restore was interrupted: it is finished by the same call. What the table holds is
+    never changed. Each entry is named in the log's place under `audit/<run>/` before it is written.
+
+    With `dry_run` nothing is written. `directory`: where a temporary file is made, about the size of the log.
+    Raises VolumeNotFoundError (no place carries the volume's mark), NotAVolumeError, ReadOnlyVolumeError for kind
+    `s3k-1.0`, UnsupportedError for a volume without log, BusyError, ItemFormatError (repair the table first), and the
+    services' errors. Damage is told in the report.
+    """
+    where = table_text(config.table)
+    if config.kind == "s3k-1.0":
+        raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 is not ours to restore", path=where)
+    if config.log_mode == "disabled":
+        raise UnsupportedError("a volume without operation log cannot be restored", path=where)
+    async with AsyncExitStack() as stack:
+        connections = Connections(config, sources, session, faults, stack)
+        data = connections.blobs(config.data, "data")
+        log = connections.blobs(log_location(config), "log")
+        found = await _mark(data, log)
+        top = ROOT if subtree is None else subtree
+
+        async def plan(table: Volume | None) -> RestorePlan:
+            standing = None if table is None else _entries(table)
+            identity = str(found["volume_id"])
+            tell = progress
+            return await plan_restore(
+                log, data, sources, volume_id=identity, standing=standing, path=top, directory=directory, progress=tell
+            )
+
+        open_as_it_is = partial(open_volume, sources=sources, session=session, faults=faults, locked=True)
+        try:
+            table: Volume | None = await open_as_it_is(config)
+        except VolumeNotFoundError:
+            if subtree is not None:
+                raise
+            table, config = None, _as_marked(config, found)
+        try:
+            if subtree is None and table is not None and not await _is_half_restored(table):
+                await _need_empty(table, where)
+            if dry_run:
+                decided = await plan(table)
+                decided.close()
+                return decided.report
+        finally:
+            if table is not None:
+                await table.close()
+        lock = ExclusiveLock("restore", top, sources)
+        create = subtree is None
+        async with exclusive_volume(
+            config, lock, create=create, sources=sources, session=session, faults=faults
+        ) as volume:
+            if create and not lock.touched:
+                await _need_empty(volume, where)
+            # Even a table that is made anew here may have been in use until it was lost.
+            lock.alone = False
+            await lock.quiet()
+            lock.touched = True
+            decided = await plan(volume)
+            try:
+                await _write(volume, decided, sources, progress or (lambda _: None))
+            finally:
+                decided.close()
+            return decided.report
+
+
+async def _mark(data: BlobStore, log: BlobStore) -> dict[str, object]:
+    """What the mark of the data's place says. Raises unless the log's place is the same volume's."""
+    found = await read_claim(data) if await data.exists() else None
+    if found is None:
+        raise VolumeNotFoundError("no volume's data is here: its mark is missing", path=data.uri(CLAIM))
+    owner = await owner_of(log) if await log.exists() else None
+    if owner is None:
+        raise UnsupportedError("there is no operation log of the volume here to restore it from", path=log.uri(CLAIM))
+    if owner != found["volume_id"]:
+        raise NotAVolumeError("the log's place carries the mark of another volume", path=log.uri(CLAIM))
+    return found
+
+
+def _as_marked(config: VolumeConfig, found: Mapping[str, object]) -> VolumeConfig:
+    """The configuration of the table that is made anew, with what the mark knows of the lost one."""
+    count, name = found.get("suffix_count"), found.get("name")
+    if config.suffix_count is None and isinstance(count, int):
+        config = replace(config, suffix_count=count)
+    for known in get_args(HashName):
+        if config.hash is None and found.get("hash") == known:
+            config = replace(config, hash=known)
+    return replace(config, name=name) if not config.name and isinstance(name, str) else config
+
+
+async def _is_half_restored(volume: Volume) -> bool:
+    """Whether what the table holds is of a restore that was interrupted, or is under way."""
+    return (await volume.items.get(RECORD_KEY) or {}).get(LOCK_PURPOSE) == "restore"
+
+
+async def _need_empty(volume: Volume, where: str) -> None:
+    """Raises DirectoryNotEmptyError for a table with entries."""
+    async for entries in _entries(volume):
+        if entries:
+            raise DirectoryNotEmptyError(
+                "the table holds entries; only what is missing below a path can be put back (--subtree)", path=where
+            )
+
+
+async def _entries(volume: Volume) -> AsyncIterator[Sequence[Entry]]:
+    """What the table holds. Raises ItemFormatError for what is no entry: repair comes first."""
+    cursor: str | None = None
+    while True:
+        page = await volume.items.scan(0, 1, cursor=cursor)
+        yield from_items(page.items, volume.store.keys, records=True)
+        if page.next is None:
+            return
+        cursor = page.next
+
+
+async def _write(volume: Volume, plan: RestorePlan, sources: Sources, tell: Callable[[Progress], object]) -> None:
+    """Write the entries, level by level, each batch named in the audit trail before."""
+    report = plan.report
+    report.run = sources.uuid()
+    log, log_blobs = volume.log, volume.log_blobs
+    assert log_blobs is not None
+    pending = [await log.begin([_creation(entry) for entry in entries]) for entries in plan.made_parents()]
+    for number, entries in enumerate(plan.entries()):
+        lines = [_audit_line(entry) for entry in entries]
+        await log_blobs.put(f"audit/{report.run}/{number:06d}", "".join(lines).encode(), if_absent=True)
+        await volume.items.load([to_item(entry, volume.store.keys) for entry in entries])
+        report.written += len(entries)
+        tell(Progress("restore", report.written, report.restored, path=entries[-1].path))
+    for each in pending:
+        await each.commit()
+
+
+def _creation(entry: Entry) -> Operation:
+    return Operation(entry.operation, "create", entry.id, entry.version, entry.mtime_ms, None, entry)
+
+
+def _audit_line(entry: Entry) -> str:
+    document = {"action": "restore_entry", "path": entry.path, "id": entry.id, "version": entry.version}
+    return json.dumps(document, separators=(",", ":")) + "\n"
