@@ -180,6 +180,8 @@ def test_selections(entries: list[Entry], data: st.DataObject) -> None:
     for start in range(len(entries) + 1):
         wanted = next((place for place in range(start, len(entries)) if entries[place].is_dir), None)
         assert found.next_directory(start) == wanted
+    assert found.marked() == [(place, entry.pending) for place, entry in enumerate(entries) if entry.pending]
+    assert found[1:].marked() == [(place, entry.pending) for place, entry in enumerate(entries[1:]) if entry.pending]
 
 
 @given(ENTRIES)

@@ -1,0 +1,130 @@
+"""Jobs written by hand: their records and marks, put into the item store in the order that is promised.
+
+Each job is a list of steps, so that a test can let a reader run between any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+from s3k_async.metadata.codec import NEXT, from_item, to_item
+from s3k_async.metadata.jobs import JOB_PARTITION, JobState, job_key
+from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
+from s3k_async.metadata.marks import GONE, HERE, Mark, Then, parse_mark
+from s3k_async.model import Entry
+from s3k_async.sources import SYSTEM
+from s3k_async.stores.items import ABSENT, OPERATION, PARTITION, SORT, Condition, Delete, Put, Update, Value
+from s3k_async.stores.memory_items import MemoryItems
+
+__all__ = ["Hand", "Step", "a_directory", "a_file"]
+
+Step: TypeAlias = Callable[[], Awaitable[None]]
+
+
+def a_file(path: str, version: int = 2) -> Entry:
+    """A committed file whose id is told by its name."""
+    name = path.rpartition("/")[2]
+    return Entry(path, False, f"id-{name}", version, 5, 5000, 3, "key", True, "tag", "", SYSTEM.uuid())
+
+
+def a_directory(path: str) -> Entry:
+    return Entry(path, True, f"id-{path.rpartition('/')[2]}", 1, 5, 5000, operation=SYSTEM.uuid())
+
+
+@dataclass(frozen=True)
+class Hand:
+    """Writes items of a table in memory."""
+
+    items: MemoryItems
+    keys: KeyScheme
+
+    async def put(self, *entries: Entry) -> None:
+        for entry in entries:
+            await self.items.write(Put(to_item(entry, self.keys), ABSENT))
+
+    async def record(self, job: str, state: JobState = "preparing", kind: str = "rename") -> None:
+        """Write a job's record, new or again."""
+        item: dict[str, Value] = {
+            PARTITION: JOB_PARTITION,
+            SORT: job,
+            "kind": kind,
+            "lease": 1,
+            OPERATION: SYSTEM.uuid(),
+        }
+        stored = await self.items.get(job_key(job))
+        await self.items.write(
+            Put(item | ({"state": state} if state else {}), ABSENT if stored is None else Condition())
+        )
+
+    async def forget(self, job: str) -> None:
+        await self.items.write(Delete(job_key(job), Condition()))
+
+    async def mark(self, path: str, job: str, then: Then) -> None:
+        """Mark what is at a path."""
+        change = {NEXT: Mark(job, then).text(), OPERATION: SYSTEM.uuid()}
+        await self.items.write(Update(self.keys.key(path), Condition(missing=(NEXT,)), set=change))
+
+    async def drop(self, path: str, job: str) -> None:
+        """Drop the mark at a path: of a job that was published to its new side, else to the old one."""
+        item = await self.items.get(self.keys.key(path))
+        assert item is not None
+        record = await self.items.get(job_key(job))
+        assert record is not None
+        entry = from_item(item, self.keys)
+        side = parse_mark(entry.pending).side(entry, published=record["state"] == "published")
+        key = self.keys.key(path)
+        if side is None:
+            await self.items.write(Delete(key, Condition()))
+        elif side.id != entry.id or side.version != entry.version:
+            await self.items.write(Put(to_item(replace(side, pending=""), self.keys), Condition()))
+        else:
+            await self.items.write(Update(key, Condition(), set={OPERATION: SYSTEM.uuid()}, remove=(NEXT,)))
+
+    async def touch(self, path: str) -> None:
+        """Change the operation of a directory, as a job does before it is published."""
+        if path != "/":
+            await self.items.write(Update(self.keys.key(path), Condition(), set={OPERATION: SYSTEM.uuid()}))
+            return
+        stored = await self.items.get(ROOT_KEY)
+        record = {PARTITION: ROOT_KEY.partition, SORT: ROOT_KEY.sort, OPERATION: SYSTEM.uuid()}
+        await self.items.write(Put(record, ABSENT if stored is None else Condition()))
+
+    def rename(self, job: str, entries: Sequence[Entry], source: str, target: str) -> list[Step]:
+        """An atomic rename of the directory at `source`, of which `entries` are the whole subtree, parents first."""
+        below = [entry for entry in entries if entry.path == source or entry.path.startswith(source + "/")]
+        moved = [target + entry.path[len(source) :] for entry in below]
+        steps: list[Step] = [partial(self.record, job)]
+        for entry, path in zip(below, moved, strict=True):
+            steps.append(partial(self.mark, entry.path, job, GONE))
+            here = replace(entry, path=path, version=entry.version + 1, operation=SYSTEM.uuid())
+            steps.append(partial(self.put, replace(here, pending=Mark(job, HERE).text())))
+        steps += [partial(self.touch, parent) for parent in sorted({_parent(source), _parent(target)})]
+        paths = [path for pair in zip(below, moved, strict=True) for path in (pair[0].path, pair[1])]
+        return [*steps, *self._end(job, paths, "published")]
+
+    def change(self, job: str, thens: Sequence[tuple[Entry, Then]]) -> list[Step]:
+        """A job that changes entries in directories of which it marks none."""
+        steps: list[Step] = [partial(self.record, job, kind="transaction")]
+        for entry, then in thens:
+            if then == HERE:
+                steps.append(partial(self.put, replace(entry, pending=Mark(job, HERE).text())))
+            else:
+                steps.append(partial(self.mark, entry.path, job, then))
+        steps += [partial(self.touch, parent) for parent in sorted({_parent(entry.path) for entry, _ in thens})]
+        return [*steps, *self._end(job, [entry.path for entry, _ in thens], "published")]
+
+    def aborted(self, steps: Sequence[Step], job: str, paths: Sequence[str]) -> list[Step]:
+        """The first of a job's steps, and then its abortion, of a job that has marked these paths by then."""
+        return [*steps, *self._end(job, paths, "aborted")]
+
+    def _end(self, job: str, paths: Sequence[str], state: JobState) -> list[Step]:
+        """The record in its last state, then the marks, children before directories, then the record."""
+        folded: list[Step] = [partial(self.drop, path, job) for path in reversed(paths)]
+        return [partial(self.record, job, state), *folded, partial(self.forget, job)]
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"

@@ -1,0 +1,299 @@
+"""What readers see of entries that jobs mark."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from s3k_async.errors import DirectoryNotEmptyError, ItemFormatError
+from s3k_async.metadata.codec import NEXT
+from s3k_async.metadata.jobs import JobState
+from s3k_async.metadata.marks import GONE, HERE, Then
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.model import Entry
+from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.stores.items import Condition, Update
+from s3k_async.stores.memory_items import MemoryItems
+from tests.metadata.marking import Hand, a_directory, a_file
+from tests.metadata.rig import Rig
+
+TOP, OLD, NEW = a_directory("/d"), a_file("/d/f"), a_file("/d/f", version=7)
+
+STATES: list[JobState | None] = ["preparing", "published", "aborted", None]
+"""Of a job; None: it has no record."""
+THENS: list[Then] = [None, GONE, HERE, NEW]
+
+
+def seen(then: Then, state: JobState | None) -> Entry | None:
+    """The table of 004, in other words."""
+    new_side = state == "published"
+    if then == HERE:
+        return OLD if new_side else None
+    if then == GONE:
+        return None if new_side else OLD
+    return NEW if new_side and isinstance(then, Entry) else OLD
+
+
+class Ground:
+    """A volume in memory: a store whose calls are numbered, and a hand that writes past it."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.faults = FaultPlan()
+        self.store: MetadataStore = rig.client(self.faults)
+        self.hand = Hand(MemoryItems(rig.name), self.store.keys)
+
+    async def job(self, state: JobState | None, name: str = "J") -> None:
+        if state is not None:
+            await self.hand.record(name, state)
+
+    def reads_of_jobs(self) -> int:
+        return sum(call.key.startswith("s3k:job/") for call in self.faults.calls)
+
+
+@pytest.fixture
+async def ground(request: pytest.FixtureRequest) -> Ground:
+    return Ground(await Rig(request.node.name, suffix_count=2).start())
+
+
+async def got(store: MetadataStore) -> Entry | None:
+    return await store.get("/d/f")
+
+
+async def got_of_many(store: MetadataStore) -> Entry | None:
+    missing, top, found = await store.get_many(["/missing", "/d", "/d/f"])
+    assert (missing, top) == (None, TOP)
+    return found
+
+
+async def got_each(store: MetadataStore) -> Entry | None:
+    (found,) = await store.get_each(["/d/f"])
+    assert not isinstance(found, ItemFormatError)
+    return found
+
+
+async def in_chain(store: MetadataStore) -> Entry | None:
+    chain = await store.chain("/d/f")
+    assert [path for path, _ in chain] == ["/d", "/d/f"]
+    return chain[-1][1]
+
+
+async def among_children(store: MetadataStore) -> Entry | None:
+    return next(iter([entry async for page in store.children("/d") for entry in page]), None)
+
+
+async def among_sorted_children(store: MetadataStore) -> Entry | None:
+    return next(iter([entry async for page in store.children_in_order("/d") for entry in page]), None)
+
+
+READS = [got, got_of_many, got_each, in_chain, among_children, among_sorted_children]
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("then", THENS, ids=["hold", "gone", "here", "other"])
+async def test_a_marked_entry_is_on_the_side_of_its_job(
+    ground: Ground, then: Then, state: JobState | None, read: Callable[[MetadataStore], Awaitable[Entry | None]]
+) -> None:
+    await ground.hand.put(TOP, OLD)
+    await ground.job(state)
+    await ground.hand.mark("/d/f", "J", then)
+    stored = await ground.store.stored("/d/f")
+    assert stored is not None
+    expected = seen(then, state)
+    found = await read(ground.store)
+    # One that is seen keeps its mark: nobody may change it before the job is settled.
+    stamped = stored.operation if expected == OLD else NEW.operation
+    assert found == (None if expected is None else replace(expected, pending=stored.pending, operation=stamped))
+    assert await ground.store.has_children("/d") is (expected is not None)
+    assert await ground.store.has_stored_children("/d")
+
+
+async def test_what_is_stored_is_given_as_it_is(ground: Ground) -> None:
+    await ground.hand.put(TOP, OLD)
+    await ground.hand.record("J", "published")
+    await ground.hand.mark("/d/f", "J", GONE)
+    stored = await ground.store.stored("/d/f")
+    assert stored is not None
+    assert replace(stored, pending="", operation=OLD.operation) == OLD
+    assert await ground.store.stored_many(["/d/f", "/", "/x"]) == [stored, await ground.store.stored("/"), None]
+    assert [entry async for page in ground.store.stored_children("/d") for entry in page] == [stored]
+    assert stored in [entry async for page in ground.store.scan("/") for entry in page]
+    assert ground.reads_of_jobs() == 0
+
+
+async def test_an_entry_without_a_mark_costs_nothing(ground: Ground) -> None:
+    await ground.hand.put(TOP, OLD)
+    await ground.store.get("/d/f")
+    await ground.store.get_many(["/d", "/d/f"])
+    [page async for page in ground.store.children("/d")]
+    assert [call.method for call in ground.faults.calls] == ["get", "get_many", "query", "query"]
+
+
+async def test_a_mark_that_only_holds_costs_nothing(ground: Ground) -> None:
+    await ground.hand.put(TOP)
+    await ground.hand.mark("/d", "J", None)
+    assert await ground.store.get("/d") is not None
+    assert [call.method for call in ground.faults.calls] == ["get"]
+
+
+async def test_each_jobs_record_is_read_once_in_a_call(ground: Ground) -> None:
+    await ground.hand.put(TOP, *(a_file(f"/d/{number}") for number in range(20)))
+    for job in ("J", "K"):
+        await ground.hand.record(job)
+    for number in range(20):
+        await ground.hand.mark(f"/d/{number}", "JK"[number % 2], GONE)
+    assert len(await ground.store.get_many([f"/d/{number}" for number in range(20)])) == 20
+    assert ground.reads_of_jobs() == 1
+    assert sum([len(page) async for page in ground.store.children("/d")]) == 20
+    # Both suffixes may be answered before a record was asked for.
+    assert ground.reads_of_jobs() <= 3
+
+
+async def before_the_record(ground: Ground, change: Callable[[], Awaitable[None]]) -> None:
+    """Have something happen between the look at an entry and the look at its job."""
+    done = False
+
+    async def gate(call: Call) -> None:
+        nonlocal done
+        if call.key.startswith("s3k:job/") and not done:
+            done = True
+            await change()
+
+    ground.faults.gate = gate
+
+
+@pytest.mark.parametrize("read", READS)
+async def test_a_job_that_was_folded_before_its_record_was_read_is_seen_from_its_new_side(
+    ground: Ground, read: Callable[[MetadataStore], Awaitable[Entry | None]]
+) -> None:
+    """There is no record: the item is read again, and carries no mark any more."""
+    await ground.hand.put(TOP, OLD)
+    await ground.hand.record("J")
+    await ground.hand.mark("/d/f", "J", HERE)
+
+    async def fold() -> None:
+        await ground.hand.record("J", "published")
+        await ground.hand.drop("/d/f", "J")
+        await ground.hand.forget("J")
+
+    await before_the_record(ground, fold)
+    found = await read(ground.store)
+    assert found is not None
+    assert (found.id, found.version, found.pending) == (OLD.id, OLD.version, "")
+
+
+@pytest.mark.parametrize("read", READS)
+async def test_an_entry_that_is_marked_again_meanwhile_is_on_the_side_of_its_new_job(
+    ground: Ground, read: Callable[[MetadataStore], Awaitable[Entry | None]]
+) -> None:
+    await ground.hand.put(TOP, OLD)
+    await ground.hand.record("J")
+    await ground.hand.mark("/d/f", "J", GONE)
+
+    async def abort_and_remove() -> None:
+        await ground.hand.record("J", "aborted")
+        await ground.hand.drop("/d/f", "J")
+        await ground.hand.forget("J")
+        await ground.hand.record("K", "published")
+        await ground.hand.mark("/d/f", "K", GONE)
+
+    await before_the_record(ground, abort_and_remove)
+    assert await read(ground.store) is None
+
+
+async def test_an_empty_directory_with_a_hidden_entry_is_not_removed(ground: Ground) -> None:
+    """A job that is about to show the entry would leave it without a parent."""
+    await ground.hand.put(TOP, OLD)
+    await ground.hand.record("J")
+    await ground.hand.mark("/d/f", "J", HERE)
+    assert not await ground.store.has_children("/d")
+    with pytest.raises(DirectoryNotEmptyError):
+        await ground.store.remove_directory(TOP)
+    assert await ground.store.stored("/d") is not None
+
+
+async def test_many_hidden_entries_are_looked_through_by_the_page(ground: Ground) -> None:
+    await ground.hand.put(TOP, *(a_file(f"/d/{number:03}") for number in range(100)))
+    await ground.hand.record("J", "published")
+    for number in range(99):
+        await ground.hand.mark(f"/d/{number:03}", "J", GONE)
+    assert await ground.store.has_children("/d")
+    assert sum(call.method == "query" for call in ground.faults.calls) <= 4
+
+
+async def test_a_mark_that_cannot_be_understood_changes_nothing(ground: Ground) -> None:
+    await ground.hand.put(TOP, OLD)
+    key = ground.store.keys.key("/d/f")
+    await ground.hand.items.write(Update(key, Condition(), set={NEXT: '{"job":'}))
+    assert await ground.store.get("/d/f") == replace(OLD, pending='{"job":')
+
+
+async def test_a_record_that_cannot_be_understood_is_an_error(ground: Ground) -> None:
+    await ground.hand.put(TOP, OLD)
+    await ground.hand.record("J", kind="party")
+    await ground.hand.mark("/d/f", "J", GONE)
+    with pytest.raises(ItemFormatError):
+        await ground.store.get("/d/f")
+
+
+async def test_damage_of_one_item_does_not_keep_the_marks_of_others_from_being_seen(ground: Ground) -> None:
+    await ground.hand.put(TOP, OLD, a_file("/d/g"))
+    await ground.hand.items.write(Update(ground.store.keys.key("/d/g"), Condition(), set={"ver": 0}))
+    await ground.hand.record("J", "published")
+    await ground.hand.mark("/d/f", "J", GONE)
+    gone, damaged = await ground.store.get_each(["/d/f", "/d/g"])
+    assert gone is None
+    assert isinstance(damaged, ItemFormatError)
+
+
+NAMES = [f"n{number}" for number in range(8)]
+JOBS = {"P": "preparing", "Q": "published", "A": "aborted", "-none-": None}
+MARKS = st.none() | st.tuples(st.sampled_from(sorted(JOBS)), st.sampled_from(["hold", GONE, HERE, "other"]))
+_numbers = count()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.sampled_from(NAMES), MARKS), st.integers(1, 3))
+def test_marks_are_resolved_as_a_plain_reading_of_the_table_does(
+    marks: dict[str, tuple[str, str] | None], suffix_count: int
+) -> None:
+    async def check() -> None:
+        rig = await Rig(f"random marks {next(_numbers)}", suffix_count=suffix_count).start()
+        store = rig.store
+        hand = Hand(MemoryItems(rig.name), store.keys)
+        for job, state in JOBS.items():
+            if state is not None:
+                await hand.record(job, state)  # type: ignore[arg-type]
+        expected: dict[str, int] = {}
+        for name, mark in marks.items():
+            path = f"/d/{name}"
+            await hand.put(a_file(path))
+            version: int | None = 2
+            if mark is not None:
+                job, then = mark
+                changes: dict[str, Then] = {"hold": None, GONE: GONE, HERE: HERE, "other": a_file(path, version=7)}
+                await hand.mark(path, job, changes[then])
+                published = JOBS[job] == "published"
+                if then == ("gone" if published else "here"):
+                    version = None
+                elif then == "other" and published:
+                    version = 7
+            if version is not None:
+                expected[path] = version
+        paths = [f"/d/{name}" for name in NAMES]
+        assert {entry.path: entry.version for entry in await store.get_many(paths) if entry is not None} == expected
+        pages = [page async for page in store.children("/d")]
+        assert {entry.path: entry.version for page in pages for entry in page} == expected
+        in_order = [entry.path async for page in store.children_in_order("/d") for entry in page]
+        assert in_order == sorted(expected)
+        assert await store.has_children("/d") is bool(expected)
+        stored = [entry.path async for page in store.stored_children("/d") for entry in page]
+        assert sorted(stored) == sorted(f"/d/{name}" for name in marks)
+
+    asyncio.run(check())
