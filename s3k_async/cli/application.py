@@ -38,6 +38,7 @@ _COMMANDS: Final = {
     "touch": ("changes", "Make empty files, or renew times."),
     "plan": ("plan", "Predict what a change costs in requests, units and time."),
     "fsck": ("check", "Compare table, log and bytes; mend what does not fit."),
+    "oplog": ("oplog", "Show, follow and compact the operation log."),
     "gc": ("gc", "Delete bytes that no file names; tells first what."),
 }
 """Name to module of `s3k_async.cli.commands` and a summary, so that the overview imports none of them."""

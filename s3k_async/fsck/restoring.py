@@ -14,7 +14,7 @@ from typing import Final, Literal
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 
-__all__ = ["PROBLEMS", "RULES", "Decision", "Rule", "RuleName", "decide_restore", "named_keys"]
+__all__ = ["PROBLEMS", "RULES", "Decision", "Rule", "RuleName", "decide_restore", "named_keys", "rules_table"]
 
 RuleName = Literal[
     "adopted",
@@ -226,3 +226,12 @@ def _restorable(entry: Entry | None, sizes: Mapping[str, int]) -> Entry | None:
     if entry is None or entry.is_reservation or not (entry.is_dir or _bytes_there(entry, sizes)):
         return None
     return replace(entry, pending="")
+
+
+def rules_table() -> str:
+    """`RULES` as a table of the documentation."""
+    rows = [
+        f"| `{rule.name}`{' **needs a person**' if rule.is_problem else ''} | {rule.when} | {rule.then} |"
+        for rule in RULES
+    ]
+    return "\n".join(["| name | when | then |", "|---|---|---|", *rows])

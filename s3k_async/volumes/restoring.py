@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -17,6 +16,7 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
+from s3k_async.fsck.audit import AuditTrail, Deed
 from s3k_async.fsck.restore import RestorePlan, RestoreReport, plan_restore
 from s3k_async.metadata.codec import from_items, to_item
 from s3k_async.metadata.exclusive import ExclusiveLock
@@ -39,6 +39,7 @@ async def restore_volume(
     *,
     subtree: str | None = None,
     dry_run: bool = True,
+    audit: str | None = None,
     directory: str | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
@@ -53,7 +54,9 @@ async def restore_volume(
     (DirectoryNotEmptyError), unless a restore was interrupted: it is finished by the same call. What the table holds is
     never changed. Each entry is named in the log's place under `audit/<run>/` before it is written.
 
-    With `dry_run` nothing is written. `directory`: where a temporary file is made, about the size of the log.
+    With `dry_run` nothing is written. `audit`: a local file for the audit trail, too. `directory`: where a temporary
+    file is made, about the size of the log.
+
     Raises VolumeNotFoundError (no place carries the volume's mark), NotAVolumeError, ReadOnlyVolumeError for kind
     `s3k-1.0`, UnsupportedError for a volume without log, BusyError, ItemFormatError (repair the table first), and the
     services' errors. Damage is told in the report.
@@ -108,7 +111,7 @@ async def restore_volume(
             lock.touched = True
             decided = await plan(volume)
             try:
-                await _write(volume, decided, sources, progress or (lambda _: None))
+                await _write(volume, decided, sources, audit, progress or (lambda _: None))
             finally:
                 decided.close()
             return decided.report
@@ -163,16 +166,16 @@ async def _entries(volume: Volume) -> AsyncIterator[Sequence[Entry]]:
         cursor = page.next
 
 
-async def _write(volume: Volume, plan: RestorePlan, sources: Sources, tell: Callable[[Progress], object]) -> None:
+async def _write(
+    volume: Volume, plan: RestorePlan, sources: Sources, audit: str | None, tell: Callable[[Progress], object]
+) -> None:
     """Write the entries, level by level, each batch named in the audit trail before."""
     report = plan.report
     report.run = sources.uuid()
-    log, log_blobs = volume.log, volume.log_blobs
-    assert log_blobs is not None
-    pending = [await log.begin([_creation(entry) for entry in entries]) for entries in plan.made_parents()]
-    for number, entries in enumerate(plan.entries()):
-        lines = [_audit_line(entry) for entry in entries]
-        await log_blobs.put(f"audit/{report.run}/{number:06d}", "".join(lines).encode(), if_absent=True)
+    trail = AuditTrail(volume.log_blobs, report.run, audit)
+    pending = [await volume.log.begin([_creation(entry) for entry in entries]) for entries in plan.made_parents()]
+    for entries in plan.entries():
+        await trail.write([_deed(entry) for entry in entries])
         await volume.items.load([to_item(entry, volume.store.keys) for entry in entries])
         report.written += len(entries)
         tell(Progress("restore", report.written, report.restored, path=entries[-1].path))
@@ -184,6 +187,5 @@ def _creation(entry: Entry) -> Operation:
     return Operation(entry.operation, "create", entry.id, entry.version, entry.mtime_ms, None, entry)
 
 
-def _audit_line(entry: Entry) -> str:
-    document = {"action": "restore_entry", "path": entry.path, "id": entry.id, "version": entry.version}
-    return json.dumps(document, separators=(",", ":")) + "\n"
+def _deed(entry: Entry) -> Deed:
+    return {"action": "restore_entry", "path": entry.path, "id": entry.id, "version": entry.version}

@@ -25,6 +25,7 @@ COMMANDS = (
     "mkdir",
     "touch",
     "fsck",
+    "oplog",
 )
 
 

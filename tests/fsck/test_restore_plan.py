@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
 from s3k_async.fsck.restore import RestoreReport, plan_restore
-from s3k_async.fsck.restoring import RULES, Decision, decide_restore
+from s3k_async.fsck.restoring import RULES, Decision, decide_restore, rules_table
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
 from s3k_async.oplog.log import NativeLog
@@ -397,6 +398,11 @@ def test_nothing_known_of_a_pending_reservation() -> None:
         "reservation_kept", entry, detail="create to version 1 is pending", path="/f"
     )
     assert decide_restore([record], {}, 5).rule == "reservation_over"
+
+
+def test_the_documentation_has_the_rules() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "restore.md"
+    assert rules_table() in page.read_text(encoding="utf-8")
 
 
 async def test_every_rule_is_reached() -> None:

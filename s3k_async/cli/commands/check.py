@@ -27,6 +27,7 @@ __all__ = ["fsck", "verify"]
 
 _PARTS: Final = {
     "verify": ("check", "Compare table, log and bytes; changes nothing."),
+    "restore": ("restore", "Make a lost table again from the operation log."),
 }
 """Name to module of `s3k_async.cli.commands` and a summary."""
 

@@ -1,0 +1,308 @@
+"""oplog: reading and compacting the operation log."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import anyio
+import click
+
+from s3k_async.cli.addresses import Address, parse_address, parse_volume_address
+from s3k_async.cli.command import VolumeCommand, common_options
+from s3k_async.cli.exit_codes import ExitCode
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.output import plural, time_text
+from s3k_async.errors import InvalidArgumentError, PathNotFoundError, ReadOnlyVolumeError, UnsupportedError
+from s3k_async.model import ROOT, Entry
+from s3k_async.oplog.compaction import GRACE_SECONDS, Compaction, Compactor
+from s3k_async.oplog.entries import LogRecord
+from s3k_async.oplog.reader import DamagedLog, Finding, JavaLogReader, LogReader
+from s3k_async.paths import normalize
+from s3k_async.sources import SYSTEM
+from s3k_async.volumes import Volume, open_volume
+
+__all__ = ["oplog"]
+
+_OBJECT_ID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
+_POLL_SECONDS: Final = 2.0
+_AGO: Final = re.compile(r"([0-9]+)([smhd])")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class _Group(click.Group):
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params += common_options(hidden=True)
+
+
+oplog = _Group(name="oplog", help="Show, follow and compact the operation log of a volume.")
+
+
+@oplog.command("show", cls=VolumeCommand)
+@click.argument("what", metavar="OBJECT-ID|PATH")
+@click.pass_obj
+def show(invocation: Invocation, what: str) -> None:
+    """Show what the log says of one object, by version.
+
+    An OBJECT-ID is looked up in the volume of --volume or S3K_VOLUME. A PATH stands for the object that is there now.
+    """
+    is_id = _OBJECT_ID.fullmatch(what) is not None
+    address = Address(None, ROOT, what) if is_id else parse_address(what)
+    path = normalize(address.path)
+    if not is_id and path == ROOT:
+        raise InvalidArgumentError("the root is no object of the log", path=ROOT)
+
+    async def work() -> tuple[str, list[Finding]]:
+        volume = await open_volume(invocation.resolve(address.volume))
+        try:
+            object_id = what.lower()
+            if not is_id:
+                entry = await volume.store.get(path)
+                if entry is None:
+                    raise PathNotFoundError("no such file or directory; give the object's id", path=path)
+                object_id = entry.id
+            return object_id, await _reader(volume).history(object_id)
+        finally:
+            await volume.close()
+
+    object_id, findings = anyio.run(work)
+    known = [finding for finding in findings if isinstance(finding, LogRecord)]
+    damage = [finding for finding in findings if isinstance(finding, DamagedLog)]
+    if not known and not damage:
+        raise PathNotFoundError("the operation log does not know this object", path=object_id)
+    _tell(invocation, known, with_ids=True)
+    _tell_damage(invocation, damage)
+
+
+@oplog.command("tail", cls=VolumeCommand)
+@click.argument("volume", required=False)
+@click.option("-n", "number", type=click.IntRange(min=0), default=20, show_default=True, help="So many at most.")
+@click.option("--since", metavar="TIME", help="Not older: 2026-11-21T04:30:12Z, or 90s, 15m, 2h, 3d ago.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.pass_obj
+def tail(invocation: Invocation, volume: str | None, number: int, since: str | None, follow: bool) -> None:
+    """Show the newest operations of the log, the newest last. Reads the whole log."""
+    config = invocation.resolve(_volume(volume))
+    since_ms = 0 if since is None else _time(since)
+
+    async def work() -> list[DamagedLog]:
+        opened = await open_volume(config)
+        try:
+            reader = _reader(opened)
+            newest = _Newest(number, since_ms)
+            await newest.read(reader.records())
+            _tell(invocation, newest.records())
+            while follow:
+                invocation.output.flush()
+                await anyio.sleep(_POLL_SECONDS)
+                newest = newest.next()
+                await newest.read(reader.records())
+                _tell(invocation, newest.records())
+            return newest.damage
+        finally:
+            await opened.close()
+
+    _tell_damage(invocation, anyio.run(work))
+
+
+@oplog.command("compact", cls=VolumeCommand)
+@click.argument("volume", required=False)
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=GRACE_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="Younger operations stay, with their history.",
+)
+@click.option("--yes", is_flag=True, help="Do it. Without, only tell what would be done.")
+@click.pass_obj
+def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool) -> None:
+    """Write a checkpoint of what the log says, and remove what it stands for. A dry run without --yes.
+
+    Safe beside readers, writers and other runs. The history before the checkpoint is lost, the state of every object
+    and what is pending are kept.
+    """
+    config = invocation.resolve(_volume(volume))
+
+    async def work() -> Compaction:
+        opened = await open_volume(config)
+        try:
+            if opened.read_only:
+                raise ReadOnlyVolumeError("the log of a volume of S3-FileSystem 1.0 is not ours to compact")
+            if opened.log_blobs is None:
+                raise UnsupportedError("the volume has no operation log")
+            with invocation.meter("compact") as meter:
+                compactor = Compactor(opened.log_blobs, SYSTEM, grace=grace)
+                return await compactor.run(dry_run=not yes, progress=meter.part())
+        finally:
+            await opened.close()
+
+    done = anyio.run(work)
+    invocation.say(
+        _summary(done, yes=yes),
+        objects=done.objects,
+        tombstones=done.tombstones,
+        dropped=done.dropped,
+        removable=done.removable,
+        removed=done.removed,
+        checkpoint=done.checkpoint or None,
+        damaged=[{"key": each.key, "message": str(each.error)} for each in done.damaged],
+    )
+    if done.damaged:
+        if not invocation.json:
+            _tell_damage(invocation, done.damaged)
+        raise click.exceptions.Exit(ExitCode.DAMAGE)
+
+
+@dataclass(order=True, slots=True)
+class _Timed:
+    """A record, ordered by when its operation began."""
+
+    order: tuple[int, str, int, str]
+    record: LogRecord
+
+    def __init__(self, record: LogRecord) -> None:
+        operation = record.operation
+        self.order = (operation.time_ms, operation.object_id, operation.version, operation.id)
+        self.record = record
+
+
+class _Newest:
+    """The newest records of a log: at most so many, none older than a time, none that was shown before."""
+
+    def __init__(self, number: int, since_ms: int, shown: frozenset[object] = frozenset()) -> None:
+        self._number = number
+        self._since_ms = since_ms
+        self._shown = shown
+        self._found: dict[object, _Timed] = {}
+        self.damage: list[DamagedLog] = []
+
+    async def read(self, findings: AsyncIterator[Finding]) -> None:
+        async for finding in findings:
+            if isinstance(finding, DamagedLog):
+                self.damage.append(finding)
+                continue
+            timed = _Timed(finding)
+            if finding.operation.time_ms < self._since_ms or timed.order in self._shown:
+                continue
+            if timed.order not in self._found or finding.state == "committed":
+                self._found[timed.order] = timed
+            if len(self._found) > 2 * max(self._number, 1000):
+                self._found = {timed.order: timed for timed in self._top()}
+
+    def _top(self) -> list[_Timed]:
+        return heapq.nlargest(self._number, self._found.values(), key=lambda timed: timed.order)
+
+    def records(self) -> list[LogRecord]:
+        return [timed.record for timed in reversed(self._top())]
+
+    def next(self) -> _Newest:
+        """What comes after this: everything that begins later, or at the time of the newest and was not shown."""
+        newest = self._top()
+        if not newest:
+            return _Newest(10**9, max(self._since_ms, SYSTEM.now_ms() - 60_000), self._shown)
+        since_ms = newest[0].order[0]
+        shown = frozenset(order for order in self._shown | self._found.keys() if order[0] == since_ms)  # type: ignore[index]
+        return _Newest(10**9, since_ms, shown)
+
+
+def _volume(text: str | None) -> str | None:
+    if text is None:
+        return None
+    address = parse_volume_address(text)
+    if address.path != ROOT:
+        raise InvalidArgumentError("a volume is meant here, not a path in one", path=text)
+    return address.volume
+
+
+def _reader(volume: Volume) -> LogReader | JavaLogReader:
+    if volume.log_blobs is None:
+        raise UnsupportedError("the volume has no operation log")
+    if volume.record.log_mode == "binary":
+        return JavaLogReader(volume.log_blobs, volume=volume.record.name)
+    return LogReader(volume.log_blobs)
+
+
+def _time(text: str) -> int:
+    if ago := _AGO.fullmatch(text):
+        return SYSTEM.now_ms() - int(ago[1]) * _UNITS[ago[2]] * 1000
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.UsageError(f"{text!r} is no time: write 2026-11-21T04:30:12Z, or 90s, 15m, 2h, 3d") from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _tell(invocation: Invocation, records: Sequence[LogRecord], *, with_ids: bool = False) -> None:
+    for record in records:
+        if invocation.json:
+            invocation.output.json(_document(record))
+        else:
+            invocation.output.line(_line(record, with_ids=with_ids))
+
+
+def _line(record: LogRecord, *, with_ids: bool) -> str:
+    operation = record.operation
+    text = f"{time_text(operation.time_ms)}  {record.state:<9}  {operation.kind:<6}  v{operation.version:<3} "
+    before, after = operation.before, operation.after
+    text += _state(after or before)
+    if before is not None and after is not None and before.path != after.path:
+        text += f"  from {before.path}"
+    return text + (f"  ({operation.id or record.key})" if with_ids else "")
+
+
+def _state(entry: Entry | None) -> str:
+    if entry is None:
+        return ""
+    if entry.is_dir:
+        return f"{entry.path}/"
+    return f"{entry.path}  {entry.size:,} bytes" if entry.committed else f"{entry.path}  reserved"
+
+
+def _document(record: LogRecord) -> dict[str, Any]:
+    operation = record.operation
+    return {
+        "object_id": operation.object_id,
+        "version": operation.version,
+        "kind": operation.kind,
+        "state": record.state,
+        "time_ms": operation.time_ms,
+        "operation_id": operation.id or None,
+        "key": record.key,
+        "before": _entry(operation.before),
+        "after": _entry(operation.after),
+    }
+
+
+def _entry(entry: Entry | None) -> dict[str, Any] | None:
+    if entry is None:
+        return None
+    names = ("path", "is_dir", "size", "committed", "version", "ctime", "mtime_ms", "physical", "etag", "checksum")
+    return {name: getattr(entry, name) for name in names}
+
+
+def _tell_damage(invocation: Invocation, damage: Sequence[DamagedLog]) -> None:
+    for each in damage:
+        if invocation.json:
+            invocation.output.json({"damaged": each.key, "message": str(each.error)})
+        else:
+            invocation.output.line(f"damaged: {each.key}: {each.error}")
+    if damage:
+        raise click.exceptions.Exit(ExitCode.DAMAGE)
+
+
+def _summary(done: Compaction, *, yes: bool) -> str:
+    kept = f"the state of {plural(done.objects, 'object')}, {done.tombstones:,} of them deleted"
+    if not done.removable:
+        return f"nothing to compact: {kept}"
+    if not yes:
+        text = f"would remove {plural(done.removable, 'object')} of the log and keep {kept} (--yes does it)"
+    else:
+        text = f"checkpoint {done.checkpoint}: removed {plural(done.removed, 'object')} of the log, kept {kept}"
+    return text + (f"; {plural(done.dropped, 'tombstone')} dropped" if done.dropped else "")

@@ -1,0 +1,97 @@
+"""fsck restore: a lost table, or lost entries, from the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import click
+
+from s3k_async.cli.addresses import parse_volume_address
+from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.exit_codes import ExitCode
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.output import plural
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.fsck.restore import RestoreReport
+from s3k_async.model import ROOT
+from s3k_async.paths import normalize
+from s3k_async.volumes.restoring import restore_volume
+
+__all__ = ["restore"]
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("volume", required=False)
+@click.option("--subtree", metavar="PATH", help="The table stands, but lost entries at and below this path.")
+@click.option("--yes", is_flag=True, help="Do it. Without, only tell what would be done.")
+@click.option("--audit", metavar="FILE", help="Write down in a local file, too, what is restored.")
+@click.option("--temporary", metavar="DIRECTORY", help="Where a temporary file of about the log's size is made.")
+@click.pass_obj
+def restore(
+    invocation: Invocation,
+    volume: str | None,
+    subtree: str | None,
+    yes: bool,
+    audit: str | None,
+    temporary: str | None,
+) -> None:
+    """Make a lost table again from the operation log, or put back what it lost below a path. A dry run without --yes.
+
+    Nobody else can open the volume meanwhile, and what was interrupted is finished by the same command. Exits with 9
+    if anything could not be decided or restored. Afterwards fsck repair settles what the log still has pending.
+    """
+    address = parse_volume_address(volume) if volume is not None else None
+    if address is not None and address.path != ROOT:
+        raise InvalidArgumentError("a volume is meant here, not a path in one (--subtree)", path=volume)
+    config = invocation.resolve(address.volume if address else None)
+    top = None if subtree is None else normalize(subtree)
+
+    async def work() -> RestoreReport:
+        with invocation.meter("restore") as meter:
+            return await restore_volume(
+                config, subtree=top, dry_run=not yes, audit=audit, directory=temporary, progress=meter.part()
+            )
+
+    report = anyio.run(work)
+    if invocation.json:
+        invocation.output.json(_document(report))
+    else:
+        for outcome in report.outcomes:
+            what = f"{outcome.rule}: {outcome.path or outcome.object_id}"
+            invocation.output.line(f"{what}: {outcome.detail}" if outcome.detail else what)
+        invocation.output.line(_summary(report, yes=yes))
+    if not report.clean:
+        raise click.exceptions.Exit(ExitCode.DAMAGE)
+
+
+def _summary(report: RestoreReport, *, yes: bool) -> str:
+    text = f"{plural(report.files, 'file')}, {plural(report.directories, 'directory')}, {report.bytes:,} bytes"
+    if report.reservations:
+        text += f", {plural(report.reservations, 'reservation')}"
+    text += f" from {plural(report.log_records, 'log record')}"
+    return f"restored {text}; audit/{report.run}" if yes else f"would restore {text} (--yes does it)"
+
+
+def _document(report: RestoreReport) -> dict[str, Any]:
+    return {
+        "clean": report.clean,
+        "files": report.files,
+        "directories": report.directories,
+        "reservations": report.reservations,
+        "bytes": report.bytes,
+        "log_records": report.log_records,
+        "written": report.written,
+        "run": report.run or None,
+        "counts": dict(sorted(report.counts.items())),
+        "outcomes": [
+            {
+                "rule": outcome.rule,
+                "path": outcome.path,
+                "object_id": outcome.object_id or None,
+                "detail": outcome.detail,
+                "is_problem": outcome.is_problem,
+            }
+            for outcome in report.outcomes
+        ],
+    }

@@ -1,0 +1,153 @@
+"""oplog show, tail and compact."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from s3k_async.cli.commands.oplog import _Newest
+from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.settings import resolve
+from s3k_async.volumes import open_volume
+from tests.cli.conftest import Cli
+from tests.oplog import operations as sample
+
+Tree = dict[str, bytes]
+
+
+def damage(volume: str) -> None:
+    async def put() -> None:
+        opened = await open_volume(resolve(volume))
+        assert opened.log_blobs is not None
+        await opened.log_blobs.put("segments/notes.committed", b"notes")
+        await opened.close()
+
+    anyio.run(put)
+
+
+def test_O1_the_history_of_a_file_can_be_read(cli: Cli, volume: str, small_tree: Tree) -> None:
+    cli.ok("put", "-", "/top.txt", stdin=b"longer")
+    cli.ok("mv", "/top.txt", "/a/moved.txt")
+    lines = cli.ok("oplog", "show", "/a/moved.txt").lines
+    assert [line.split("  ", 1)[1].rpartition("  (")[0] for line in lines] == [
+        "committed  create  v1   /top.txt  reserved",
+        "committed  update  v2   /top.txt  3 bytes",
+        "committed  update  v3   /top.txt  6 bytes",
+        "committed  rename  v4   /a/moved.txt  6 bytes  from /top.txt",
+    ]
+    identity = cli.ok("stat", "--json", "/a/moved.txt").json()["id"]
+    assert cli.ok("oplog", "show", identity).lines == lines
+    documents = cli.ok("oplog", "show", "--json", identity).json_lines()
+    assert [(each["kind"], each["version"], each["state"]) for each in documents] == [
+        ("create", 1, "committed"),
+        ("update", 2, "committed"),
+        ("update", 3, "committed"),
+        ("rename", 4, "committed"),
+    ]
+    assert documents[3]["before"]["path"] == "/top.txt"
+    assert documents[3]["after"]["path"] == "/a/moved.txt"
+    cli.ok("rm", "/a/moved.txt")
+    assert cli.ok("oplog", "show", identity).lines[4].count("delete") == 1
+    assert "give the object's id" in cli.fails(3, "oplog", "show", "/a/moved.txt").errors
+
+
+def test_the_newest_operations(cli: Cli, volume: str, small_tree: Tree) -> None:
+    cli.ok("mkdir", "/last")
+    everything = cli.ok("oplog", "tail").lines
+    assert len(everything) == 12
+    assert "create" in everything[-1]
+    assert everything[-1].endswith("/last/")
+    assert cli.ok("oplog", "tail", "-n", "2").lines == everything[-2:]
+    assert cli.ok("oplog", "tail", volume, "-n", "0").lines == []
+    assert cli.ok("oplog", "tail", "--since", "1h").lines == everything
+    assert cli.ok("oplog", "tail", "--since", "2999-01-01").lines == []
+    documents = cli.ok("oplog", "tail", "--json", "-n", "1").json_lines()
+    assert [each["after"]["path"] for each in documents] == ["/last"]
+
+
+def test_following_shows_each_operation_once(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("init", "./vol")
+    cli.ok("mkdir", "./vol:/first")
+    command = [sys.executable, "-m", "s3k_async.cli", "oplog", "tail", "-f", "./vol"]
+    follow = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert follow.stdout is not None
+    try:
+        assert follow.stdout.readline().decode().rstrip().endswith("/first/")
+        for name in ("second", "third"):
+            cli.ok("mkdir", f"./vol:/{name}")
+            assert follow.stdout.readline().decode().rstrip().endswith(f"/{name}/")
+    finally:
+        follow.send_signal(signal.SIGINT)
+        rest, _ = follow.communicate(timeout=60)
+    assert rest == b""
+    assert follow.returncode == 130
+
+
+async def test_what_was_shown_at_a_time_is_not_shown_again() -> None:
+    first, second = (LogRecord(each, "committed") for each in (sample.CREATE, sample.UPDATE))
+    same_time = LogRecord(Operation("later", "create", "x", 1, sample.UPDATE.time_ms, None, None), "committed")
+
+    async def log(*records: LogRecord) -> AsyncIterator[LogRecord]:
+        for record in records:
+            yield record
+
+    newest = _Newest(10, 0)
+    await newest.read(log(second, first))
+    assert newest.records() == [first, second]
+    newest = newest.next()
+    await newest.read(log(first, second, same_time))
+    assert newest.records() == [same_time]
+    newest = newest.next()
+    await newest.read(log(first, second, same_time))
+    assert newest.records() == []
+
+
+def test_compacting_keeps_what_the_log_says(cli: Cli, volume: str, small_tree: Tree) -> None:
+    cli.ok("rm", "/top.txt")
+    assert cli.ok("oplog", "compact", "--yes").out.startswith("nothing to compact: the state of 7 objects, 1 of them")
+    plan = cli.ok("oplog", "compact", "--grace", "0").out
+    assert plan.startswith("would remove ")
+    assert cli.ok("oplog", "compact", "--grace", "0").out == plan
+    done = cli.ok("oplog", "compact", "--grace", "0", "--yes", "--json").json()
+    assert (done["objects"], done["tombstones"], done["damaged"]) == (7, 1, [])
+    assert done["removed"] == done["removable"] > 7
+    assert done["checkpoint"]
+    assert len(cli.ok("oplog", "tail").lines) == 7
+    assert cli.ok("fsck", "--grace", "0").out.startswith("clean: 3 files")
+    assert len(cli.ok("oplog", "show", "/a/one.txt").lines) == 1
+
+
+def test_damage_is_told_and_ends_with_9(cli: Cli, volume: str, small_tree: Tree) -> None:
+    damage(volume)
+    for arguments in (["tail"], ["show", "/top.txt"], ["compact", "--grace", "0", "--yes"]):
+        done = cli("oplog", *arguments)
+        assert done.code == 9
+        assert "damaged: segments/notes.committed: " in done.out
+    assert cli("oplog", "tail", "--json").json_lines()[-1]["damaged"] == "segments/notes.committed"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show"],
+        ["show", "relative"],
+        ["tail", "--since", "yesterday"],
+        ["tail", "-n", "-1"],
+        ["compact", "--grace", "-1"],
+    ],
+)
+def test_bad_usage(cli: Cli, volume: str, arguments: list[str]) -> None:
+    cli.fails(2, "oplog", *arguments)
+
+
+def test_what_is_not_there(cli: Cli, volume: str) -> None:
+    cli.fails(3, "oplog", "show", "00000000-0000-4000-8000-000000000000")
+    cli.fails(3, "oplog", "show", "/nothing")
+    cli.fails(3, "oplog", "tail", "memory://nobody")
+    cli.fails(2, "oplog", "show", "/")

@@ -1,0 +1,88 @@
+"""fsck restore."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+
+from s3k_async.metadata import exclusive
+from s3k_async.settings import resolve
+from s3k_async.stores.items import Condition, Delete
+from s3k_async.volumes import open_volume
+from tests.cli.conftest import Cli
+
+Tree = dict[str, bytes]
+
+
+@pytest.fixture(autouse=True)
+def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else has these volumes open."""
+    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+
+
+def lose_table(volume: str) -> None:
+    async def lose() -> None:
+        opened = await open_volume(resolve(volume))
+        await opened.table.drop()
+        await opened.close()
+
+    anyio.run(lose)
+
+
+def lose_entry(volume: str, path: str) -> None:
+    async def lose() -> None:
+        opened = await open_volume(resolve(volume))
+        await opened.items.write(Delete(opened.store.keys.key(path), Condition()))
+        await opened.close()
+
+    anyio.run(lose)
+
+
+def test_a_lost_table_comes_back(cli: Cli, volume: str, small_tree: Tree) -> None:
+    before = cli.ok("find", "/", "--json").lines
+    lose_table(volume)
+    cli.fails(3, "ls", "/")
+    plan = cli.ok("fsck", "restore", volume).out
+    assert plan.startswith("would restore 4 files, 3 directories, 2,013 bytes from 11 log records (--yes")
+    cli.fails(3, "ls", "/")
+    assert cli.ok("fsck", "restore", volume, "--yes").out.startswith("restored 4 files, 3 directories, 2,013 bytes")
+    assert cli.ok("find", "/", "--json").lines == before
+    for path, data in small_tree.items():
+        assert cli.ok("cat", path).output == data
+    assert cli.ok("fsck", "--grace", "0").out.startswith("clean: 4 files")
+
+
+def test_a_lost_entry_comes_back(cli: Cli, volume: str, small_tree: Tree, tmp_path: Path) -> None:
+    before = cli.ok("find", "/", "--json").lines
+    lose_entry(volume, "/a/one.txt")
+    assert "--subtree" in cli.fails(4, "fsck", "restore", "--yes").errors
+    audit = tmp_path / "audit"
+    done = cli.ok("fsck", "restore", "--subtree", "/a", "--yes", "--json", "--audit", str(audit)).json()
+    assert (done["clean"], done["written"], done["files"]) == (True, 1, 1)
+    assert cli.ok("find", "/", "--json").lines == before
+    assert [json.loads(line)["path"] for line in audit.read_text().splitlines()] == ["/a/one.txt"]
+
+
+def test_what_cannot_be_restored_is_told(cli: Cli, volume: str, small_tree: Tree) -> None:
+    physical = cli.ok("stat", "--json", "/a/one.txt").json()["physical"]
+
+    async def lose() -> None:
+        opened = await open_volume(resolve(volume))
+        await opened.blobs.delete(physical)
+        await opened.close()
+
+    anyio.run(lose)
+    lose_table(volume)
+    done = cli("fsck", "restore", "--yes")
+    assert done.code == 9
+    assert done.lines[0] == f"bytes_missing: /a/one.txt: {physical}: missing"
+    assert done.lines[1].startswith("restored 3 files")
+    cli.fails(3, "stat", "/a/one.txt")
+
+
+def test_where_no_volume_was(cli: Cli, volume: str) -> None:
+    assert "no volume's data is here" in cli.fails(3, "fsck", "restore", "memory://nobody").errors
+    cli.fails(2, "fsck", "restore", f"{volume}/a")
