@@ -26,6 +26,7 @@ from s3k_async.oplog.entries import EntryKey, decode, history_prefix, parse_key
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import MAX_DELETION, BlobStore, Unfinished
+from s3k_async.stores.items import Item
 
 __all__ = ["BATCH", "Collector", "Swept"]
 
@@ -82,6 +83,7 @@ class Collector:
         self._rate = rate
         self._progress = progress
         self._swept = Swept()
+        self._record: Item | None = None
 
     async def mark(self, path: str) -> Marked:
         """As `Marker.mark`."""
@@ -107,6 +109,7 @@ class Collector:
         news = None if place.log is None else _News(place, candidates)
         total = candidates.end.candidates
         handled = 0
+        self._record = record
         for batch in candidates.batches(BATCH):
             await need_settled(place.store.items, record)
             await self._sweep(batch, candidates, news, now_ms)
@@ -179,6 +182,9 @@ class Collector:
         step = MAX_DELETION if self._rate is not None else BATCH
         for start in range(0, len(verdicts), step):
             some, began = verdicts[start : start + step], self._sources.monotonic()
+            if start:
+                # Slow deletion must not go on when somebody has locked the volume meanwhile, to restore it perhaps.
+                await need_settled(self._place.store.items, self._record)
             failures = await self._place.data.delete_many([verdict.blob.key for verdict in some])
             left = {failure.key: failure.error for failure in failures}
             self._swept.failures += left.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from s3k_async.fsck.marking import Marked, Place
 from s3k_async.fsck.verdicts import Ages
 from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.sources import Sources
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.stores.faults import Died, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.support import FakeClock, fake_sources
@@ -71,11 +71,14 @@ class Yard:
         return self.client._volume()
 
     async def collector(self, faults: FaultPlan | None = None, ages: Ages = AGES) -> Collector:
-        """A collector over a client of its own."""
+        """A collector over a client of its own; calls count from when that is open."""
+        faults = faults or FaultPlan()
+        planned, faults._faults = faults._faults, []
+        gate, faults.gate = faults.gate, None
         volume = await open_volume(self.config, sources=self.sources, faults=faults)
         self.opened.append(volume)
-        if faults is not None:
-            faults.calls.clear()
+        faults.calls.clear()
+        faults._faults, faults.gate = planned, gate
         return gc_of(volume, self.sources, ages, exclusive=volume.log_blobs is None)
 
     async def gc(self, faults: FaultPlan | None = None, ages: Ages = AGES) -> tuple[Marked, Swept]:
@@ -111,4 +114,5 @@ async def yard(
             yield place
         finally:
             for volume in place.opened:
-                await volume.close()
+                with suppress(Died):
+                    await volume.close()
