@@ -379,7 +379,8 @@ def locked_message(item: Item, now_ms: int) -> str:
     purpose, lease = str(item.get(LOCK_PURPOSE, "")), item.get(LOCK_LEASE)
     if isinstance(lease, int) and lease > now_ms:
         return f"another client has the volume for itself ({purpose}); try again when it is done"
-    return f"a {purpose} of the volume was interrupted; the same {purpose} again finishes it"
+    subject = str(item.get(LOCK_SUBJECT, ""))
+    return f"a {purpose} of the volume ({subject}) was interrupted; the same {purpose} again finishes it"
 
 
 def _agree(stored: VolumeRecord, tagged: VolumeRecord | None, where: str) -> None:

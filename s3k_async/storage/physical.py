@@ -115,6 +115,11 @@ class PhysicalStorage:
         """Whether the object is there."""
         return await self.blobs.head(self._key(physical)) is not None
 
+    async def size_of(self, physical: str) -> int | None:
+        """Bytes of an object, or None if it is not there. Raises UnsupportedError as `read`."""
+        info = await self.blobs.head(self._key(physical))
+        return None if info is None else info.size
+
     async def delete(self, physical: str) -> None:
         """Remove an object; absent is fine. Only for bytes that no entry names and no reader can have open."""
         await self.blobs.delete(self._key(physical))

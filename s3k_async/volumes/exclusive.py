@@ -25,6 +25,7 @@ async def exclusive_volume(
     lock: ExclusiveLock,
     *,
     create: bool = False,
+    made: VolumeConfig | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
     faults: FaultPlan | None = None,
@@ -33,7 +34,8 @@ async def exclusive_volume(
     """A volume that nobody else can open for the time of the body. `lock.touched` must be set before anything is
     changed: then an error, or the death of the process, leaves the volume locked until the work is finished.
 
-    Before the first change `lock.quiet` has to be awaited. `create`: make the volume if it does not exist.
+    Before the first change `lock.quiet` has to be awaited. `create`: make the volume if it does not exist, with the
+    settings `made` if they are others.
 
     Raises BusyError (somebody else has the lock, or other work was interrupted), and what opening raises.
     """
@@ -43,7 +45,7 @@ async def exclusive_volume(
     except VolumeNotFoundError:
         if not create:
             raise
-        await init_volume(config, lock=lock, sources=sources, session=session, faults=faults)
+        await init_volume(made or config, lock=lock, sources=sources, session=session, faults=faults)
         lock.alone = True
         volume = await opened()
     try:

@@ -26,6 +26,9 @@ COMMANDS = (
     "touch",
     "fsck",
     "oplog",
+    "dump",
+    "load",
+    "reshard",
 )
 
 

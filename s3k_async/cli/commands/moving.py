@@ -1,0 +1,150 @@
+"""Tables that move: dump, load, reshard."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+import anyio
+import click
+
+from s3k_async.cli.addresses import Address, parse_volume_address
+from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.output import plural
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.model import ROOT, HashName
+from s3k_async.moving import DumpResult, LoadResult, ReshardResult, dump_volume, load_volume, reshard_volume
+from s3k_async.moving.formats import DumpForm
+from s3k_async.paths import normalize
+from s3k_async.volumes import Volume, open_volume
+
+__all__ = ["dump", "load", "reshard"]
+
+
+def _volume(text: str) -> Address:
+    address = parse_volume_address(text)
+    if address.path != ROOT:
+        raise InvalidArgumentError("a volume is meant here, not a path in one", path=text)
+    return address
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("volume", required=False)
+@click.option("-o", "--output", "target", metavar="FILE", required=True, help="File to write.")
+@click.option(
+    "--format", "form", type=click.Choice(["jsonl", "parquet"]), default="jsonl", show_default=True, help="Its form."
+)
+@click.option("--path", metavar="PATH", help="Only what is at and below this path of the volume.")
+@click.option("--uncommitted", is_flag=True, help="With the reservations of writers that have not finished.")
+@click.pass_obj
+def dump(
+    invocation: Invocation, volume: str | None, target: str, form: DumpForm, path: str | None, uncommitted: bool
+) -> None:
+    """Write the tree of a volume, without the bytes of its files, to FILE.
+
+    VOLUME may have a path (./vol:/a), as --path. What writers change meanwhile is in it as it was at some moment.
+    """
+    address = parse_volume_address(volume) if volume is not None else Address(None, ROOT, "")
+    if path is not None and address.path != ROOT:
+        raise click.UsageError("the path is given twice: in VOLUME and by --path")
+    top = normalize(path if path is not None else address.path)
+
+    async def work() -> DumpResult:
+        opened = await open_volume(invocation.resolve(address.volume))
+        try:
+            with invocation.meter("dump") as meter:
+                return await dump_volume(
+                    opened, target, form=form, path=top, include_uncommitted=uncommitted, progress=meter.part()
+                )
+        finally:
+            await opened.close()
+
+    done = anyio.run(work)
+    invocation.say(
+        f"dumped {plural(done.files, 'file')}, {plural(done.directories, 'directory')} to {target}",
+        file=target,
+        format=form,
+        path=top,
+        entries=done.entries,
+        files=done.files,
+        directories=done.directories,
+        bytes=done.bytes,
+    )
+
+
+@click.command(
+    cls=VolumeCommand,
+    epilog="A volume that does not exist is made, with the dump's suffix count and hash unless --suffix-count and"
+    " --hash say otherwise. One that exists must be empty; loading waits 40 seconds until nobody else can be using it.",
+)
+@click.argument("source", metavar="FILE")
+@click.argument("volume")
+@click.option("--check", is_flag=True, help="First make sure that the bytes of every file are where the dump says.")
+@click.option("--copy-bytes-from", "origin", metavar="VOLUME", help="Copy the bytes from the volume that was dumped.")
+@click.pass_obj
+def load(invocation: Invocation, source: str, volume: str, check: bool, origin: str | None) -> None:
+    """Fill the empty VOLUME with the tree in FILE, as dump has written it.
+
+    Nobody else can open the volume meanwhile. Interrupted, it is finished by the same command.
+    """
+    if check and origin is not None:
+        raise click.UsageError("--check is for bytes that are here already, --copy-bytes-from for those that are not")
+    config = invocation.resolve(_volume(volume).volume)
+
+    async def work() -> LoadResult:
+        async with AsyncExitStack() as stack:
+            bytes_from: Volume | None = None
+            if origin is not None:
+                # Settings given as flags are the target's.
+                plain = Invocation(config=invocation.config, context=invocation.context, hadoop=invocation.hadoop)
+                bytes_from = await open_volume(plain.resolve(_volume(origin).volume))
+                stack.push_async_callback(bytes_from.close)
+            meter = stack.enter_context(invocation.meter("load"))
+            return await load_volume(source, config, check=check, bytes_from=bytes_from, progress=meter.part())
+
+    done = anyio.run(work)
+    text = f"loaded {plural(done.files, 'file')}, {plural(done.directories, 'directory')} into {volume}"
+    if done.made:
+        text += f"; made {plural(done.made, 'directory')} above them"
+    invocation.say(
+        text,
+        file=source,
+        volume=volume,
+        entries=done.entries,
+        files=done.files,
+        directories=done.directories,
+        bytes=done.bytes,
+        skipped=done.skipped,
+        made=done.made,
+    )
+
+
+@click.command(cls=VolumeCommand)
+@click.argument("volume")
+@click.option("--suffix-count", type=click.IntRange(1, 1000), required=True, metavar="N", help="The new suffix count.")
+@click.option("--hash", "hash_name", type=click.Choice(["xxh3", "java31"]), help="The new hash; without, as it is.")
+@click.pass_obj
+def reshard(invocation: Invocation, volume: str, suffix_count: int, hash_name: HashName | None) -> None:
+    """Give VOLUME another suffix count.
+
+    Nobody can use the volume meanwhile, and who has it open has to open it again; before anything is changed, 40
+    seconds pass in which everybody notices. Interrupted, it is finished by the same command.
+    """
+    config = invocation.resolve(_volume(volume).volume)
+
+    async def work() -> ReshardResult:
+        with invocation.meter("reshard") as meter:
+            return await reshard_volume(config, suffix_count, hash=hash_name, progress=meter.part())
+
+    done = anyio.run(work)
+    text = f"{volume} has suffix count {done.suffix_count}, hash {done.hash}; moved {plural(done.moved, 'entry')}"
+    if config.suffix_count not in (None, done.suffix_count) or config.hash not in (None, done.hash):
+        text += "; the settings of the volume name others, change them"
+    invocation.say(
+        text,
+        volume=volume,
+        suffix_count=done.suffix_count,
+        hash=done.hash,
+        entries=done.entries,
+        moved=done.moved,
+    )

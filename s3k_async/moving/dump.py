@@ -1,0 +1,125 @@
+"""Dumping what is visible of a volume's table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import BinaryIO
+
+from anyio.to_thread import run_sync
+
+from s3k_async._native import Entries
+from s3k_async.errors import PathNotFoundError
+from s3k_async.metadata.codec import in_columns
+from s3k_async.model import ROOT, Progress
+from s3k_async.moving.formats import PORTION, DumpEnd, DumpForm, DumpHeader, DumpWriter
+from s3k_async.requests import Requests, counted
+from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.os_errors import os_errors
+from s3k_async.volumes import Volume
+
+__all__ = ["DumpResult", "dump_volume"]
+
+
+@dataclass(frozen=True, slots=True)
+class DumpResult:
+    """What was dumped. `bytes`: of the files, which are not in the dump."""
+
+    entries: int
+    files: int
+    directories: int
+    bytes: int
+    requests: Requests = field(default_factory=Requests, compare=False)
+
+
+@counted
+async def dump_volume(
+    volume: Volume,
+    target: str,
+    *,
+    form: DumpForm = "jsonl",
+    path: str = ROOT,
+    include_uncommitted: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+    sources: Sources = SYSTEM,
+) -> DumpResult:
+    """Write the entries at and below `path` to the file `target`, which appears when it is whole and replaces what was
+    there. Memory is bounded.
+
+    What is dumped is what a recursive listing sees: a path that existed for the whole call is in it once, and what
+    was changed meanwhile is in it as it was at some moment of the call. For the state of one moment nobody may write.
+    Raises PathNotFoundError, InvalidPathError, PermissionDeniedError, NoSpaceError, and the services' errors.
+    """
+    top = await volume.store.get(path)
+    if top is None:
+        raise PathNotFoundError("no such file or directory", path=path)
+    record = volume.record
+    header = DumpHeader(
+        volume=record.name,
+        volume_id=record.volume_id,
+        suffix_count=record.suffix_count,
+        hash=record.hash,
+        data=record.data,
+        path=path,
+        uncommitted=include_uncommitted,
+        time_ms=sources.now_ms(),
+    )
+    end = DumpEnd()
+    async with _appearing(target, sources) as file:
+        writer = _writer(form, file, header)
+
+        async def add(page: Entries) -> None:
+            nonlocal end
+            for start in range(0, len(page), PORTION):
+                more = await run_sync(writer.write, page[start : start + PORTION])
+                end = end.plus(more.files, more.directories, more.bytes)
+            if progress is not None:
+                progress(Progress("dump", end.entries, bytes=end.bytes))
+
+        if path != ROOT:
+            await add(_chosen(in_columns([top], volume.store.keys), include_uncommitted))
+        if top.is_dir:
+            async with aclosing(volume.tree.walk(path)) as pages:
+                async for page in pages:
+                    await add(_chosen(page, include_uncommitted))
+        await run_sync(writer.finish, end)
+    return DumpResult(end.entries, end.files, end.directories, end.bytes)
+
+
+def _chosen(page: Entries, include_uncommitted: bool) -> Entries:
+    return page if include_uncommitted else page.without_reservations()
+
+
+def _writer(form: DumpForm, file: BinaryIO, header: DumpHeader) -> DumpWriter:
+    if form == "parquet":
+        from s3k_async.moving.parquet import ParquetWriter
+
+        return ParquetWriter(file, header)
+    from s3k_async.moving.jsonl import JsonLinesWriter
+
+    return JsonLinesWriter(file, header)
+
+
+@asynccontextmanager
+async def _appearing(path: str, sources: Sources) -> AsyncIterator[BinaryIO]:
+    """A file that is written aside, and put in its place when the body has come to its end."""
+    building = f"{path}.{sources.uuid()}.part"
+    with os_errors(path):
+        file: BinaryIO = await run_sync(partial(open, building, "xb"))  # type: ignore[arg-type]
+        try:
+            with file:
+                yield file
+                await run_sync(_flush, file)
+            await run_sync(os.replace, building, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(building)
+            raise
+
+
+def _flush(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

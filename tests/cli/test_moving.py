@@ -1,0 +1,83 @@
+"""dump, load and reshard."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An embedded volume with two files; nobody waits for others to notice a lock."""
+    monkeypatch.setattr("s3k_async.metadata.exclusive.QUIET_SECONDS", 0.0)
+    path = str(tmp_path / "vol")
+    cli.ok("init", path)
+    cli.ok("put", "-", f"{path}:/a/b/1", stdin=b"one")
+    cli.ok("put", "-", f"{path}:/top", stdin=b"top")
+    return path
+
+
+def test_dump_and_load(cli: Cli, volume: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "x.dump")
+    assert cli.ok("dump", volume, "-o", file).out == f"dumped 2 files, 2 directories to {file}\n"
+    copy = str(tmp_path / "copy")
+    done = cli.ok("load", file, copy, "--suffix-count", "9", "--copy-bytes-from", volume)
+    assert done.out == f"loaded 2 files, 2 directories into {copy}\n"
+    assert cli.ok("cat", f"{copy}:/a/b/1").out == "one"
+    assert "suffix count" not in cli.fails(4, "load", file, copy, "--copy-bytes-from", volume).errors
+    assert cli.ok("fsck", copy).out.startswith("clean")
+
+
+def test_json(cli: Cli, volume: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "x.parquet")
+    done = cli.ok("--json", "dump", f"{volume}:/a", "-o", file, "--format", "parquet").json()
+    counts = {"entries": 3, "files": 1, "directories": 2, "bytes": 3}
+    assert done == {"file": file, "format": "parquet", "path": "/a", **counts}
+    copy = str(tmp_path / "copy")
+    done = cli.ok("load", file, copy, "--copy-bytes-from", volume, "--json").json()
+    assert done == {"file": file, "volume": copy, **counts, "skipped": 0, "made": 0}
+    done = cli.ok("reshard", copy, "--suffix-count", "3", "--json").json()
+    assert (done["suffix_count"], done["hash"], done["entries"]) == (3, "xxh3", 3)
+
+
+def test_a_mistake_is_one_line(cli: Cli, volume: str, tmp_path: Path) -> None:
+    file, copy = str(tmp_path / "x.dump"), str(tmp_path / "copy")
+    cli.ok("dump", volume, "-o", file)
+    assert "bytes are not here" in cli.fails(2, "load", file, copy).errors
+    assert "bytes of files" in cli.fails(9, "load", file, copy, "--check").errors
+    cli.fails(2, "load", file, copy, "--check", "--copy-bytes-from", volume)
+    cli.fails(3, "load", str(tmp_path / "none"), copy)
+    cut = tmp_path / "cut.dump"
+    cut.write_bytes(Path(file).read_bytes()[:-10])
+    assert "cut" in cli.fails(9, "load", str(cut), copy, "--copy-bytes-from", volume).errors
+    cli.fails(2, "dump", f"{volume}:/a", "--path", "/b", "-o", file)
+    cli.fails(3, "dump", f"{volume}:/none", "-o", file)
+    cli.fails(2, "dump", volume)
+    cli.fails(2, "reshard", volume)
+    cli.fails(2, "reshard", volume, "--suffix-count", "0")
+    cli.fails(2, "reshard", f"{volume}:/a", "--suffix-count", "3")
+    for line in cli.fails(3, "reshard", str(tmp_path / "none"), "--suffix-count", "3").errors.splitlines():
+        assert line.startswith("s3k: ")
+
+
+def test_reshard(cli: Cli, volume: str) -> None:
+    assert "has suffix count 7, hash xxh3; moved" in cli.ok("reshard", volume, "--suffix-count", "7").out
+    assert "moved 0 entries" in cli.ok("reshard", volume, "--suffix-count", "7").out
+    assert "moved" in cli.ok("reshard", volume, "--suffix-count", "7", "--hash", "java31").out
+    assert cli.ok("cat", f"{volume}:/a/b/1").out == "one"
+    assert json.loads(cli.ok("fsck", volume, "--json").out)["clean"]
+
+
+def test_reshard_says_that_the_settings_name_another_suffix_count(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("s3k_async.metadata.exclusive.QUIET_SECONDS", 0.0)
+    places = ["--table", f"sqlite://{tmp_path}/t.db", "--data-location", f"file://{tmp_path}/data"]
+    cli.ok("init", "s3k://named", *places, "--suffix-count", "3")
+    done = cli.ok("reshard", "s3k://named", "--suffix-count", "5")
+    assert "change them" in done.out
+    assert "suffix_count" in cli.fails(11, "ls", "s3k://named").errors
