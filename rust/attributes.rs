@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::items::{Attribute, Body, Cell, Extra, Items, MAX_BYTES, Row, WIDTH};
-use crate::json::{Cursor, Damage, Quoted};
+use crate::json::{Cursor, Damage, Quoted, WHOLE_DIGITS};
 use crate::quote::push_quoted;
 
 /// Values inside one another, at most. `DynamoDB` allows 32.
@@ -225,10 +225,10 @@ impl<'a> ItemReader<'a> {
     }
 }
 
-/// Whether a number is `-?[0-9]+`.
+/// Whether a number is `-?[0-9]+` and no longer than one can be.
 pub fn is_whole(number: &str) -> bool {
     let digits = number.strip_prefix('-').unwrap_or(number);
-    !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
+    (1..=WHOLE_DIGITS).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// Takes what follows the type's name and colon, and appends both as Python's `json.dumps` writes them.

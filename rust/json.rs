@@ -30,6 +30,9 @@ pub struct Quoted {
     pub escaped: bool,
 }
 
+/// Digits that a whole number has at most: the largest number of DynamoDB, 9.9…E+125, has so many.
+pub const WHOLE_DIGITS: usize = 126;
+
 /// A place in a text.
 pub struct Cursor<'a> {
     text: &'a str,
@@ -139,7 +142,7 @@ impl<'a> Cursor<'a> {
         let first = start + usize::from(self.bytes.get(start) == Some(&b'-'));
         let digits = self.bytes.get(first..)?.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let end = first + digits;
-        if digits == 0 || self.bytes.get(end) != Some(&b'"') {
+        if !(1..=WHOLE_DIGITS).contains(&digits) || self.bytes.get(end) != Some(&b'"') {
             return None;
         }
         self.at = end + 1;

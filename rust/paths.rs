@@ -7,10 +7,14 @@ use pyo3::types::{PyList, PyString};
 
 use crate::columns::{Strings, TextColumn};
 use crate::errors::{Fault, InvalidPath, text_of};
+use crate::keys::MAX_PARTITION_BYTES;
 use crate::recent::Recent;
 
 /// Bytes of UTF-8 in the longest name: a sort key's limit.
 pub const MAX_NAME_BYTES: usize = 1024;
+
+/// No path that is longer has a key: a partition key holds all but its name.
+const MAX_PATH_BYTES: usize = MAX_PARTITION_BYTES + 1 + MAX_NAME_BYTES;
 
 /// Whether `name` is one component of a normalised path.
 pub fn is_name(name: &str) -> bool {
@@ -163,6 +167,10 @@ pub fn join(parent: &Bound<'_, PyString>, name: &Bound<'_, PyString>) -> PyResul
 pub fn ancestors<'py>(path: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyList>> {
     let py = path.py();
     let path = normal(text_of(path)?)?;
+    if path.len() > MAX_PATH_BYTES {
+        // Their lengths add up to the square of the path's: they are not made for what has no key.
+        return Err(InvalidPath::new(Fault::KeyTooLong, &path).into());
+    }
     let slashes = path.match_indices('/').skip(1).filter_map(|(end, _)| path.get(..end));
     PyList::new(py, slashes.collect::<Vec<_>>())
 }

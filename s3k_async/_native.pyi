@@ -78,7 +78,9 @@ def join(parent: str, name: str) -> str:
     """Path of the child `name`, a single component. Raises InvalidPathError."""
 
 def ancestors(path: str) -> list[str]:
-    """The directories that lead to a path, topmost first, without the root and the path itself."""
+    """The directories that lead to a path, topmost first, without the root and the path itself. A path that is too
+    long to have a key is refused.
+    """
 
 def suffix_index(name: str, count: int, hash: HashName) -> int:
     """Which of `count` suffixes a name belongs to.

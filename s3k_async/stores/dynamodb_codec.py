@@ -30,7 +30,8 @@ __all__ = [
 Wire: TypeAlias = dict[str, Any]
 """A structure as botocore takes and gives it."""
 
-_WHOLE = re.compile(r"-?[0-9]+")
+_WHOLE = re.compile(r"-?[0-9]{1,126}")
+"""The largest number of DynamoDB, 9.9…E+125, has so many digits; what has more stays text."""
 
 
 def encode_value(value: Value) -> Wire:

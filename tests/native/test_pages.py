@@ -90,6 +90,15 @@ def test_an_answer_with_another_checksum_is_lost() -> None:
             call(body, zlib.crc32(body) ^ 1)
 
 
+@pytest.mark.parametrize("digits", [126, 127, 5000])
+def test_a_number_longer_than_any_that_can_be_stored_stays_text(digits: int) -> None:
+    item = {"a": {"N": "-" + "9" * digits}}
+    for body in (json.dumps({"Items": [item]}), json.dumps({"Items": [item]}).replace('"-9', '"\\u002d9')):
+        (row,) = _native.decode_page(body.encode(), None).rows
+        assert row == decode_item(item)
+        assert type(row["a"]) is (int if digits == 126 else str)
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -89,6 +89,14 @@ def test_join_takes_one_component(name: str) -> None:
         paths.join("/a", name)
 
 
+def test_the_ancestors_of_a_path_too_long_for_a_key_are_not_made() -> None:
+    longest = "/a" * 1536
+    assert len(paths.ancestors(longest)) == 1535
+    for components in (1537, 500_000):
+        with pytest.raises(InvalidPathError, match="longer than 2048"):
+            paths.ancestors("/a" * components)
+
+
 def test_split_and_ancestors() -> None:
     assert paths.split("/a") == ("/", "a")
     assert paths.split("a//b/./c/") == ("/a/b", "c")
