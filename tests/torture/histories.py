@@ -1,0 +1,115 @@
+"""Whether what clients were told at the same time could have been told one after the other.
+
+A history is what each call was, what its caller was told, and when it began and ended. It is linearizable if every call
+can be given one moment between its beginning and its end at which it happened as the dictionary says (Herlihy, Wing).
+The search is that of Wing and Gong: take any call that began before every other that is left has ended, and go on from
+the tree that it leaves; a configuration (calls that are done, tree) that was seen before is not tried again (Lowe).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from s3k_async.errors import OutcomeUnknownError, PartialFailureError, S3kError
+from tests.torture.model import Operation, Outcome, Refusal, Tree, matches
+
+__all__ = ["NEVER", "UNKNOWN", "Event", "Violation", "check", "find_order"]
+
+UNKNOWN: Final = "unknown"
+"""Nobody was told, or was told that it is unknown: it happened at any time since, or never will."""
+NEVER: Final = math.inf
+
+_Configuration: TypeAlias = tuple[int, frozenset[tuple[str, object]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One call of a history. The times are of one clock; a call that nobody saw the end of ends at NEVER."""
+
+    client: int
+    operation: Operation
+    outcome: Outcome
+    begin: float
+    end: float
+
+    def __str__(self) -> str:
+        told = self.outcome.__name__ if isinstance(self.outcome, type) else self.outcome
+        return f"{self.begin:6} to {self.end:6}  client {self.client}: {self.operation} -> {told}"
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether its caller does not know if it happened."""
+        kind = self.outcome
+        return kind == UNKNOWN or (
+            isinstance(kind, type) and issubclass(kind, OutcomeUnknownError | PartialFailureError)
+        )
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether its caller was told that it failed: nothing happened, whatever the tree was like."""
+        return isinstance(self.outcome, type) and issubclass(self.outcome, S3kError) and not self.is_unknown
+
+
+class Violation(AssertionError):  # noqa: N818 - what is found, not what failed
+    """A history that no order explains."""
+
+
+def check(start: Tree, events: Sequence[Event], *, excused: tuple[type[S3kError], ...] = ()) -> list[Event]:
+    """An order that explains the history. Errors of the classes `excused` may come at any time and mean that nothing
+    happened. Raises Violation with the longest part that can be explained.
+    """
+    order, stuck = _search(start, events, excused)
+    if order is None:
+        done = [event for number, event in enumerate(events) if stuck >> number & 1]
+        left = [event for number, event in enumerate(events) if not stuck >> number & 1]
+        story = "\n  ".join(map(str, done)) + "\nand then none of\n  " + "\n  ".join(map(str, left[:12]))
+        raise Violation(f"no order explains the history from {dict(start)}; at best\n  {story}")
+    return order
+
+
+def find_order(start: Tree, events: Sequence[Event], *, excused: tuple[type[S3kError], ...] = ()) -> list[Event] | None:
+    """As `check`; None if there is no order."""
+    return _search(start, events, excused)[0]
+
+
+def _search(
+    start: Tree, events: Sequence[Event], excused: tuple[type[S3kError], ...]
+) -> tuple[list[Event] | None, int]:
+    needed = sum(1 << number for number, event in enumerate(events) if not event.is_unknown)
+    seen: set[_Configuration] = set()
+    stack: list[tuple[int, Tree, tuple[int, ...]]] = [(0, start, ())]
+    furthest = 0
+    while stack:
+        done, tree, order = stack.pop()
+        if done & needed == needed:
+            return [events[number] for number in order], done
+        configuration = done, frozenset(tree.items())
+        if configuration in seen:
+            continue
+        seen.add(configuration)
+        furthest = max(furthest, done, key=int.bit_count)
+        limit = min(event.end for number, event in enumerate(events) if not done >> number & 1)
+        for number, event in enumerate(events):
+            if not done >> number & 1 and event.begin < limit:
+                after = done | 1 << number
+                stack += [(after, grown, (*order, number)) for grown in _outcomes(event, tree, excused)]
+                stack += [(done, grown, order) for grown in event.operation.leftovers(tree) if grown != tree]
+    return None, furthest
+
+
+def _outcomes(event: Event, tree: Tree, excused: tuple[type[S3kError], ...]) -> Iterator[Tree]:
+    """The trees that the event may lead to, with what was told of it, if it happens now."""
+    result = event.operation.apply(tree)
+    if event.is_unknown:
+        if not isinstance(result, Refusal):
+            yield result.tree
+    elif event.is_failure and issubclass(event.outcome, excused):
+        yield tree
+    elif isinstance(result, Refusal):
+        if matches(result, event.outcome):
+            yield tree
+    elif matches(result.value, event.outcome):
+        yield result.tree

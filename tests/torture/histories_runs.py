@@ -1,0 +1,100 @@
+"""Histories of eight clients: in memory under the scheduler, and on real engines in real time."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from s3k_async import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import BusyError, ResponseLostError, S3kError, ThrottledError
+from s3k_async.stores.faults import Died
+from s3k_async.volumes import init_volume
+from tests.torture.histories import Event, check
+from tests.torture.histories_scenes import SCENES, Everything, Player, Recorder, build, together
+from tests.torture.histories_scheduler import Rates, Scheduler
+from tests.torture.model_volume import Member, ModelVolume, memory_config
+
+__all__ = ["CLIENTS", "EXCUSED", "Run", "in_memory", "in_real_time"]
+
+CLIENTS = 8
+NO_FAULTS = Rates()
+EXCUSED: tuple[type[S3kError], ...] = (BusyError, ThrottledError, ResponseLostError)
+"""What may come at any time, and says that nothing happened."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A history that was checked."""
+
+    events: list[Event]
+    faults: Counter[str]
+
+
+async def in_memory(scene: str, seed: str, *, calls: int, rates: Rates = NO_FAULTS) -> Run:
+    """A history under the scheduler: everything in it follows from the seed. Raises Violation."""
+    volume = ModelVolume(memory_config())
+    scheduler = Scheduler(seed, volume.clock, rates)
+    await volume.start()
+    recorder, stamps = Recorder(), itertools.count(1)
+    first = await volume.join()
+    await build(first.fs, SCENES[scene].start)
+    await first.close()
+    volume.sources = replace(volume.sources, sleep=scheduler.sleep)
+
+    async def join() -> tuple[S3kClient, Callable[[], Awaitable[None]]]:
+        member = await volume.join()
+        scheduler.govern(member.faults, killable=True)
+        return member.fs, partial(_leave, member)
+
+    players = [Player(number, SCENES[scene], recorder, seed, stamps) for number in range(CLIENTS)]
+    await scheduler.run(lambda: together([partial(player.play, calls, join) for player in players]))
+    volume.clock.advance(1000)
+    last = await volume.join()
+    await recorder.record(CLIENTS, Everything(), last.fs)
+    check(SCENES[scene].start, recorder.events, excused=EXCUSED)
+    await _check_tree(last)
+    await last.close()
+    await volume.drop()
+    return Run(recorder.events, scheduler.faults)
+
+
+async def in_real_time(scene: str, seed: str, config: VolumeConfig, session: object, *, calls: int) -> Run:
+    """A history on real stores. Raises Violation."""
+    await init_volume(config, session=session)
+    recorder, stamps = Recorder(), itertools.count(1)
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(S3kClient(config=config, session=session)) for _ in range(CLIENTS)]
+        await build(clients[0], SCENES[scene].start)
+
+        async def join(fs: S3kClient) -> tuple[S3kClient, Callable[[], Awaitable[None]]]:
+            return fs, _stay
+
+        players = [Player(number, SCENES[scene], recorder, seed, stamps) for number in range(CLIENTS)]
+        await together(
+            [partial(player.play, calls, partial(join, fs)) for player, fs in zip(players, clients, strict=True)]
+        )
+        await recorder.record(CLIENTS, Everything(), clients[0])
+    check(SCENES[scene].start, recorder.events, excused=EXCUSED)
+    return Run(recorder.events, Counter())
+
+
+async def _leave(member: Member) -> None:
+    with suppress(Died):
+        await member.close()
+
+
+async def _stay() -> None:
+    return
+
+
+async def _check_tree(member: Member) -> None:
+    """Every entry has its parents, and no id is there twice."""
+    entries = [entry async for page in member.volume.store.scan("/") for entry in page]
+    directories = {"/"} | {entry.path for entry in entries if entry.is_dir}
+    assert [entry.path for entry in entries if (entry.path.rpartition("/")[0] or "/") not in directories] == []
+    assert len({entry.id for entry in entries}) == len({entry.path for entry in entries}) == len(entries)

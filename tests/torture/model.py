@@ -1,0 +1,421 @@
+"""The filesystem as a dictionary: what each call answers, and what it leaves behind, when it is alone with a tree.
+
+Written from what the documentation promises, without a look at how it is kept. A tree maps paths to what is there; the
+root is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+from s3k_async import S3kClient
+from s3k_async.errors import (
+    ConflictError,
+    DirectoryNotEmptyError,
+    IsDirectoryError,
+    LeaseExpiredError,
+    NotDirectoryError,
+    PartialFailureError,
+    PathExistsError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    RenameIntoSelfError,
+    S3kError,
+    UncommittedFileError,
+)
+from s3k_async.files import FileWriter
+
+__all__ = [
+    "Answer",
+    "Commit",
+    "Copy",
+    "Delete",
+    "File",
+    "MakeDirectory",
+    "Node",
+    "Operation",
+    "Outcome",
+    "Refusal",
+    "Rename",
+    "Reserve",
+    "Reserved",
+    "Touch",
+    "Tree",
+    "Write",
+    "ancestors",
+    "below",
+    "expire",
+    "is_below",
+    "matches",
+    "parent_of",
+    "with_parents",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A committed file. `stamp` is the number of the operation that changed it last: the same bytes written again, or
+    moved away and back, are another file to whoever has it open."""
+
+    data: bytes
+    stamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What a writer has put at a new path that it has not published."""
+
+    stamp: int
+    expired: bool = False
+
+
+Node: TypeAlias = File | Reserved | None
+"""None is a directory."""
+Tree: TypeAlias = Mapping[str, Node]
+Outcome: TypeAlias = Any
+"""What a caller was told: the class of an error, or a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call that succeeds answers, and the tree after it."""
+
+    value: Outcome
+    tree: Tree
+
+
+class Refusal(frozenset[type[S3kError]]):
+    """The errors any of which is right; nothing changes."""
+
+
+def matches(expected: Outcome, outcome: Outcome) -> bool:
+    """Whether what was told is what was expected: equal, or one of the errors."""
+    return outcome in expected if isinstance(expected, Refusal) else bool(outcome == expected)
+
+
+class Operation(Protocol):
+    """One call of a client."""
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        """Make the call. Raises what it raises."""
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        """What it answers and leaves behind."""
+
+    def leftovers(self, tree: Tree) -> Iterator[Tree]:
+        """What may be there after it was interrupted, beside the tree as it was and the tree that it leads to."""
+
+
+def parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def ancestors(path: str) -> list[str]:
+    """The directories above a path, the topmost first, without the root."""
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:depth]) for depth in range(1, len(parts))]
+
+
+def is_below(path: str, directory: str) -> bool:
+    """Whether a path is a directory or lies below it."""
+    return path == directory or path.startswith("/" if directory == "/" else directory + "/")
+
+
+def below(tree: Tree, directory: str) -> Iterator[str]:
+    """Every path below a directory, itself excluded."""
+    return (path for path in tree if path != directory and is_below(path, directory))
+
+
+def is_directory(tree: Tree, path: str) -> bool:
+    return path == "/" or (path in tree and tree[path] is None)
+
+
+def with_parents(tree: Tree, path: str) -> Tree | None:
+    """The tree with the missing ancestors of a path; None if one of them is a file."""
+    above = ancestors(path)
+    if any(tree.get(each) is not None for each in above):
+        return None
+    return {**dict.fromkeys(above), **tree}
+
+
+def expire(tree: Tree) -> Tree:
+    """The tree when every lease has run out."""
+    return {path: replace(node, expired=True) if isinstance(node, Reserved) else node for path, node in tree.items()}
+
+
+class _Changing:
+    """A call that is there or not, apart from parents that it may have made."""
+
+    def leftovers(self, tree: Tree) -> Iterator[Tree]:
+        return iter(())
+
+
+class _Filling:
+    """A call that puts something at `path`, whose missing parents come first."""
+
+    path: str
+
+    def leftovers(self, tree: Tree) -> Iterator[Tree]:
+        grown = with_parents(tree, self.path)
+        if grown is not None:
+            yield grown
+
+
+def fill(tree: Tree, path: str, node: Node, *, overwrite: bool = True) -> Tree | Refusal:
+    """The tree with a file at the path."""
+    grown = with_parents(tree, path)
+    if path == "/" or is_directory(tree, path):
+        return Refusal({IsDirectoryError})
+    if grown is None:
+        return Refusal({NotDirectoryError})
+    there = tree.get(path)
+    taken = there is not None and not (isinstance(there, Reserved) and there.expired)
+    if taken and not overwrite:
+        return Refusal({PathExistsError})
+    return {**grown, path: node}
+
+
+def answered(tree: Tree | Refusal, value: Outcome = None) -> Answer | Refusal:
+    return tree if isinstance(tree, Refusal) else Answer(value, tree)
+
+
+@dataclass(frozen=True)
+class Write(_Filling):
+    """`write`."""
+
+    stamp: int
+    path: str
+    data: bytes
+    overwrite: bool = True
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        status = await fs.write(self.path, self.data, overwrite=self.overwrite)
+        assert (status.path, status.size, status.committed) == (self.path, len(self.data), True)
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        return answered(fill(tree, self.path, File(self.data, self.stamp), overwrite=self.overwrite))
+
+
+@dataclass(frozen=True)
+class Touch(_Filling):
+    """`touch`."""
+
+    stamp: int
+    path: str
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        await fs.touch(self.path)
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        there = tree.get(self.path)
+        if isinstance(there, Reserved) and not there.expired:
+            return Refusal({UncommittedFileError})
+        data = there.data if isinstance(there, File) else b""
+        return answered(fill(tree, self.path, File(data, self.stamp)))
+
+
+@dataclass(frozen=True)
+class MakeDirectory(_Changing):
+    """`makedirs`."""
+
+    stamp: int
+    path: str
+    exist_ok: bool = True
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        assert (await fs.makedirs(self.path, exist_ok=self.exist_ok)).is_dir
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        if is_directory(tree, self.path):
+            return Answer(None, tree) if self.exist_ok else Refusal({PathExistsError})
+        grown = with_parents(tree, self.path)
+        if grown is None:
+            return Refusal({NotDirectoryError})
+        return Refusal({PathExistsError}) if self.path in tree else Answer(None, {**grown, self.path: None})
+
+
+@dataclass(frozen=True)
+class Delete(_Changing):
+    """`delete`."""
+
+    stamp: int
+    path: str
+    recursive: bool = False
+    missing_ok: bool = False
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        await fs.delete(self.path, recursive=self.recursive, missing_ok=self.missing_ok)
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        if self.path == "/":
+            return Refusal({PermissionDeniedError})
+        if self.path not in tree:
+            return Answer(None, tree) if self.missing_ok else Refusal({PathNotFoundError})
+        doomed = {self.path, *below(tree, self.path)}
+        if len(doomed) > 1 and not self.recursive:
+            return Refusal({DirectoryNotEmptyError})
+        return Answer(None, {path: node for path, node in tree.items() if path not in doomed})
+
+
+def stamped(node: Node, stamp: int) -> Node:
+    return None if node is None else replace(node, stamp=stamp)
+
+
+@dataclass(frozen=True)
+class Rename(_Changing):
+    """`rename`, of a file or of a directory with all below it; reservations that ran out are left behind."""
+
+    stamp: int
+    source: str
+    target: str
+    overwrite: bool = False
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        await fs.rename(self.source, self.target, overwrite=self.overwrite)
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        refusals = Refusal(self._refusals(tree))
+        if refusals:
+            return refusals
+        if self.source == self.target:
+            return Answer(None, tree)
+        moving = {self.source, *below(tree, self.source)}
+        left = {path: node for path, node in tree.items() if path not in moving and path != self.target}
+        staying = {path for path in moving if not isinstance(tree[path], Reserved)}
+        moved = {self.target + path.removeprefix(self.source): stamped(tree[path], self.stamp) for path in staying}
+        return Answer(None, {**left, **moved})
+
+    def _refusals(self, tree: Tree) -> Iterator[type[S3kError]]:
+        """All that stands against it. A call looks at one after the other, so any of them may be what it names."""
+        directory = is_directory(tree, self.source)
+        if self.source not in tree and not directory:
+            yield PathNotFoundError
+        elif isinstance(tree.get(self.source), Reserved) and self.source != self.target:
+            yield UncommittedFileError
+        inside = [tree[path] for path in below(tree, self.source)]
+        if any(isinstance(node, Reserved) and not node.expired for node in inside):
+            yield UncommittedFileError
+        if directory and is_below(self.target, self.source):
+            yield RenameIntoSelfError
+        for above in ancestors(self.target):
+            if above not in tree:
+                yield PathNotFoundError
+            elif tree[above] is not None:
+                yield NotDirectoryError
+        if self.target == self.source:
+            return
+        there = is_directory(tree, self.target)
+        if there or (self.target in tree and (directory or not self.overwrite)):
+            yield PathExistsError
+
+
+@dataclass(frozen=True)
+class Copy:
+    """`copy`, of a file or with `recursive` of a directory."""
+
+    stamp: int
+    source: str
+    target: str
+    overwrite: bool = False
+    recursive: bool = False
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        await fs.copy(self.source, self.target, overwrite=self.overwrite, recursive=self.recursive)
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        if self.source not in tree and self.source != "/":
+            return Refusal({PathNotFoundError})
+        node = tree.get(self.source)
+        if isinstance(node, Reserved):
+            return Refusal({UncommittedFileError})
+        if isinstance(node, File):
+            return answered(fill(tree, self.target, stamped(node, self.stamp), overwrite=self.overwrite))
+        if not self.recursive:
+            return Refusal({IsDirectoryError})
+        if is_below(self.target, self.source):
+            return Refusal({RenameIntoSelfError})
+        return self._apply_steps(tree)
+
+    def _apply_steps(self, tree: Tree) -> Answer | Refusal:
+        first, *rest = self.steps(tree)
+        made = first.apply(tree)
+        if isinstance(made, Refusal):
+            return made
+        failed = False
+        for step in rest:
+            result = step.apply(made.tree)
+            if isinstance(result, Refusal):
+                failed = True
+            else:
+                made = result
+        return Answer(PartialFailureError if failed else None, made.tree)
+
+    def steps(self, tree: Tree) -> Iterator[Operation]:
+        """A recursive copy as the single changes it is made of."""
+        yield MakeDirectory(self.stamp, self.target, exist_ok=self.overwrite)
+        for path in sorted(below(tree, self.source)):
+            place = ("" if self.target == "/" else self.target) + path.removeprefix(self.source)
+            node = tree[path]
+            if isinstance(node, File):
+                yield Write(self.stamp, place, node.data, overwrite=self.overwrite)
+            elif node is None:
+                yield MakeDirectory(self.stamp, place)
+
+    def leftovers(self, tree: Tree) -> Iterator[Tree]:
+        grown = with_parents(tree, self.target)
+        if grown is not None:
+            yield grown
+
+
+@dataclass(frozen=True)
+class Reserve(_Filling):
+    """`open` for writing. Answers the writer; whether a path is reserved by it, the tree tells."""
+
+    stamp: int
+    path: str
+    exclusive: bool
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        return await fs.open(self.path, "xb" if self.exclusive else "wb")
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        there = tree.get(self.path)
+        if isinstance(there, File) or (isinstance(there, Reserved) and not there.expired):
+            return Refusal({PathExistsError}) if self.exclusive else Answer(None, tree)
+        return answered(fill(tree, self.path, Reserved(self.stamp)))
+
+
+@dataclass(frozen=True)
+class Commit(_Changing):
+    """`commit` of an open file: of one that reserved its path (`seen` is None), or that replaces what it saw."""
+
+    stamp: int
+    path: str
+    data: bytes
+    seen: Node
+    writer: FileWriter
+    opened: int
+    expired: bool
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        await self.writer.commit()
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        if self.expired:
+            return Refusal({LeaseExpiredError})
+        expected = Reserved(self.opened) if self.seen is None else self.seen
+        if tree.get(self.path) != expected:
+            return Refusal({ConflictError})
+        return Answer(None, {**tree, self.path: File(self.data, self.stamp)})
+
+    def leftovers(self, tree: Tree) -> Iterator[Tree]:
+        """What is not published is discarded."""
+        yield self.discarded(tree)
+
+    def discarded(self, tree: Tree) -> Tree:
+        """The tree after the reservation, if it is still there, was removed."""
+        there = tree.get(self.path)
+        ours = self.seen is None and isinstance(there, Reserved) and there.stamp == self.opened
+        return {path: node for path, node in tree.items() if not (ours and path == self.path)}

@@ -1,0 +1,535 @@
+"""The volume against the dictionary: random calls of two clients, deaths, lost answers and refusals among them.
+
+After an interruption there are several trees that may be there; what is seen next decides between them, and nothing may
+decide otherwise later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+
+from hypothesis import note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from s3k_async import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import OutcomeUnknownError, PartialFailureError, ResponseLostError, S3kError, ServiceError
+from s3k_async.files import FileWriter
+from s3k_async.stores.faults import Died
+from tests.torture.model import (
+    Commit,
+    Copy,
+    Delete,
+    File,
+    MakeDirectory,
+    Node,
+    Operation,
+    Outcome,
+    Refusal,
+    Rename,
+    Reserve,
+    Reserved,
+    Touch,
+    Tree,
+    Write,
+    ancestors,
+    expire,
+    is_below,
+    matches,
+    parent_of,
+)
+from tests.torture.model_lists import (
+    DeleteMany,
+    Find,
+    Form,
+    Glob,
+    Kind,
+    List,
+    Read,
+    ReadMany,
+    ReadRanges,
+    RenameMany,
+    Stat,
+    StatMany,
+    Summary,
+    Walk,
+    WriteMany,
+)
+from tests.torture.model_volume import EVER, LEASE, Member, ModelVolume, calm, dying, failing
+
+__all__ = ["VolumeMachine"]
+
+T = TypeVar("T")
+
+NAMES = ("a", "b", "ab", "é:")
+DATA = (b"", b"x", b"two" * 11, b"parts" * 80)
+JOB_LEASE = 100.0
+"""Seconds after which a dead client's job holds nobody up."""
+RECOVERABLE = frozenset({"log_pending", "stale_mark", "reservation_expired", "orphan_data", "log_missing"})
+"""What interruptions may leave for fsck to finish."""
+MOST_STATES = 256
+
+paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
+some_paths = st.lists(paths, min_size=1, max_size=4).map(tuple)
+data = st.sampled_from(DATA)
+flags = st.booleans()
+who = st.integers(0, 1)
+number = st.integers(1, 14)
+
+writes = st.builds(Write, st.just(0), paths, data, flags)
+touches = st.builds(Touch, st.just(0), paths)
+directories = st.builds(MakeDirectory, st.just(0), paths, flags)
+deletions = st.builds(Delete, st.just(0), paths, flags, flags)
+renames = st.builds(Rename, st.just(0), paths, paths, flags)
+copies = st.builds(Copy, st.just(0), paths, paths, flags, flags)
+lists_of_files = st.builds(
+    WriteMany, st.just(0), st.lists(st.tuples(paths, data), min_size=1, max_size=3).map(tuple), flags
+)
+lists_of_pairs = st.builds(
+    RenameMany, st.just(0), st.lists(st.tuples(paths, paths), min_size=1, max_size=3).map(tuple), flags, flags
+)
+lists_to_delete = st.builds(DeleteMany, st.just(0), some_paths, flags, flags)
+changes: st.SearchStrategy[Any] = st.one_of(
+    writes,
+    touches,
+    directories,
+    deletions,
+    renames,
+    st.builds(Copy, st.just(0), paths, paths, flags),
+    lists_of_files,
+    lists_of_pairs,
+    lists_to_delete,
+)
+
+ATOMIC = "atomic" in inspect.signature(S3kClient.rename).parameters
+
+
+def entangled(named: Iterable[str]) -> bool:
+    """Whether one of several paths lies below another: what a list of both leads to depends on their order."""
+    named = list(named)
+    return any(above in named for path in named for above in [*ancestors(path), "/"] if path != "/")
+
+
+@dataclass
+class Writing:
+    """A file that somebody has open for writing."""
+
+    member: Member
+    writer: FileWriter
+    path: str
+    opened: int
+    seen: Node
+    """What it replaces; None if it reserved the path."""
+    data: bytes = b""
+    expired: bool = False
+
+
+def commit(writing: Writing, stamp: int) -> Commit:
+    return Commit(stamp, writing.path, writing.data, writing.seen, writing.writer, writing.opened, writing.expired)
+
+
+def distinct(trees: Iterable[Tree]) -> list[Tree]:
+    found: list[Tree] = []
+    for tree in trees:
+        if tree not in found:
+            found.append(tree)
+    assert len(found) <= MOST_STATES
+    return found
+
+
+class VolumeMachine(RuleBasedStateMachine):
+    """Rules over a volume that a subclass chooses."""
+
+    def new_config(self) -> VolumeConfig:
+        raise NotImplementedError
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.volume = ModelVolume(self.new_config())
+        self.states: list[Tree] = [{}]
+        self.writing: list[Writing] = []
+        self.stamps = 0
+        self.interrupted = False
+        self.do(self.volume.start())
+        self.members = [self.do(self.volume.join()) for _ in range(2)]
+
+    def teardown(self) -> None:
+        try:
+            self.whole_tree(0)
+        finally:
+            for member in self.members:
+                self.do(member.close())
+            self.do(self.volume.drop())
+            self.runner.close()
+
+    # How a call is made, and what is learnt from it
+
+    def do(self, work: Awaitable[T]) -> T:
+        async def awaited() -> T:
+            return await work
+
+        return self.runner.run(awaited())
+
+    def fresh(self, operation: T) -> T:
+        """The operation with a stamp of its own."""
+        self.stamps += 1
+        return cast(T, replace(cast(Any, operation), stamp=self.stamps))
+
+    async def told(self, operation: Operation, fs: S3kClient) -> Outcome:
+        try:
+            return await operation.run(fs)
+        except S3kError as error:
+            return type(error)
+
+    def call(self, operation: Operation, member: int) -> None:
+        """Make a call; its outcome is one that the model gives."""
+        if (
+            not ATOMIC
+            and isinstance(operation, Rename | RenameMany | Copy)
+            and any(isinstance(n, Reserved) for t in self.states for n in t.values())
+        ):
+            return
+        self.learn(operation, self.do(self.told(operation, self.members[member].fs)))
+
+    def learn(self, operation: Operation, outcome: Outcome) -> None:
+        left = []
+        for tree in self.states:
+            result = operation.apply(tree)
+            if isinstance(result, Refusal):
+                left += [tree] if matches(result, outcome) else []
+            elif matches(result.value, outcome):
+                left.append(result.tree)
+        expected = [operation.apply(tree) for tree in self.states]
+        assert left, f"{operation}\n  answered {outcome}\n  expected {expected}\n  with {self.states}"
+        self.states = distinct(left)
+
+    def between(self, operation: Operation, *, happened: bool = True) -> None:
+        """The operation was interrupted: it is done, not done, or half done as far as that is allowed."""
+        trees: list[Tree] = []
+        for tree in self.states:
+            trees += [tree, *operation.leftovers(tree)]
+            result = operation.apply(tree)
+            if happened and not isinstance(result, Refusal):
+                trees.append(result.tree)
+        self.states = distinct(trees)
+        self.interrupted = True
+
+    def agreed(self, path: str) -> bool:
+        """Whether it is certain what is at a path."""
+        return all(tree.get(path, "none") == self.states[0].get(path, "none") for tree in self.states)
+
+    async def seen(self, member: Member) -> dict[str, object]:
+        """Everything that a client sees, the bytes of the files included."""
+        found: dict[str, object] = {}
+        async for status in member.fs.list("/", recursive=True, include_uncommitted=True):
+            assert status.path not in found, f"{status.path} twice"
+            content = await member.fs.read(status.path) if status.is_file and status.committed else Reserved(0)
+            found[status.path] = None if status.is_dir else content
+        return found
+
+    def decide(self, member: int) -> None:
+        """Look at everything: what is there is one of the trees that may be, and every entry has its parents."""
+        found = self.do(self.seen(self.members[member]))
+        left = [tree for tree in self.states if shown(tree) == found]
+        assert left, f"seen {found}\n  expected {[shown(tree) for tree in self.states]}"
+        self.states = left
+
+    def recover(self) -> None:
+        """After an interruption: what is seen at once is what is there for good."""
+        self.decide(0)
+        self.call(List("/", recursive=True, form="sorted", uncommitted=True), 1)
+        self.volume.clock.advance(JOB_LEASE)
+        self.whole_tree(1)
+
+    def interruptible(self, operation: Operation) -> bool:
+        """Whether few enough trees may be left by an interruption."""
+        touched = [value for value in vars(operation).values() if isinstance(value, str)]
+        several = isinstance(operation, RenameMany | DeleteMany)
+        directory = any(tree.get(path, "none") is None for tree in self.states for path in touched)
+        return ATOMIC or not (several or directory)
+
+    # Changes
+
+    @rule(operation=writes, member=who)
+    def write(self, operation: Write, member: int) -> None:
+        self.call(self.fresh(operation), member)
+
+    @rule(operation=touches, member=who)
+    def touch(self, operation: Touch, member: int) -> None:
+        self.call(self.fresh(operation), member)
+
+    @rule(operation=directories, member=who)
+    def makedirs(self, operation: MakeDirectory, member: int) -> None:
+        self.call(self.fresh(operation), member)
+
+    @rule(operation=deletions, member=who)
+    def delete(self, operation: Delete, member: int) -> None:
+        self.call(self.fresh(operation), member)
+
+    @rule(member=who)
+    def delete_the_root(self, member: int) -> None:
+        self.call(Delete(0, "/", recursive=True), member)
+
+    @rule(operation=renames, member=who)
+    def rename(self, operation: Rename, member: int) -> None:
+        self.call(self.fresh(operation), member)
+
+    @rule(choice=st.data(), to=paths, overwrite=flags, member=who)
+    def rename_what_is_there(self, choice: st.DataObject, to: str, overwrite: bool, member: int) -> None:
+        source = choice.draw(st.sampled_from(["/", *self.states[0]]))
+        self.call(self.fresh(Rename(0, source, to, overwrite)), member)
+
+    @rule(choice=st.data(), name=st.sampled_from(NAMES), member=who)
+    def rename_to_and_fro(self, choice: st.DataObject, name: str, member: int) -> None:
+        source = choice.draw(st.sampled_from(["/a", *self.states[0]]))
+        target = f"/{name}"
+        self.call(self.fresh(Rename(0, source, target)), member)
+        self.call(self.fresh(Rename(0, target, source)), 1 - member)
+
+    @rule(operation=copies, member=who)
+    def copy(self, operation: Copy, member: int) -> None:
+        if not is_below(operation.source, operation.target):  # into what is being walked: as much as it meets
+            self.call(self.fresh(operation), member)
+
+    @rule(operation=lists_of_files, member=who)
+    def write_many(self, operation: WriteMany, member: int) -> None:
+        if not entangled(path for path, _ in operation.files):
+            self.call(self.fresh(operation), member)
+
+    @rule(operation=lists_of_pairs, member=who)
+    def rename_many(self, operation: RenameMany, member: int) -> None:
+        if not entangled(path for pair in operation.pairs for path in pair):
+            self.call(self.fresh(operation), member)
+
+    @rule(operation=lists_to_delete, member=who)
+    def delete_many(self, operation: DeleteMany, member: int) -> None:
+        self.call(self.fresh(operation), member)
+
+    # Files that are being written
+
+    @rule(path=paths, exclusive=flags, member=who)
+    def open(self, path: str, exclusive: bool, member: int) -> None:
+        if not self.agreed(path):
+            return
+        there = self.states[0].get(path)
+        operation = self.fresh(Reserve(0, path, exclusive))
+        replaces = there if there is not None and there != Reserved(getattr(there, "stamp", 0), True) else None
+        outcome = self.do(self.told(operation, self.members[member].fs))
+        if isinstance(outcome, FileWriter):
+            self.writing.append(Writing(self.members[member], outcome, path, operation.stamp, replaces))
+            outcome = None
+        self.learn(operation, outcome)
+
+    @precondition(lambda self: self.writing)
+    @rule(choice=st.data(), content=data)
+    def write_more(self, choice: st.DataObject, content: bytes) -> None:
+        writing = choice.draw(st.sampled_from(self.writing))
+        assert self.do(writing.writer.write(content)) == len(content)
+        writing.data += content
+
+    @precondition(lambda self: self.writing)
+    @rule(choice=st.data())
+    def commit(self, choice: st.DataObject) -> None:
+        writing = choice.draw(st.sampled_from(self.writing))
+        self.writing.remove(writing)
+        operation = commit(writing, self.fresh(Touch(0, "/")).stamp)
+        outcome = self.do(self.told(operation, writing.member.fs))
+        self.learn(operation, outcome)
+        if outcome is not None:
+            self.states = distinct(operation.discarded(tree) for tree in self.states)
+
+    @precondition(lambda self: self.writing)
+    @rule(choice=st.data())
+    def discard(self, choice: st.DataObject) -> None:
+        self.drop(choice.draw(st.sampled_from(self.writing)))
+
+    def drop(self, writing: Writing) -> None:
+        self.writing.remove(writing)
+        self.do(writing.writer.discard())
+        assert writing.writer.closed
+        self.states = distinct(commit(writing, 0).discarded(tree) for tree in self.states)
+
+    # Looks
+
+    @rule(path=paths, member=who, streamed=flags)
+    def read(self, path: str, member: int, streamed: bool) -> None:
+        self.call(Read(path, streamed), member)
+
+    @rule(path=paths, ranges=st.lists(st.tuples(st.integers(0, 9), st.integers(9, 420)), max_size=3), member=who)
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], member: int) -> None:
+        self.call(ReadRanges(path, tuple(ranges)), member)
+
+    @rule(named=some_paths, member=who, return_errors=flags)
+    def read_many(self, named: tuple[str, ...], member: int, return_errors: bool) -> None:
+        self.call(ReadMany(named, return_errors), member)
+
+    @rule(path=st.one_of(paths, st.just("/")), member=who)
+    def stat(self, path: str, member: int) -> None:
+        self.call(Stat(path), member)
+        self.call(Kind(path), member)
+
+    @rule(named=some_paths, member=who)
+    def stat_many(self, named: tuple[str, ...], member: int) -> None:
+        self.call(StatMany((*named, "/")), member)
+
+    @rule(
+        path=st.one_of(paths, st.just("/")),
+        recursive=flags,
+        form=st.sampled_from(("plain", "sorted", "batches")),
+        uncommitted=flags,
+        member=who,
+    )
+    def list_(self, path: str, recursive: bool, form: Form, uncommitted: bool, member: int) -> None:
+        self.call(List(path, recursive, form, uncommitted), member)
+
+    @rule(path=st.one_of(paths, st.just("/")), member=who)
+    def walk(self, path: str, member: int) -> None:
+        self.call(Walk(path), member)
+
+    @rule(
+        path=st.one_of(paths, st.just("/")),
+        pattern=st.sampled_from(("*", "a*", "?", "[ab]")),
+        kind=st.sampled_from((None, "file", "directory")),
+        min_size=st.sampled_from((None, 0, 2)),
+        member=who,
+    )
+    def find(self, path: str, pattern: str, kind: Any, min_size: int | None, member: int) -> None:
+        self.call(Find(path, pattern, kind, min_size), member)
+
+    @rule(pattern=st.lists(st.sampled_from(("*", "a", "a*", "?", "b")), min_size=1, max_size=3), member=who)
+    def glob(self, pattern: Sequence[str], member: int) -> None:
+        self.call(Glob("/" + "/".join(pattern)), member)
+
+    @rule(path=st.one_of(paths, st.just("/")), member=who)
+    def content_summary(self, path: str, member: int) -> None:
+        self.call(Summary(path), member)
+
+    @rule(member=who)
+    def whole_tree(self, member: int) -> None:
+        """What the listing says is what the table holds, and the bytes are there."""
+        self.decide(member)
+        scanned = self.do(self.volume.scanned(self.members[member]))
+        assert scanned.keys() == self.states[0].keys(), "the table holds what cannot be reached from the root"
+        assert all(parent_of(path) == "/" or scanned[parent_of(path)].is_dir for path in scanned)
+        assert len({entry.id for entry in scanned.values()}) == len(scanned), "an id twice"
+
+    # Interruptions
+
+    @rule(operation=changes, at=number, after=flags, member=who)
+    def die(self, operation: Operation, at: int, after: bool, member: int) -> None:
+        """The client is killed at a call; another takes its place."""
+        if not self.may_be_interrupted(operation):
+            return
+        operation = self.fresh(operation)
+        dead = self.members[member]
+        dying(dead.faults, at, after=after)
+        try:
+            outcome = self.do(self.told(operation, dead.fs))
+        except Died:
+            note(f"died at call {at}")
+            self.between(operation)
+        else:
+            self.learn(operation, outcome)
+            self.interrupted = True
+        self.do(dead.die())
+        self.writing = [writing for writing in self.writing if writing.member is not dead]
+        self.members[member] = self.do(self.volume.join())
+        self.recover()
+
+    @rule(operation=changes, at=number, after=flags, times=st.integers(1, 2), member=who)
+    def lose_answers(self, operation: Operation, at: int, after: bool, times: int, member: int) -> None:
+        """Some answers are lost, and nobody hears of it."""
+        operation = self.fresh(operation)
+        if not self.may_be_interrupted(operation, leaving=False):
+            return
+        faults = self.members[member].faults
+        failing(faults, at, ResponseLostError("lost"), after=after, times=times)
+        self.call(operation, member)
+        self.do(self.members[member].volume.log.drained())
+        calm(faults)
+
+    @rule(operation=changes, at=number, after=flags, member=who)
+    def lose_all_answers(self, operation: Operation, at: int, after: bool, member: int) -> None:
+        self.cut_off(operation, at, ResponseLostError("lost"), after, member)
+
+    @rule(operation=changes, at=number, member=who)
+    def refuse_all_calls(self, operation: Operation, at: int, member: int) -> None:
+        self.cut_off(operation, at, ServiceError("no", service_code="No"), False, member)
+
+    def may_be_interrupted(self, operation: Operation, *, leaving: bool = True) -> bool:
+        if isinstance(operation, WriteMany) and entangled(path for path, _ in operation.files):
+            return False
+        if isinstance(operation, RenameMany) and entangled(path for pair in operation.pairs for path in pair):
+            return False
+        if isinstance(operation, Copy) and is_below(operation.source, operation.target):
+            return False
+        return not leaving or self.interruptible(operation)
+
+    def cut_off(self, operation: Operation, at: int, error: S3kError, after: bool, member: int) -> None:
+        """From a call on the client reaches nothing; what it says of it agrees with what is there."""
+        if not self.may_be_interrupted(operation):
+            return
+        operation = self.fresh(operation)
+        faults = self.members[member].faults
+        failing(faults, at, error, after=after, times=EVER)
+        outcome = self.do(self.told(operation, self.members[member].fs))
+        note(f"cut off at call {at}: {outcome}")
+        self.do(self.members[member].volume.log.drained())
+        calm(faults)
+        expected = [operation.apply(tree) for tree in self.states]
+        if any(matches(each if isinstance(each, Refusal) else each.value, outcome) for each in expected):
+            self.learn(operation, outcome)
+            self.interrupted = True
+        else:
+            unknown = not isinstance(outcome, type) or issubclass(outcome, OutcomeUnknownError | PartialFailureError)
+            self.between(operation, happened=unknown)
+        self.recover()
+
+    # Time and clients
+
+    @rule()
+    def leases_run_out(self) -> None:
+        """Reservations may be taken over, and who made them publishes nothing."""
+        self.volume.clock.advance(2 * LEASE)
+        self.states = distinct(expire(tree) for tree in self.states)
+        for writing in self.writing:
+            writing.expired = True
+
+    @rule(seconds=st.sampled_from((0.001, 1.0, 600.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.volume.clock.advance(seconds)
+
+    @rule(member=who)
+    def reopen(self, member: int) -> None:
+        """What a client was writing when it is closed is not published."""
+        closing = self.members[member]
+        self.do(closing.close())
+        self.members[member] = self.do(self.volume.join())
+        for writing in [each for each in self.writing if each.member is closing]:
+            self.writing.remove(writing)
+            self.states = distinct(commit(writing, 0).discarded(tree) for tree in self.states)
+
+    @rule(member=who)
+    def verify(self, member: int) -> None:
+        """fsck finds nothing, apart from what interruptions have left."""
+        for each in self.members:
+            self.do(each.volume.log.drained())
+        findings = self.do(self.volume.findings(self.members[member]))
+        allowed = set(RECOVERABLE) if self.interrupted else set()
+        if any(isinstance(node, Reserved) and node.expired for node in self.states[0].values()):
+            allowed.add("reservation_expired")
+        assert [finding for finding in findings if finding.kind not in allowed] == []
+
+
+def shown(tree: Tree) -> dict[str, object]:
+    """The tree as a client sees it."""
+    return {
+        path: node.data if isinstance(node, File) else Reserved(0) if isinstance(node, Reserved) else None
+        for path, node in tree.items()
+    }

@@ -1,0 +1,195 @@
+"""A volume whose clients can be killed, lose answers and be refused at any call, on any engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anyio import sleep_forever
+
+from s3k_async import S3kClient
+from s3k_async.client import _Opened
+from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, VolumeConfig
+from s3k_async.fsck.decide import Finding
+from s3k_async.fsck.verify import Verifier
+from s3k_async.metadata.jobs import RENEW_SECONDS
+from s3k_async.model import Entry
+from s3k_async.oplog.reader import LogReader
+from s3k_async.sources import Sources
+from s3k_async.stores.faults import Call, Died, FaultPlan, guarded
+from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
+from tests.client.rig import TUNING
+from tests.engines.volumes import fresh_name
+from tests.support import FakeClock, fake_sources
+
+__all__ = [
+    "EVER",
+    "LEASE",
+    "Member",
+    "ModelVolume",
+    "calm",
+    "dying",
+    "embedded_config",
+    "failing",
+    "memory_config",
+    "under_faults",
+]
+
+EVER = 10**9
+GRACE = 60.0
+QUIET = 1000.0
+"""Seconds after which nothing that is left is young."""
+LEASE = 10.0**7
+"""Of reservations: it runs out when it is told to, and not beside something else."""
+AHEAD = 86_400.0
+"""How far the volume's clock is ahead of the file system's: what was just stored is old enough for fsck."""
+
+TUNED = replace(TUNING, lease=LEASE)
+
+ITEM_CALLS = ("get", "get_many", "write", "transact", "query", "scan", "load")
+BLOB_CALLS = ("put", "get", "head", "copy", "delete", "delete_many", "list", "list_uploads", "start_upload")
+UPLOAD_CALLS = ("put_part", "complete", "abort")
+CALLS = frozenset((*ITEM_CALLS, *BLOB_CALLS, *UPLOAD_CALLS))
+
+
+class _Guarded:
+    """A store, or an upload, whose calls go through a plan."""
+
+    def __init__(self, store: Any, plan: FaultPlan, part: str) -> None:
+        self.store = store
+        self._plan = plan
+        self._part = part
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.store, name)
+        return self._guarded(name, value) if name in CALLS else value
+
+    def can_copy_from(self, source: Any) -> bool:
+        return bool(self.store.can_copy_from(_bare(source)))
+
+    def _guarded(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        async def made(*given: Any, **named: Any) -> Any:
+            given = tuple(_bare(each) for each in given)
+            async with guarded(self._plan, self._part, method, str(given[0]) if given else ""):
+                answer = await call(*given, **named)
+            return _Guarded(answer, self._plan, self._part) if method == "start_upload" else answer
+
+        return made
+
+
+def _bare(value: Any) -> Any:
+    return value.store if isinstance(value, _Guarded) else value
+
+
+def under_faults(volume: Volume, plan: FaultPlan) -> None:
+    """From now on every call of the volume's stores goes through the plan."""
+    parts: dict[str, Any] = {"table": volume.items, "data": volume.blobs, "log": volume.log_blobs}
+    for part, reliable in parts.items():
+        if reliable is not None:
+            reliable._store = _Guarded(reliable._store, plan, part)
+
+
+def memory_config() -> VolumeConfig:
+    """A new volume in memory."""
+    name = fresh_name("model")
+    return VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), suffix_count=2, tuning=TUNED)
+
+
+def embedded_config(directory: str) -> VolumeConfig:
+    """A new volume of SQLite and a directory, below `directory`."""
+    name = fresh_name("model")
+    place = os.path.join(directory, name)
+    os.mkdir(place)
+    table, data = SqliteFile(os.path.join(place, "table.db")), LocalDirectory(os.path.join(place, "data"))
+    return VolumeConfig(name, table, data, suffix_count=2, tuning=TUNED)
+
+
+@dataclass
+class Member:
+    """One process that uses the volume."""
+
+    fs: S3kClient
+    volume: Volume
+    faults: FaultPlan
+
+    async def close(self) -> None:
+        await self.fs.close()
+
+    async def die(self) -> None:
+        """What is left of it once it is dead: nothing of it is written any more."""
+        self.faults.fail_when(lambda _: True, Died("is dead"), times=EVER)
+        with suppress(Died):
+            await self.fs.close()
+
+
+@dataclass
+class ModelVolume:
+    """One volume, whoever uses it; time passes only when it is told to, or while somebody waits."""
+
+    config: VolumeConfig
+    seed: int = 7
+    clock: FakeClock = field(default_factory=lambda: FakeClock(float(int(time.time() + AHEAD))))
+
+    def __post_init__(self) -> None:
+        sources = fake_sources(self.clock, seed=self.seed)
+
+        async def sleep(seconds: float) -> None:
+            # A lease is not renewed while nothing takes time, or renewals would be most of the calls.
+            await (sleep_forever() if seconds == RENEW_SECONDS else sources.sleep(seconds))
+
+        self.sources: Sources = replace(sources, sleep=sleep)
+
+    async def start(self) -> None:
+        await init_volume(self.config)
+
+    async def join(self) -> Member:
+        """One more client."""
+        fs = S3kClient(config=self.config)
+        volume = await open_volume(self.config, sources=self.sources, counter=fs._counter)
+        faults = FaultPlan()
+        under_faults(volume, faults)
+        fs._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
+        return Member(fs, volume, faults)
+
+    async def drop(self) -> None:
+        await destroy_volume(self.config, force=True)
+
+    async def scanned(self, member: Member) -> dict[str, Entry]:
+        """Every item of the table that is an entry, whether or not it can be reached from the root."""
+        return {entry.path: entry async for page in member.volume.store.scan("/") for entry in page}
+
+    async def findings(self, member: Member) -> list[Finding]:
+        """What fsck has against the volume once everything in it is old enough."""
+        self.clock.advance(QUIET)
+        volume = member.volume
+        assert volume.log_blobs is not None
+        verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), self.sources, grace=GRACE)
+        report = await verifier.verify(deep=True)
+        return report.problems
+
+
+def dying(faults: FaultPlan, number: int, *, after: bool) -> None:
+    """The process dies at a call of those to come, and makes no other."""
+    number += len(faults.calls)
+    faults.die(number, when="after" if after else "before")
+    faults.fail_when(lambda call: call.number > number, Died("is dead"), times=EVER)
+
+
+def failing(faults: FaultPlan, number: int, error: Exception, *, after: bool, times: int) -> None:
+    """From a call of those to come on, so many fail with `error`, before or after they are applied."""
+    number += len(faults.calls)
+
+    def due(call: Call) -> bool:
+        return call.number >= number
+
+    faults.fail_when(due, error, when="after" if after else "before", times=times)
+
+
+def calm(faults: FaultPlan) -> None:
+    """No call fails from now on."""
+    faults._faults.clear()

@@ -1,0 +1,95 @@
+"""What eight clients are told at once could have been told one after the other."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections import Counter
+
+import aioboto3
+import pytest
+
+from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.torture.histories_runs import NO_FAULTS, in_memory, in_real_time
+from tests.torture.histories_scenes import SCENES
+from tests.torture.histories_scheduler import Rates
+
+FAULTS = Rates(lost=0.02, throttled=0.02, killed=0.002)
+KINDS = {"answer lost before", "answer lost after", "throttled", "killed"}
+CALLS = 8
+"""Calls that each client of a history makes."""
+REAL_ENGINES = volume_backends("embedded", "dynoxide+seaweedfs")
+
+
+def seed_of_run() -> int:
+    seed = int(os.environ.get("S3K_TEST_SEED") or random.SystemRandom().randrange(2**32))
+    sys.stdout.write(f"S3K_TEST_SEED={seed}\n")
+    return seed
+
+
+def long_rounds() -> int:
+    return int(os.environ.get("S3K_TEST_ROUNDS", "200"))
+
+
+async def run_many(scene: str, rounds: int, rates: Rates = NO_FAULTS) -> Counter[str]:
+    seed = seed_of_run()
+    calls = 0
+    faults: Counter[str] = Counter()
+    for number in range(rounds):
+        try:
+            run = await in_memory(scene, f"{seed}-{number}", calls=CALLS, rates=rates)
+        except BaseException as error:
+            error.add_note(f"S3K_TEST_SEED={seed}, history {number} of {scene!r}")
+            raise
+        calls += len(run.events)
+        faults += run.faults
+    sys.stdout.write(f"{scene}: {rounds} histories, {calls} calls, {dict(faults)}\n")
+    return faults
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_histories_are_linearizable(scene: str) -> None:
+    await run_many(scene, 3)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_histories_with_faults_are_linearizable(scene: str) -> None:
+    faults = await run_many(scene, 5, FAULTS)
+    assert faults
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scene", SCENES)
+async def test_many_histories_are_linearizable(scene: str) -> None:
+    await run_many(scene, long_rounds())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scene", SCENES)
+async def test_many_histories_with_faults_are_linearizable(scene: str) -> None:
+    faults = await run_many(scene, long_rounds(), FAULTS)
+    assert faults.keys() == KINDS
+
+
+@REAL_ENGINES
+@pytest.mark.parametrize("scene", SCENES)
+async def test_histories_on_real_engines_are_linearizable(scene: str, new_volume: VolumeMaker) -> None:
+    await on_engine(scene, new_volume, 1)
+
+
+@pytest.mark.slow
+@REAL_ENGINES
+@pytest.mark.parametrize("scene", SCENES)
+async def test_many_histories_on_real_engines_are_linearizable(scene: str, new_volume: VolumeMaker) -> None:
+    await on_engine(scene, new_volume, max(1, long_rounds() // 20))
+
+
+async def on_engine(scene: str, new_volume: VolumeMaker, rounds: int) -> None:
+    seed, session = seed_of_run(), aioboto3.Session()
+    calls = 0
+    for number in range(rounds):
+        config = new_volume(suffix_count=2)
+        run = await in_real_time(scene, f"{seed}-{number}", config, session, calls=CALLS)
+        calls += len(run.events)
+    sys.stdout.write(f"{scene} on {new_volume.backend}: {rounds} histories, {calls} calls\n")

@@ -1,0 +1,105 @@
+"""The checker accepts what could have happened and refuses what could not."""
+
+from __future__ import annotations
+
+import pytest
+
+from s3k_async.errors import BusyError, OutcomeUnknownError, PathExistsError, PathNotFoundError
+from s3k_async.stores.items import Condition, Item
+from tests.torture.histories import NEVER, UNKNOWN, Event, Violation, check, find_order
+from tests.torture.histories_runs import in_memory
+from tests.torture.model import Delete, File, Operation, Outcome, Rename, Tree, Write
+from tests.torture.model_lists import List, Read, Stat
+
+START: Tree = {"/f": File(b"old", 0)}
+DIRECTORY: Tree = {"/d": None, "/d/x": File(b"x", 0), "/d/y": File(b"y", 0)}
+
+
+def event(operation: Operation, outcome: Outcome, begin: float, end: float) -> Event:
+    return Event(0, operation, outcome, begin, end)
+
+
+def everything(*names: str) -> set[tuple[str, bool, int]]:
+    return {(name, name.count("/") == 1, int(name.count("/") > 1)) for name in names}
+
+
+def test_a_read_during_a_write_sees_either_side() -> None:
+    write = event(Write(1, "/f", b"new"), None, 1, 4)
+    for data in (b"old", b"new"):
+        assert find_order(START, [write, event(Read("/f"), data, 2, 3)]) is not None
+
+
+def test_a_read_after_a_write_sees_it() -> None:
+    history = [event(Write(1, "/f", b"new"), None, 1, 2), event(Read("/f"), b"old", 3, 4)]
+    with pytest.raises(Violation, match="no order explains"):
+        check(START, history)
+
+
+def test_what_was_seen_stays_seen() -> None:
+    write = event(Write(1, "/f", b"new"), None, 1, 10)
+    first, second = event(Read("/f"), b"new", 2, 3), event(Read("/f"), b"old", 4, 5)
+    assert find_order(START, [write, first, second]) is None
+
+
+def test_two_renames_of_one_file_do_not_both_succeed() -> None:
+    one = event(Rename(1, "/f", "/g"), None, 1, 5)
+    other = event(Rename(2, "/f", "/h"), None, 2, 6)
+    assert find_order(START, [one, other]) is None
+    told = event(Rename(2, "/f", "/h"), PathNotFoundError, 2, 6)
+    assert find_order(START, [one, told]) == [one, told]
+
+
+def test_a_success_that_was_told_as_a_failure_is_refused() -> None:
+    create = event(Write(1, "/g", b"new", overwrite=False), PathExistsError, 1, 2)
+    assert find_order(START, [create, event(Stat("/g"), (False, 3, True), 3, 4)]) is None
+
+
+def test_what_is_unknown_may_happen_late_or_never_but_not_twice() -> None:
+    for outcome in (UNKNOWN, OutcomeUnknownError):
+        write = event(Write(1, "/f", b"new"), outcome, 1, NEVER)
+        old, new = event(Read("/f"), b"old", 2, 3), event(Read("/f"), b"new", 4, 5)
+        assert find_order(START, [write, old, new]) is not None
+        assert find_order(START, [write, old]) is not None
+        again = [write, new, event(Delete(2, "/f"), None, 6, 7), event(Read("/f"), b"new", 8, 9)]
+        assert find_order(START, again) is None
+
+
+def test_an_excused_error_changes_nothing() -> None:
+    busy = event(Delete(1, "/f"), BusyError, 1, 2)
+    kept, gone = event(Read("/f"), b"old", 3, 4), event(Read("/f"), PathNotFoundError, 3, 4)
+    assert find_order(START, [busy, kept], excused=(BusyError,)) is not None
+    assert find_order(START, [busy, gone], excused=(BusyError,)) is None
+    assert find_order(START, [busy, kept]) is None
+
+
+def test_a_listing_during_a_rename_of_a_directory_sees_one_side() -> None:
+    rename = event(Rename(1, "/d", "/e"), None, 1, 4)
+
+    def listed(*names: str) -> Event:
+        return event(List("/", recursive=True), everything(*names), 2, 3)
+
+    assert find_order(DIRECTORY, [rename, listed("/d", "/d/x", "/d/y")]) is not None
+    assert find_order(DIRECTORY, [rename, listed("/e", "/e/x", "/e/y")]) is not None
+    assert find_order(DIRECTORY, [rename, listed("/d", "/d/x", "/e", "/e/y")]) is None
+    assert find_order(DIRECTORY, [rename, listed("/e", "/e/x")]) is None
+
+
+async def test_a_store_without_conditions_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exists_or_not(condition: Condition, item: Item | None) -> bool:
+        return item is not None or not condition.exists
+
+    monkeypatch.setattr(Condition, "holds", exists_or_not)
+
+    async def several() -> None:
+        for number in range(20):
+            await in_memory("files", f"unconditional-{number}", calls=8)
+
+    with pytest.raises(Violation, match="no order explains"):
+        await several()
+
+
+async def test_a_run_is_repeated_by_its_seed() -> None:
+    first, again = [await in_memory("files", "the same", calls=8) for _ in range(2)]
+    other = await in_memory("files", "another", calls=8)
+    assert [str(each) for each in first.events] == [str(each) for each in again.events]
+    assert [str(each) for each in first.events] != [str(each) for each in other.events]

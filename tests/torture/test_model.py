@@ -1,0 +1,76 @@
+"""The volume does what the dictionary does, whatever is called, and whoever dies."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+import shutil
+import sys
+import tempfile
+
+import pytest
+from hypothesis import HealthCheck, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from s3k_async import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.many import ManyPaths
+from tests.torture import model, model_lists
+from tests.torture.model_machine import VolumeMachine
+from tests.torture.model_volume import embedded_config, memory_config
+
+STEPS = 40
+
+
+class InMemory(VolumeMachine):
+    def new_config(self) -> VolumeConfig:
+        return memory_config()
+
+
+class Embedded(VolumeMachine):
+    def new_config(self) -> VolumeConfig:
+        self.directory = tempfile.mkdtemp(prefix="s3k-model-")
+        return embedded_config(self.directory)
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            shutil.rmtree(self.directory)
+
+
+def explore(machine: type[VolumeMachine], examples: int) -> None:
+    """Run random calls against both, from a seed that is printed."""
+    number = int(os.environ.get("S3K_TEST_SEED") or random.SystemRandom().randrange(2**32))
+    sys.stdout.write(f"S3K_TEST_SEED={number} {machine.__name__}: {examples} examples of up to {STEPS} steps\n")
+    profile = settings(
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(seed(number)(type(machine.__name__, (machine,), {})), settings=profile)
+
+
+@pytest.mark.parametrize(("machine", "examples"), [(InMemory, 14), (Embedded, 3)])
+def test_a_volume_does_what_a_dictionary_does(machine: type[VolumeMachine], examples: int) -> None:
+    explore(machine, examples)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("machine", "share"), [(InMemory, 2), (Embedded, 0.2)])
+def test_a_volume_does_what_a_dictionary_does_for_long(machine: type[VolumeMachine], share: float) -> None:
+    explore(machine, int(share * int(os.environ.get("S3K_TEST_ROUNDS", "200"))))
+
+
+def test_every_verb_is_in_the_model() -> None:
+    """A new one has to be added to it, or here with those that are tested elsewhere."""
+    elsewhere = {"close", "copy_to", "count", "open_volume", "physical_path"}
+    verbs = {name for name, value in vars(S3kClient).items() if callable(value) and not name.startswith("_")}
+    verbs |= {name for name, value in vars(ManyPaths).items() if callable(value) and not name.startswith("_")}
+    source = "".join(inspect.getsource(module) for module in (model, model_lists))
+    called = {verb for verb in verbs if f"fs.{verb}(" in source}
+    assert verbs - called == elsewhere
