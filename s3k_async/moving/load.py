@@ -36,6 +36,7 @@ from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import PARTITION, ItemStore
 from s3k_async.stores.os_errors import os_errors
 from s3k_async.volumes import Volume
+from s3k_async.volumes.claims import renew
 from s3k_async.volumes.exclusive import exclusive_volume
 
 __all__ = ["LoadResult", "load_volume"]
@@ -108,6 +109,8 @@ async def load_volume(
         lock.touched = True
         tell = progress or (lambda _: None)
         await load.run(lambda done: tell(Progress("load", done, end.entries)))
+        record = volume.record
+        await renew(volume.blobs, record.volume_id, {"suffix_count": record.suffix_count, "hash": record.hash})
         return LoadResult(end.entries, end.files, end.directories, end.bytes, skipped, load.parents.made)
 
 

@@ -23,6 +23,7 @@ from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import MAX_TRANSACTION, PARTITION, SORT, Condition, Delete, Item, Key
 from s3k_async.volumes import Volume, open_volume
+from s3k_async.volumes.claims import renew
 from s3k_async.volumes.creation import MAX_SUFFIX_COUNT
 from s3k_async.volumes.exclusive import exclusive_volume
 
@@ -117,6 +118,8 @@ class _Reshard:
             await self._lock.change(volume.items, {"suffix_count": target.suffix_count, "hash": target.hash})
         self._lock.check()
         await write_tag(volume.table, target, sources, policy)
+        layout = {"suffix_count": target.suffix_count, "hash": target.hash}
+        await renew(volume.blobs, target.volume_id, layout)
         self._entries = 0
         await self._everywhere(lambda items: self._clean(items, sources))
         return ReshardResult(target.suffix_count, target.hash, self._entries, max(self._moved, self._cleaned))

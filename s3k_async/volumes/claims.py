@@ -6,13 +6,23 @@ Two volumes that shared a place would take each other's bytes for garbage, and d
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Final
 
-from s3k_async.errors import BlobChangedError, BlobExistsError, BlobNotFoundError, NotAVolumeError, VolumeExistsError
+from s3k_async.errors import (
+    BlobChangedError,
+    BlobExistsError,
+    BlobNotFoundError,
+    NotAVolumeError,
+    S3kError,
+    VolumeExistsError,
+)
 from s3k_async.stores.blobs import BlobStore
 
-__all__ = ["CLAIM", "claim", "owner_of", "read_claim", "take_over"]
+__all__ = ["CLAIM", "claim", "owner_of", "read_claim", "renew", "take_over"]
+
+_LOG = logging.getLogger(__name__)
 
 CLAIM: Final = "s3k-volume.json"
 """Key of the mark. Physical keys begin with a hexadecimal digit, log keys with a word and `/`."""
@@ -55,6 +65,18 @@ async def take_over(blobs: BlobStore, volume_id: str, name: str, table: str) -> 
         await blobs.put(CLAIM, data, if_match=info.etag if info else None, if_absent=info is None)
     except (BlobChangedError, BlobExistsError):
         await take_over(blobs, volume_id, name, table)
+
+
+async def renew(blobs: BlobStore, volume_id: str, layout: Mapping[str, object]) -> None:
+    """Tell a place of the volume that its layout changed. The volume works without that, so a failure is only logged:
+    what the mark says then is what a restore of a lost table begins with."""
+    try:
+        info = await blobs.head(CLAIM)
+        found = await read_claim(blobs)
+        if info is not None and found is not None and found["volume_id"] == volume_id:
+            await blobs.put(CLAIM, json.dumps({**found, **layout}).encode(), if_match=info.etag)
+    except S3kError as error:
+        _LOG.warning("the mark %s could not be renewed: %s", blobs.uri(CLAIM), error)
 
 
 async def owner_of(blobs: BlobStore) -> str | None:
