@@ -44,7 +44,8 @@ async def in_memory(scene: str, seed: str, *, calls: int, rates: Rates = NO_FAUL
     first = await volume.join()
     await build(first.fs, SCENES[scene].start)
     await first.close()
-    volume.sources = replace(volume.sources, sleep=scheduler.sleep)
+    sources = volume.sources
+    volume.sources = replace(sources, sleep=scheduler.sleep)
 
     async def join() -> tuple[S3kClient, Callable[[], Awaitable[None]]]:
         member = await volume.join()
@@ -53,10 +54,12 @@ async def in_memory(scene: str, seed: str, *, calls: int, rates: Rates = NO_FAUL
 
     players = [Player(number, SCENES[scene], recorder, seed, stamps) for number in range(CLIENTS)]
     await scheduler.run(lambda: together([partial(player.play, calls, join) for player in players]))
-    volume.clock.advance(1000)
+    volume.sources = sources
     last = await volume.join()
-    await recorder.record(CLIENTS, Everything(), last.fs)
+    left = await recorder.record(CLIENTS, Everything(), last.fs)
     check(SCENES[scene].start, recorder.events, excused=EXCUSED)
+    await volume.repaired(last)
+    assert await Everything().run(last.fs) == left, "repair changed what is seen"
     await _check_tree(last)
     await last.close()
     await volume.drop()

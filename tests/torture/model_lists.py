@@ -120,10 +120,11 @@ class WriteMany:
 
     def leftovers(self, tree: Tree) -> Iterator[Tree]:
         for parents in itertools.product((False, True), repeat=len(self.files)):
-            start: Tree | None = tree
+            start = tree
             for path, _ in itertools.compress(self.files, parents):
-                start = start and (with_parents(start, path) or start)
-            yield from subsets(start if start is not None else tree, self._steps())
+                grown = with_parents(start, path)
+                start = start if grown is None else grown
+            yield from subsets(start, self._steps())
 
     def _steps(self) -> Iterator[tuple[str, Operation]]:
         named = Counter(path for path, _ in self.files)

@@ -526,6 +526,35 @@ class VolumeMachine(RuleBasedStateMachine):
             allowed.add("reservation_expired")
         assert [finding for finding in findings if finding.kind not in allowed] == []
 
+    @rule(member=who)
+    def repair(self, member: int) -> None:
+        """Nothing that a client sees is changed, reservations that ran out are removed, and then fsck finds nothing but
+        bytes that nobody names."""
+        if self.interrupted:
+            for writing in list(self.writing):  # an entry that is logged anew has another version
+                self.drop(writing)
+        for each in self.members:
+            self.do(each.volume.log.drained())
+        self.do(self.volume.repaired(self.members[member]))
+        self.states = distinct(without_expired(tree) for tree in self.states)
+        self.whole_tree(member)
+        findings = self.do(self.volume.findings(self.members[member]))
+        assert [finding for finding in findings if not self.interrupted or finding.kind != "orphan_data"] == []
+
+    @rule(member=who)
+    def collect_garbage(self, member: int) -> None:
+        """No byte of a file is collected."""
+        for each in self.members:
+            self.do(each.volume.log.drained())
+        self.do(self.volume.collected(self.members[member]))
+        self.states = distinct([*self.states, *(without_expired(tree) for tree in self.states)])
+        self.whole_tree(1 - member)
+
+
+def without_expired(tree: Tree) -> Tree:
+    """The tree after what ran out was removed."""
+    return {path: node for path, node in tree.items() if not (isinstance(node, Reserved) and node.expired)}
+
 
 def shown(tree: Tree) -> dict[str, object]:
     """The tree as a client sees it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,8 @@ from s3k_async import S3kClient
 from s3k_async.client import _Opened
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, VolumeConfig
 from s3k_async.fsck.decide import Finding
+from s3k_async.fsck.repair import repair_volume
+from s3k_async.fsck.verdicts import Ages
 from s3k_async.fsck.verify import Verifier
 from s3k_async.metadata.jobs import RENEW_SECONDS
 from s3k_async.model import Entry
@@ -25,6 +28,7 @@ from s3k_async.stores.faults import Call, Died, FaultPlan, guarded
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from tests.client.rig import TUNING
 from tests.engines.volumes import fresh_name
+from tests.fsck.garbage import gc_of
 from tests.support import FakeClock, fake_sources
 
 __all__ = [
@@ -52,7 +56,7 @@ AHEAD = 86_400.0
 TUNED = replace(TUNING, lease=LEASE)
 
 ITEM_CALLS = ("get", "get_many", "write", "transact", "query", "scan", "load")
-BLOB_CALLS = ("put", "get", "head", "copy", "delete", "delete_many", "list", "list_uploads", "start_upload")
+BLOB_CALLS = ("put", "get", "head", "copy", "delete", "delete_many", "list", "start_upload")
 UPLOAD_CALLS = ("put_part", "complete", "abort")
 CALLS = frozenset((*ITEM_CALLS, *BLOB_CALLS, *UPLOAD_CALLS))
 
@@ -171,6 +175,22 @@ class ModelVolume:
         verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), self.sources, grace=GRACE)
         report = await verifier.verify(deep=True)
         return report.problems
+
+    async def repaired(self, member: Member) -> None:
+        """Everything that fsck can mend is mended, once it is old enough."""
+        self.clock.advance(QUIET)
+        await repair_volume(member.volume, dry_run=False, grace=GRACE)
+
+    async def collected(self, member: Member) -> None:
+        """Bytes that nobody names are marked, and after another grace period swept."""
+        self.clock.advance(QUIET)
+        collector = gc_of(member.volume, self.sources, Ages(grace=GRACE, lease=LEASE, late=GRACE))
+        with tempfile.TemporaryDirectory(prefix="s3k-model-gc-") as directory:
+            candidates = os.path.join(directory, "candidates")
+            marked = await collector.mark(candidates)
+            self.clock.advance(QUIET)
+            await collector.clean_up(marked)
+            await collector.sweep(candidates)
 
 
 def dying(faults: FaultPlan, number: int, *, after: bool) -> None:
