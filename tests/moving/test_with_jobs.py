@@ -1,0 +1,51 @@
+"""Tables in which a job is under way are dumped as they are seen, and resharded as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from s3k_async.config import VolumeConfig
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.moving import dump_volume, reshard_volume
+from s3k_async.moving.formats import open_dump
+from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.volumes import init_volume
+from tests.metadata.marking import Hand, a_directory, a_file
+from tests.moving.rig import HURRIED, config, entries, keys, opened
+
+OLD = {"/d", "/d/a", "/d/b"}
+NEW = {"/e", "/e/a", "/e/b"}
+
+
+async def renaming(settings: VolumeConfig, steps: int) -> None:
+    """The volume, after so many steps of a rename of `/d` to `/e` whose owner died."""
+    await init_volume(settings)
+    hand = Hand(MemoryItems(settings.name), KeyScheme(settings.name, settings.suffix_count or 0))
+    tree = [a_directory("/d"), a_file("/d/a"), a_file("/d/b")]
+    await hand.put(*tree)
+    for step in hand.rename("job", tree, "/d", "/e")[:steps]:
+        await step()
+
+
+@pytest.mark.parametrize(("steps", "visible"), [(0, OLD), (4, OLD), (8, OLD), (9, NEW), (11, NEW), (99, NEW)])
+async def test_a_dump_is_of_what_is_visible(steps: int, visible: set[str], tmp_path: Path) -> None:
+    settings, target = config(4), str(tmp_path / "x.dump")
+    await renaming(settings, steps)
+    async with opened(settings) as volume:
+        await dump_volume(volume, target)
+    found = [entry for portion in open_dump(target).portions() for entry in portion]
+    assert {entry.path for entry in found} == visible
+    assert {entry.pending for entry in found} == {""}
+
+
+@pytest.mark.parametrize(("steps", "visible"), [(4, OLD), (8, OLD), (9, NEW), (11, NEW)])
+async def test_a_job_survives_a_reshard(steps: int, visible: set[str]) -> None:
+    settings = config(4)
+    await renaming(settings, steps)
+    before = await entries(settings)
+    await reshard_volume(settings, 9, sources=HURRIED)
+    assert set(before) == visible
+    assert await entries(settings) == before
+    await keys(settings)
