@@ -20,14 +20,25 @@ from s3k_async.errors import (
 )
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, segment_key
 from s3k_async.oplog.marks import Marks
-from s3k_async.oplog.segments import Mark, Operations, encode_mark, encode_segment, operation_ids
+from s3k_async.oplog.segments import (
+    Mark,
+    Operations,
+    cut_lines,
+    encode_mark,
+    operation_ids,
+    seal_segment,
+    segment_lines,
+)
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import BlobStore
 
-__all__ = ["SEGMENT_OPERATIONS", "DisabledLog", "NativeLog", "OperationLog", "PendingLog"]
+__all__ = ["SEGMENT_BYTES", "SEGMENT_OPERATIONS", "DisabledLog", "NativeLog", "OperationLog", "PendingLog"]
 
 SEGMENT_OPERATIONS: Final = 5000
 """Operations in one segment at most (renames: about five megabytes); more are spread over several."""
+SEGMENT_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of a segment's operations at most, unless one alone is longer. Full segments of ordinary paths have fewer, so
+that it takes long paths (about 600 bytes) to make more of them."""
 
 _OBJECTS_AT_ONCE: Final = 8
 
@@ -143,7 +154,7 @@ class NativeLog:
         self.failed_rollbacks = 0
 
     async def begin(self, operations: Operations) -> PendingLog:
-        """As `OperationLog.begin`; more than SEGMENT_OPERATIONS become several segments."""
+        """As `OperationLog.begin`; more than SEGMENT_OPERATIONS or SEGMENT_BYTES become several segments."""
         if not operations:
             return _NOTHING_PENDING
         handle = _NativePending(self, self._objects(operations))
@@ -203,11 +214,15 @@ class NativeLog:
     def _objects(self, operations: Operations) -> list[_LogObject]:
         if len(operations) == 1:
             return [_EntryObject(operations[0])]
-        starts = range(0, len(operations), SEGMENT_OPERATIONS)
-        return [
-            _SegmentObject(self._sources.uuid(), operations, start, min(len(operations), start + SEGMENT_OPERATIONS))
-            for start in starts
-        ]
+        parts: list[_LogObject] = []
+        for first in range(0, len(operations), SEGMENT_OPERATIONS):
+            start, end = first, min(len(operations), first + SEGMENT_OPERATIONS)
+            for count, lines in cut_lines(segment_lines(operations, start, end), SEGMENT_BYTES):
+                parts.append(
+                    _SegmentObject(self._sources.uuid(), operation_ids(operations, start, start + count), lines)
+                )
+                start += count
+        return parts
 
 
 class _LogObject(Protocol):
@@ -245,20 +260,22 @@ class _EntryObject:
 
 
 class _SegmentObject:
-    def __init__(self, segment_id: str, operations: Operations, start: int, end: int) -> None:
+    def __init__(self, segment_id: str, ids: Sequence[str], lines: bytes) -> None:
         self._id = segment_id
-        self._operations = operations
-        self._start, self._end = start, end
-        self.ids = list(dict.fromkeys(operation_ids(operations, start, end)))
+        self._count = len(ids)
+        self._lines = lines
+        self.ids = list(dict.fromkeys(ids))
         self.pending_key = segment_key(segment_id, "pending")
         self.committed_key = segment_key(segment_id, "committed")
 
     def pending(self) -> bytes:
-        return encode_segment(self._id, self._operations, self._start, self._end)
+        # What is written need not be held until the end of the change.
+        lines, self._lines = self._lines, b""
+        return seal_segment(self._id, self._count, lines)
 
     def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:
         named = None if len(succeeded) == len(self.ids) else tuple(succeeded)
-        return encode_mark(Mark(self._id, self._end - self._start, named, tuple(unknown)))
+        return encode_mark(Mark(self._id, self._count, named, tuple(unknown)))
 
 
 class _NativePending:

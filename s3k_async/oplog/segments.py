@@ -31,7 +31,18 @@ from s3k_async.oplog.entries import (
     unseal,
 )
 
-__all__ = ["Mark", "Operations", "Segment", "decode_segment", "encode_mark", "encode_segment", "operation_ids"]
+__all__ = [
+    "Mark",
+    "Operations",
+    "Segment",
+    "cut_lines",
+    "decode_segment",
+    "encode_mark",
+    "encode_segment",
+    "operation_ids",
+    "seal_segment",
+    "segment_lines",
+]
 
 FORMAT: Final = 2
 """The format of segments that is written, and the newest that is read."""
@@ -118,10 +129,26 @@ def encode_segment(segment_id: str, operations: Operations, start: int = 0, end:
     """The pending object of the operations [start, end). Raises LogFormatError for operations that contradict
     themselves or occur twice.
     """
-    key = segment_key(segment_id, "pending")
     end = len(operations) if end is None else end
-    head = _head(segment_id, "pending", end - start)
-    return seal(head + _lines(operations, start, end, key))
+    return seal_segment(segment_id, end - start, segment_lines(operations, start, end))
+
+
+def seal_segment(segment_id: str, count: int, lines: bytes) -> bytes:
+    """The pending object of so many operations, given as their lines."""
+    return seal(_head(segment_id, "pending", count) + lines)
+
+
+def cut_lines(lines: bytes, most: int) -> list[tuple[int, bytes]]:
+    """Lines in runs of at most so many bytes, or of one longer line: the number of lines of each, and the run."""
+    runs: list[tuple[int, bytes]] = []
+    start = 0
+    while start < len(lines):
+        end = len(lines)
+        if end - start > most:
+            end = lines.rfind(b"\n", start, start + most) + 1 or lines.index(b"\n", start) + 1
+        runs.append((lines.count(b"\n", start, end), lines[start:end]))
+        start = end
+    return runs
 
 
 def encode_mark(mark: Mark) -> bytes:
@@ -170,10 +197,11 @@ def _committed_in_full(segment_id: str, operations: tuple[Operation, ...], head:
     return Segment(segment_id, "committed", operations, unknown)
 
 
-def _lines(operations: Operations, start: int, end: int, key: str) -> bytes:
-    """The lines of the operations, each ended by a newline: the one place that knows where they come from."""
+def segment_lines(operations: Operations, start: int, end: int) -> bytes:
+    """The lines of the operations [start, end), each ended by a newline. Raises LogFormatError as `encode_segment`."""
     if isinstance(operations, Encoded):
         return operations.lines(start, end)
+    key = segment_key("new", "pending")
     part = operations[start:end]
     _check_distinct(part, key)
     return b"".join(operation_line(operation, key) + b"\n" for operation in part)

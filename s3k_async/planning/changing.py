@@ -59,7 +59,7 @@ def deletion(tree: LaidTree, service: Service) -> Work:
     for kind in tree.kinds:
         read_children(work, kind)
         work.entries_changed += kind.count * kind.files
-        work.log(kind.portions() * kind.count)
+        work.log(kind.segments() * kind.count)
         transactions = kind.transactions(MAX_TRANSACTION)
         work.transact(kind.file_item, kind.count * kind.files, transactions * kind.count)
         if kind.level:
@@ -94,7 +94,7 @@ def _move_children(work: Work, kind: Kind) -> None:
     """The children of all directories of a kind are listed, and the files among them moved."""
     read_children(work, kind)
     work.entries_changed += kind.count * kind.files
-    work.log(kind.portions() * kind.count)
+    work.log(kind.segments() * kind.count)
     work.transact(kind.file_item, 2 * kind.count * kind.files, kind.transactions(MOVES) * kind.count)
     # After each portion the directory that is moved into is read.
     work.get(kind.own_item, kind.portions() * kind.count)

@@ -12,6 +12,7 @@ from s3k_async.errors import InvalidArgumentError
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.tree import PORTION
 from s3k_async.model import ROOT, Content, Entry
+from s3k_async.oplog.log import SEGMENT_BYTES
 from s3k_async.planning.item_size import entry_size, read_units
 from s3k_async.planning.layout import Count, Partition, alike, even_partitions, paged
 from s3k_async.planning.service import Service
@@ -73,6 +74,14 @@ class Kind:
     def portions(self) -> Count:
         """Portions in which its files are changed."""
         return self.transactions(PORTION)
+
+    def segments(self) -> Count:
+        """Segments in which the log has its files: one a portion, more where paths are long."""
+        portions = self.portions()
+        # A line holds at most two states of a file, each with the names of its fields.
+        longest = 2 * (self.file_item + 350)
+        most = -(-min(self.files, PORTION) * longest // SEGMENT_BYTES)
+        return portions if most <= 1 else Count(portions.likely, portions.low, portions.high * (most + 1))
 
     def transactions(self, size: int) -> Count:
         """Groups of at most `size` files."""

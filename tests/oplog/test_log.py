@@ -17,9 +17,11 @@ from s3k_async.errors import (
     ServiceError,
     UnreachableError,
 )
+from s3k_async.oplog import log as log_module
 from s3k_async.oplog.entries import LogRecord, Operation, decode, entry_key
 from s3k_async.oplog.log import SEGMENT_OPERATIONS, DisabledLog, NativeLog, OperationLog, PendingLog
 from s3k_async.oplog.reader import LogReader, latest
+from s3k_async.oplog.segments import cut_lines
 from s3k_async.retry import RetryPolicy
 from s3k_async.stores.blobs import BlobInfo, Buffer
 from s3k_async.stores.faults import Call, Died, FaultPlan
@@ -408,3 +410,32 @@ async def test_a_disabled_log_keeps_nothing_and_says_yes() -> None:
     assert await (await log.begin(operations)).commit({sample.FIRST}) is True
     assert await (await log.begin(operations)).rollback() is True
     assert (log.failed_commits, log.failed_rollbacks) == (0, 0)
+
+
+async def test_long_operations_make_more_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With paths of three kilobytes five thousand renames were one object of 31 MB."""
+    monkeypatch.setattr(log_module, "SEGMENT_BYTES", 20_000)
+    blobs, log = await native()
+    operations = [
+        replace(one, after=replace(one.after, path=one.after.path + "/" + "n" * 3000))
+        for one in make_directories(50)
+        if one.after is not None
+    ]
+    pending = await log.begin(operations)
+    sizes = [info.size async for info in blobs.list_all("segments/")]
+    assert len(sizes) > 8
+    assert max(sizes) < 20_500
+    assert {record.operation for record in await logged(blobs)} == set(operations)
+    assert await pending.commit({operations[0].id, operations[49].id}, unknown={operations[1].id})
+    states = {record.operation.id: record.state for record in await logged(blobs)}
+    assert states == {operations[0].id: "committed", operations[49].id: "committed", operations[1].id: "pending"}
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 9, 100])
+def test_lines_are_cut_into_runs(most: int) -> None:
+    lines = b"a\nbb\nccc\ndddddddd\ne\n"
+    runs = cut_lines(lines, most)
+    assert b"".join(run for _, run in runs) == lines
+    assert sum(count for count, _ in runs) == 5
+    assert all(run.endswith(b"\n") and run.count(b"\n") == count for count, run in runs)
+    assert all(len(run) <= most or count == 1 for count, run in runs)
