@@ -237,8 +237,9 @@ class S3kClient(ManyPaths):
     ) -> AsyncIterator[FileStatus] | AsyncIterator[pa.RecordBatch]:
         """What is in a directory, or with `recursive` all that is below it; of a file, the file itself.
 
-        What existed for the whole call comes exactly once; memory is bounded. In no order, or `sorted` by name (by
-        UTF-8 bytes), with each directory followed by what is in it. With `batches`, Arrow record batches of the
+        What existed for the whole call comes exactly once; memory is bounded. Of up to 50,000 entries, an atomic change
+        of many is seen wholly or not at all, and the first comes when all were read. In no order, or `sorted` by name
+        (by UTF-8 bytes), with each directory followed by what is in it. With `batches`, Arrow record batches of the
         schema `s3k_async.listing.arrow_schema`. Raises PathNotFoundError.
         """
         listing = Listing(recursive, include_uncommitted, sorted)

@@ -113,6 +113,9 @@ async def _look(reader: TreeReader, directory: str, states: frozenset[Components
     """Match the children of one directory: by name where all names are known, else by listing it."""
     names = _literal_names(states)
     if names is None:
+        if directory == ROOT:
+            # Every other directory was read before it is listed: see `metadata.steady`.
+            await reader.get(ROOT)
         async for entries in reader.children(directory):
             yield _page(entries, states)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 
@@ -51,8 +51,8 @@ class Place:
         return sum(call.method == "get_many" and "s3k:job" not in call.key for call in self.faults.calls)
 
 
-async def place(name: str, tree: Sequence[Entry] = TREE) -> Place:
-    rig = await Rig(name, suffix_count=1).start()
+async def place(name: str, suffix_count: int = 1) -> Place:
+    rig = await Rig(name, suffix_count=suffix_count).start()
     due: dict[int, list[Step]] = {}
     one_after_the_other = asyncio.Lock()
 
@@ -64,7 +64,7 @@ async def place(name: str, tree: Sequence[Entry] = TREE) -> Place:
     faults = FaultPlan(gate)
     store = rig.client(faults)
     hand = Hand(MemoryItems(rig.name), store.keys)
-    await hand.put(*tree)
+    await hand.put(*TREE)
     return Place(store, hand, faults, due)
 
 
@@ -96,6 +96,10 @@ async def searched(place: Place) -> Found:
 
 async def globbed(place: Place) -> Found:
     return frozenset([told(each) async for page in glob_pages(place, "/{a,b,k}/*/[fgh]") for each in page])
+
+
+async def globbed_from_the_root(place: Place) -> Found:
+    return frozenset([told(each) async for page in glob_pages(place, "/*/**/*") for each in page])
 
 
 async def summed(place: Place) -> Found:
@@ -164,6 +168,7 @@ LOOKS: dict[str, Look] = {
     "walk": walked,
     "find": searched,
     "glob": globbed,
+    "glob from the root": globbed_from_the_root,
     "content_summary": summed,
 }
 
@@ -191,6 +196,30 @@ async def test_without_the_second_reading_half_a_job_is_seen(look: str, monkeypa
     name = f"no second reading {look}"
     allowed = await moments(name, renaming, LOOKS[look])
     assert not await interleavings(name, renaming, LOOKS[look], whole=True) <= allowed
+
+
+@pytest.mark.parametrize("pattern", ["", "/*", "/{a,[d]}", "/{a,d}", "/[ad]/d"])
+async def test_T1_a_rename_between_two_partitions_of_one_directory(pattern: str) -> None:
+    """Of the root, of which no entry is marked that stays: its record tells. With no pattern, it is listed."""
+
+    async def look(there: Place) -> Found:
+        if not pattern:
+            return await listed(there, recursive=False)
+        return frozenset([told(each) async for page in glob_pages(there, pattern) for each in page])
+
+    keys = (await place(f"keys {pattern}", 2)).store.keys
+    assert keys.key("/a").partition != keys.key("/d").partition
+    alone = await place(f"alone {pattern}", 2)
+    allowed = {await look(alone)}
+    requests = len(alone.faults.calls)
+    for step in alone.hand.rename("J", TREE, "/a", "/d"):
+        await step()
+    allowed.add(await look(alone))
+    assert len(allowed) == 2
+    for request in range(1, requests + 1):
+        there = await place(f"{pattern} {request}", 2)
+        there.due[request] = there.hand.rename("J", TREE, "/a", "/d")
+        assert await look(there) in allowed
 
 
 @pytest.mark.parametrize("path", ["/a", "/a/d", "/b", "/b/e"])
