@@ -21,7 +21,7 @@ from s3k_async.errors import (
     UnreachableError,
     VolumeMismatchError,
 )
-from s3k_async.fsck.verdicts import Ages
+from s3k_async.fsck.verdicts import RULES, Ages
 from s3k_async.metadata.codec import to_item, unchanged
 from s3k_async.metadata.marks import Mark
 from s3k_async.metadata.record import RECORD_KEY
@@ -387,6 +387,15 @@ async def test_a_list_is_of_one_volume(place: Yard, tmp_path: Path) -> None:
         await AsyncPath(place.candidates).write_text(damaged)
         with pytest.raises(InvalidArgumentError):
             await collector.sweep(place.candidates)
+
+
+def test_the_page_prints_the_rules() -> None:
+    page = (Path(__file__).parents[2] / "docs/gc.md").read_text(encoding="utf-8")
+    rows = [
+        f"| {words} | {'kept' if verdict in ('lost', 'damaged') else 'goes'}: {verdict} |"
+        for words, _, verdict in RULES
+    ]
+    assert "| what the log says of it | verdict |\n|---|---|\n" + "\n".join(rows) + "\n\n" in page
 
 
 async def test_ages_are_those_of_the_stores_clock_and_not_of_this_machines(place: Yard) -> None:
