@@ -36,7 +36,7 @@ def test_what_was_acknowledged_survives_kill_9(new_volume: VolumeMaker, tmp_path
     under_way = answered = 0
     for number in range(ROUNDS // ON_ONE_VOLUME):
         config = new_volume(suffix_count=3)
-        asyncio.run(init_volume(config))  # type: ignore[arg-type]
+        asyncio.run(init_volume(config))
         rounds: dict[str, Killed] = {}
         for each in range(ON_ONE_VOLUME):
             place, name = f"/r{each}", f"{seed}-{number}-{each}"
