@@ -398,8 +398,11 @@ def test_the_page_prints_the_rules() -> None:
     assert "| what the log says of it | verdict |\n|---|---|\n" + "\n".join(rows) + "\n\n" in page
 
 
-async def test_ages_are_those_of_the_stores_clock_and_not_of_this_machines(place: Yard) -> None:
+async def test_ages_are_those_of_the_stores_clock_and_not_of_this_machines(
+    place: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await place.volume.blobs.put(place.sources.physical_key(place.sources.uuid()), b"young")
     ahead = replace(place.sources, now_ms=lambda: place.clock.now_ms() + int(100 * DAY * 1000))
+    monkeypatch.setattr(place.volume.store, "sources", ahead)
     collector = gc_of(place.volume, ahead, Ages(grace=0.0, lease=600.0))
     assert (await collector.mark(place.candidates)).of("young").objects == 1
