@@ -18,7 +18,7 @@ from s3k_async.model import ROOT, Progress
 from s3k_async.moving.formats import PORTION, DumpEnd, DumpForm, DumpHeader, DumpWriter
 from s3k_async.requests import Requests, counted
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.os_errors import os_errors
+from s3k_async.stores.os_errors import os_errors, sync_directory
 from s3k_async.volumes import Volume
 
 __all__ = ["DumpResult", "dump_volume"]
@@ -113,11 +113,16 @@ async def _appearing(path: str, sources: Sources) -> AsyncIterator[BinaryIO]:
             with file:
                 yield file
                 await run_sync(_flush, file)
-            await run_sync(os.replace, building, path)
+            await run_sync(_place, building, path)
         except BaseException:
             with suppress(OSError):
                 os.unlink(building)
             raise
+
+
+def _place(building: str, path: str) -> None:
+    os.replace(building, path)
+    sync_directory(os.path.dirname(os.path.abspath(path)))
 
 
 def _flush(file: BinaryIO) -> None:
