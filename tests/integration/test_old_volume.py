@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.cli import main
+from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.config import DynamoTable, S3Bucket
 from s3k_async.errors import ReadOnlyVolumeError, UncommittedFileError
 from s3k_async.fsck.verify import Report, Verifier
@@ -164,6 +169,27 @@ async def test_verify_finds_damage(old: OldVolume) -> None:
     found = {(finding.kind, finding.object_id) for finding in (await old.verify()).problems}
     assert found >= {("data_missing", lost), ("entry_missing", gone), ("log_missing", unknown)}
     assert len(found) == 4
+
+
+async def test_O1_its_log_can_be_shown_and_not_compacted(
+    old: OldVolume, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hadoop = tmp_path / "hadoop.json"
+    hadoop.write_text(json.dumps(old.hadoop()))
+    volume = f"s3k://{old.bucket.bucket}"
+
+    async def s3k(*arguments: str) -> tuple[int, list[str], str]:
+        code = await asyncio.to_thread(main, [*arguments, "--hadoop", str(hadoop)])
+        out, errors = capsys.readouterr()
+        return code, out.splitlines(), errors
+
+    code, lines, _ = await s3k("oplog", "show", f"{volume}/logs/day=1/part-00007")
+    assert code == 0
+    assert len(lines) == 1
+    assert "committed  update  v3   /logs/day=1/part-00007  1 byte" in lines[0]
+    assert len((await s3k("oplog", "tail", volume, "-n", "30"))[1]) == 21
+    code, _, errors = await s3k("oplog", "compact", volume, "--yes")
+    assert (code, "not ours to compact" in errors) == (ExitCode.DENIED, True)
 
 
 def _key(old: OldVolume, parent: str, name: str) -> Any:

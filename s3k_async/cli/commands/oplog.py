@@ -262,7 +262,7 @@ def _state(entry: Entry | None) -> str:
         return ""
     if entry.is_dir:
         return f"{entry.path}/"
-    return f"{entry.path}  {entry.size:,} bytes" if entry.committed else f"{entry.path}  reserved"
+    return f"{entry.path}  {plural(entry.size, 'byte')}" if entry.committed else f"{entry.path}  reserved"
 
 
 def _document(record: LogRecord) -> dict[str, Any]:
