@@ -1,0 +1,91 @@
+"""Plant each defect in a copy of the code and run the test that must find it: `make mutants`.
+
+Arguments, if there are any, are parts of the names of the defects to plant. Exits with 1 if a defect survives.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.torture.measure import report
+from tests.torture.mutants.defects import DEFECTS, Defect
+
+ROOT = Path(__file__).resolve().parents[3]
+COPIED = ("s3k_async", "tests", "docs", "benchmarks", "pyproject.toml")
+LINKED = (".engines",)
+PATIENCE = 600.0
+"""Seconds after which a test is taken to hang, which finds a defect as well."""
+FAILED = 1
+"""What pytest ends with when a test failed, as opposed to one that could not be run."""
+
+
+def main(names: Sequence[str]) -> int:
+    """Plant the defects; how many survive."""
+    chosen = [defect for defect in DEFECTS if not names or any(name in defect.name for name in names)]
+    with tempfile.TemporaryDirectory(prefix="s3k-mutants-") as directory:
+        copy = Path(directory)
+        make_copy(copy)
+        tests = dict.fromkeys((defect.test, defect.only) for defect in chosen)
+        for test, only in tests:
+            ended, output = run(copy, test, only)
+            if ended != 0:
+                sys.stderr.write(f"{output}\n{test} fails without a defect\n")
+                return 1
+        survivors = [defect.name for defect in chosen if not is_found(copy, defect)]
+    report("mutants", "all" if not names else "chosen", planted=len(chosen), killed=len(chosen) - len(survivors))
+    for name in survivors:
+        sys.stderr.write(f"survives: {name}\n")
+    return 1 if survivors or not chosen else 0
+
+
+def make_copy(copy: Path) -> None:
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, copy / name)
+    for name in LINKED:
+        (copy / name).symlink_to(ROOT / name)
+
+
+def is_found(copy: Path, defect: Defect) -> bool:
+    """Whether the test fails with the defect."""
+    place = copy / "s3k_async" / defect.file
+    whole = place.read_text(encoding="utf-8")
+    if whole.count(defect.old) != 1:
+        sys.stderr.write(f"{defect.name}: the text is {whole.count(defect.old)} times in {defect.file}\n")
+        return False
+    began = time.monotonic()
+    place.write_text(whole.replace(defect.old, defect.new), encoding="utf-8")
+    try:
+        ended, output = run(copy, defect.test, defect.only)
+    finally:
+        place.write_text(whole, encoding="utf-8")
+    found = ended == FAILED
+    report("mutants", defect.name, killed=found, seconds=round(time.monotonic() - began, 1))
+    if not found:
+        sys.stderr.write(f"{output}\n")
+    return found
+
+
+def run(copy: Path, test: str, only: str) -> tuple[int, str]:
+    """How pytest ends."""
+    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", test]
+    try:
+        done = subprocess.run(
+            [*command, *(["-k", only] if only else [])], cwd=copy, capture_output=True, text=True, timeout=PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        return FAILED, "it hangs"
+    return done.returncode, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

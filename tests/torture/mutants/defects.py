@@ -1,0 +1,232 @@
+"""Defects, each of them one small change of the code, and the test that must fail for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DEFECTS", "Defect"]
+
+ANYTHING = '__import__("s3k_async.stores.items", fromlist=["Condition"]).Condition()'
+"""A condition that always holds."""
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One place of the code made wrong."""
+
+    name: str
+    file: str
+    """Below `s3k_async/`."""
+    old: str
+    """Text that is in the file exactly once."""
+    new: str
+    test: str
+    """What must fail, as pytest takes it."""
+    only: str = ""
+    """Of a test with parameters, those with this text in their names (pytest's `-k`)."""
+
+
+METADATA_FAULTS = "tests/faults/test_metadata_faults.py"
+CRASH = "tests/torture/test_crash.py"
+RELIABLE = "tests/stores/test_reliable_items.py"
+LOCAL = "tests/stores/test_local.py"
+
+DEFECTS: tuple[Defect, ...] = (
+    Defect(
+        "a delete without its condition",
+        "metadata/store.py",
+        """                [self.changes.operation("delete", entry, None)],
+                [Delete(self.keys.key(entry.path), unchanged(entry))],""",
+        f"""                [self.changes.operation("delete", entry, None)],
+                [Delete(self.keys.key(entry.path), {ANYTHING})],""",
+        f"{METADATA_FAULTS}::test_D4_a_stale_delete_spares_a_file_that_was_written_anew",
+    ),
+    Defect(
+        "a creation without its condition",
+        "metadata/store.py",
+        "            await self._put(Put(to_item(entry, self.keys), ABSENT))",
+        f"            await self._put(Put(to_item(entry, self.keys), {ANYTHING}))",
+        f"{METADATA_FAULTS}::test_D5_of_many_exclusive_creators_one_wins",
+    ),
+    Defect(
+        "a replacement without its condition",
+        "metadata/store.py",
+        "lambda _: self._put(Put(to_item(entry, self.keys), unchanged(current))),",
+        f"lambda _: self._put(Put(to_item(entry, self.keys), {ANYTHING})),",
+        f"{METADATA_FAULTS}::test_D6_the_loser_of_a_race_leaves_the_winners_log_entry",
+    ),
+    Defect(
+        "a rename without the condition on its source",
+        "metadata/store.py",
+        """                Delete(self.keys.key(source.path), unchanged(source)),
+                Put(to_item(moved, self.keys), ABSENT if""",
+        f"""                Delete(self.keys.key(source.path), {ANYTHING}),
+                Put(to_item(moved, self.keys), ABSENT if""",
+        f"{METADATA_FAULTS}::test_D3_two_renames_of_one_source_leave_one_entry",
+    ),
+    Defect(
+        "marks that hold nobody up",
+        "metadata/codec.py",
+        '    return Condition(equals={"isdir": True}, missing=(NEXT,))',
+        '    return Condition(equals={"isdir": True})',
+        "tests/metadata/test_hard_races.py::test_a_file_moved_into_a_directory_that_was_listed_for_deletion_keeps_its_parents",
+    ),
+    Defect(
+        "a parent that is not read again after a creation",
+        "metadata/store.py",
+        "            if not await self._settle(entry) and await self.withdraw(entry):",
+        "            if False and await self.withdraw(entry):",
+        "tests/metadata/test_tree.py::test_T2_a_file_created_while_its_directory_is_removed_is_withdrawn_or_seen",
+    ),
+    Defect(
+        "a lost answer that is not settled by what is stored",
+        "stores/reliable_items.py",
+        "                verdict = await self._settle(actions, failure)",
+        "                raise failure",
+        f"{METADATA_FAULTS}::test_D7_a_write_whose_answer_was_lost_is_a_success",
+    ),
+    Defect(
+        "a read-back that takes silence for failure",
+        "stores/reliable_items.py",
+        "        if all(action.when.holds(stored.get(action.key)) for action in actions):",
+        "        if True:",
+        f"{RELIABLE}::test_another_clients_write_after_a_lost_answer_leaves_the_outcome_unknown",
+    ),
+    Defect(
+        "another token when a transaction is sent again",
+        "stores/reliable_items.py",
+        "await self._apply(_TRANSACTION, lambda: self._store.transact(actions, token), actions, token)",
+        "await self._apply("
+        "_TRANSACTION, lambda: self._store.transact(actions, self._sources.uuid()), actions, token)",
+        f"{RELIABLE}::test_a_transaction_is_sent_again_with_its_token",
+    ),
+    Defect(
+        "a file that is not synced",
+        "stores/local_files.py",
+        "        os.fsync(descriptor)\n        return os.fstat(descriptor)",
+        "        return os.fstat(descriptor)",
+        f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
+    ),
+    Defect(
+        "a directory that is not synced",
+        "stores/local_files.py",
+        """            try:
+                os.fsync(parent)
+            except OSError as error:
+                raise ResponseLostError(""",
+        """            try:
+                pass
+            except OSError as error:
+                raise ResponseLostError(""",
+        f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
+    ),
+    Defect(
+        "a table that does not wait for the disk",
+        "stores/sqlite_connections.py",
+        '("synchronous=FULL", "fullfsync=ON"',
+        '("synchronous=NORMAL", "fullfsync=ON"',
+        "tests/stores/test_sqlite_durability.py::test_every_connection_waits_for_the_disk",
+    ),
+    Defect(
+        "a file that is published before its bytes are stored",
+        "storage/physical.py",
+        "        info = await self.blobs.put(key, whole)\n        if info.size != len(view):",
+        "        info = BlobInfo(key, len(view), '', 0)\n"
+        "        __import__('asyncio').ensure_future(self.blobs.put(key, whole))\n"
+        "        if info.size != len(view):",
+        f"{CRASH}::test_death_at_every_call",
+        "write:over",
+    ),
+    Defect(
+        "an upload of another size that is accepted",
+        "storage/physical.py",
+        "        if info.size != len(view):",
+        "        if False:",
+        "tests/faults/test_client_faults.py::test_D8_a_stored_object_that_is_not_what_was_sent_is_not_committed",
+    ),
+    Defect(
+        "a writer that does not look at its lease",
+        "metadata/store.py",
+        "        if lease_ms and self.sources.now_ms() > lease_ms:",
+        "        if False:",
+        "tests/metadata/test_store.py::test_a_writer_past_its_lease_publishes_nothing",
+    ),
+    Defect(
+        "a log that is rolled back after an unknown outcome",
+        "metadata/changes.py",
+        "            except OutcomeUnknownError:\n                raise\n            except S3kError:",
+        "            except S3kError:",
+        f"{METADATA_FAULTS}::test_D7_an_answer_that_never_comes_is_unknown_and_stays_pending",
+    ),
+    Defect(
+        "a log that keeps what definitely failed",
+        "metadata/changes.py",
+        "                await pending.rollback()\n",
+        "                pass\n",
+        f"{METADATA_FAULTS}::test_D6_the_loser_of_a_race_leaves_the_winners_log_entry",
+    ),
+    Defect(
+        "no tombstone for a file that a rename replaced",
+        "metadata/store.py",
+        '            operations.append(self.changes.operation("delete", replaced, None))',
+        "            pass",
+        f"{CRASH}::test_death_at_every_call",
+        "rename:over",
+    ),
+    Defect(
+        "a tombstone of the version that it ends",
+        "metadata/changes.py",
+        "self._sources.uuid(), before.id, before.version + 1",
+        "self._sources.uuid(), before.id, before.version",
+        "tests/metadata/test_tree.py::test_every_change_is_in_the_log",
+    ),
+    Defect(
+        "log entries that replace one another",
+        "oplog/log.py",
+        "            await self._blobs.put(key, data, if_absent=True)",
+        "            await self._blobs.put(key, data)",
+        "tests/oplog/test_log.py",
+    ),
+    Defect(
+        "a suffix count that is not compared",
+        "volumes/opening.py",
+        '        "suffix_count": config.suffix_count,\n        "hash": config.hash,\n        "log_mode"',
+        '        "hash": config.hash,\n        "log_mode"',
+        "tests/test_volumes.py",
+    ),
+    Defect(
+        "an answer whose checksum is not compared",
+        "stores/dynamodb_wire.py",
+        "    if announced is not None and announced != _native.crc32(answer.body):",
+        "    if False:",
+        "tests/stores/test_dynamodb_wire.py",
+    ),
+    Defect(
+        "keys that a batch left out and nobody asks for again",
+        "stores/reliable_items.py",
+        "                found.update(error.found)\n                left = error.left\n                raise",
+        "                found.update(error.found)",
+        "tests/stores/test_dynamodb_pages.py::test_what_a_batch_leaves_out_is_asked_for_again",
+    ),
+    Defect(
+        "bytes whose checksum is not compared",
+        "reading.py",
+        "    if entry.checksum.startswith(CHECKSUM_PREFIX) and checksum_of(data) != entry.checksum:",
+        "    if False:",
+        "tests/client/test_reader.py::test_damaged_bytes",
+    ),
+    Defect(
+        "an operation under way that fsck takes for damage",
+        "fsck/decide.py",
+        "        return time_ms > self.now_ms - self.grace_ms",
+        "        return False",
+        "tests/fsck/test_verify.py::test_what_is_young_is_left_alone",
+    ),
+    Defect(
+        "a job that goes on without its lease",
+        "metadata/jobs.py",
+        '        if self.expired:\n            raise LeaseExpiredError("the job lost its lease',
+        '        if False:\n            raise LeaseExpiredError("the job lost its lease',
+        "tests/metadata/test_hard_races.py::test_a_job_whose_lease_ran_out_does_not_get_it_back",
+    ),
+)
