@@ -57,7 +57,8 @@ class Scenario:
     gone: bool = False
     """Whether running it again after it was complete finds nothing to do: PathNotFoundError."""
     implied: bool = False
-    """Whether a directory that could not be made may come to be by what is put into it."""
+    """Whether all may be there though something failed: a directory is made by what is put into it, and the last page
+    of what is copied may fail when everything was."""
     origin: Paths = field(default_factory=dict)
     """What is in another volume, from which it copies."""
 

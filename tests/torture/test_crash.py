@@ -222,9 +222,8 @@ async def fail_at(scenario: Scenario, number: int, when: Moment, error: S3kError
 
 def is_definite(raised: S3kError, scenario: Scenario) -> bool:
     """Whether an error says that what was asked for is not what is there."""
-    if isinstance(raised, PartialFailureError):
-        return not scenario.implied and not any(isinstance(error, OutcomeUnknownError) for _, error in raised.failures)
-    return not isinstance(raised, OutcomeUnknownError)
+    errors = [error for _, error in raised.failures] if isinstance(raised, PartialFailureError) else [raised]
+    return not scenario.implied and not any(isinstance(error, OutcomeUnknownError) for error in errors)
 
 
 async def lose_at(scenario: Scenario, number: int, when: Moment, times: int) -> None:

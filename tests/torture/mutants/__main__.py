@@ -79,9 +79,8 @@ def run(copy: Path, test: str, only: str) -> tuple[int, str]:
     """How pytest ends."""
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", test]
     try:
-        done = subprocess.run(
-            [*command, *(["-k", only] if only else [])], cwd=copy, capture_output=True, text=True, timeout=PATIENCE
-        )
+        command += ["-k", only] if only else []
+        done = subprocess.run(command, check=False, cwd=copy, capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         return FAILED, "it hangs"
     return done.returncode, done.stdout[-4000:] + done.stderr[-2000:]

@@ -96,8 +96,7 @@ DEFECTS: tuple[Defect, ...] = (
         "another token when a transaction is sent again",
         "stores/reliable_items.py",
         "await self._apply(_TRANSACTION, lambda: self._store.transact(actions, token), actions, token)",
-        "await self._apply("
-        "_TRANSACTION, lambda: self._store.transact(actions, self._sources.uuid()), actions, token)",
+        "await self._apply(_TRANSACTION, lambda: self._store.transact(actions, self._sources.uuid()), actions, token)",
         f"{RELIABLE}::test_a_transaction_is_sent_again_with_its_token",
     ),
     Defect(
