@@ -1,6 +1,6 @@
 # make demo   what it does, shown on a real tree of files
 # make test   every check and every test
-# make torture   crashes, killed processes and faults in full
+# make torture   crashes, killed processes and faults in full; make mutants: defects that the tests must find
 # make bench  every figure of docs/performance.md, written there; make bench-quick takes minutes and writes nothing
 # Each sets up what it needs: .venv, the native build, .engines.
 
@@ -23,7 +23,7 @@ SOURCES := $(shell find rust -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
 PYTEST := .venv/bin/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help venv build engines lint lint-python lint-rust test-rust test test-full torture demo bench bench-quick lint-bench clean always
+.PHONY: help venv build engines lint lint-python lint-rust test-rust test test-full torture mutants demo bench bench-quick lint-bench clean always
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -75,6 +75,9 @@ test-full: lint test-rust $(ENGINES)
 torture: export S3K_TORTURE := 1
 torture: $(NATIVE) $(ENGINES)
 	@$(PYTEST) -n $(WORKERS) --dist worksteal tests/torture
+
+mutants: $(NATIVE) $(ENGINES)
+	@.venv/bin/python -u -m tests.torture.mutants
 
 demo: $(NATIVE)
 	@.venv/bin/python docs/demo.py $(SRC)

@@ -7,20 +7,30 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from tempfile import TemporaryDirectory
 from typing import Literal, TypeAlias
 
 from anyio import sleep_forever
+from anyio.lowlevel import checkpoint
 
+from s3k_async._native import object_id_of
 from s3k_async.client import S3kClient, _Opened
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
+from s3k_async.fsck.audit import AuditTrail
+from s3k_async.fsck.collect import Collector
 from s3k_async.fsck.decide import Finding
+from s3k_async.fsck.marking import Place
+from s3k_async.fsck.repair import repair_volume
+from s3k_async.fsck.verdicts import Ages
 from s3k_async.fsck.verify import Verifier
+from s3k_async.metadata import exclusive
 from s3k_async.metadata.jobs import RENEW_SECONDS
 from s3k_async.model import Entry
 from s3k_async.oplog.reader import LogReader
 from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.stores.faults import Died, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
+from s3k_async.volumes.restoring import restore_volume
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_sources
 
@@ -34,6 +44,8 @@ Rule: TypeAlias = Literal["atomic", "by_file", "moves"]
 """What may be seen half-way: nothing but before and after; each path by itself old or new; the same, and what is moved
 is in one of its places."""
 
+GRACE = 60.0
+"""Seconds; what is younger is left alone by fsck and garbage collection."""
 TUNING = Tuning(
     busy_timeout=5.0,
     lease=600.0,
@@ -156,8 +168,43 @@ class World:
     async def findings(self) -> list[Finding]:
         async with self.volume() as volume:
             assert volume.log_blobs is not None
-            verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), self.sources, grace=60.0)
+            verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), self.sources, grace=GRACE)
             return (await verifier.verify(deep=True)).findings
+
+    async def repair(self) -> None:
+        """What `s3k fsck repair` does."""
+        async with self.volume() as volume:
+            await repair_volume(volume, dry_run=False, grace=GRACE)
+
+    async def collect(self) -> set[str]:
+        """What `s3k gc` does; the keys that are left."""
+        async with self.volume() as volume:
+            place = Place(volume.store, volume.blobs, volume.log_blobs, volume.storage.own_key, volume.record.volume_id)
+            audit = AuditTrail(volume.log_blobs, self.sources.uuid())
+            collector = Collector(place, self.sources, Ages(grace=GRACE, lease=TUNING.lease, late=GRACE), audit)
+            with TemporaryDirectory() as directory:
+                candidates = f"{directory}/candidates"
+                marked = await collector.mark(candidates)
+                await collector.clean_up(marked)
+                swept = await collector.sweep(candidates)
+            assert swept.failures == []
+            return {info.key async for info in volume.blobs.list_all() if object_id_of(info.key) is not None}
+
+    async def named(self) -> set[str]:
+        """The keys that the files of the tree name."""
+        async with self.client() as (fs, _):
+            return {str(status.physical) async for status in fs.list("/", recursive=True) if status.is_file}
+
+    async def lose_table(self) -> None:
+        """The table is gone, and what `s3k fsck restore` does."""
+        from s3k_async.stores.memory_items import MemoryItems as Items
+
+        async def sleep(seconds: float) -> None:
+            # No time passes, so that the lock is held without being renewed.
+            await (sleep_forever() if seconds == exclusive.RENEW_SECONDS else checkpoint())
+
+        await Items(self.config.name).drop()
+        await restore_volume(self.config, dry_run=False, sources=replace(self.sources, sleep=sleep))
 
     @staticmethod
     def _config(name: str) -> VolumeConfig:

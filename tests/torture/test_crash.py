@@ -132,7 +132,29 @@ async def use(world: World, scenario: Scenario, found: Paths) -> None:
             await fs.write(path, b"taken over")  # a reservation whose writer died holds nobody up
 
 
-RECOVERIES: Mapping[str, Callable[[World, Scenario, Paths], Awaitable[None]]] = {"again": try_again, "use": use}
+async def mend(world: World, scenario: Scenario, found: Paths) -> None:
+    """fsck repairs; garbage is collected; the table is lost and comes back from the log."""
+    await world.repair()
+    assert await world.problems() == set()
+    mended = await check_tree(world, scenario)
+    assert (await world.items()).keys() == mended.keys()
+    for path in found.keys() | mended.keys():
+        # What was seen stays; what was begun may be brought to its end.
+        assert mended.get(path, "none") in (found.get(path, "none"), scenario.after.get(path, "none")), path
+    world.clock.advance(2000)
+    assert await world.collect() == await world.named()
+    assert await world.tree() == mended
+    await world.lose_table()
+    assert await world.tree() == mended
+    world.clock.advance(1000)
+    assert await world.problems() == set()
+
+
+RECOVERIES: Mapping[str, Callable[[World, Scenario, Paths], Awaitable[None]]] = {
+    "again": try_again,
+    "use": use,
+    "mend": mend,
+}
 
 
 async def dies(world: World, scenario: Scenario, arm: Arm) -> bool:

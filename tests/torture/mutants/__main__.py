@@ -31,12 +31,10 @@ def main(names: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="s3k-mutants-") as directory:
         copy = Path(directory)
         make_copy(copy)
-        tests = dict.fromkeys((defect.test, defect.only) for defect in chosen)
-        for test, only in tests:
-            ended, output = run(copy, test, only)
-            if ended != 0:
-                sys.stderr.write(f"{output}\n{test} fails without a defect\n")
-                return 1
+        ended, output = run(copy, sorted({defect.test for defect in chosen}), "")
+        if ended != 0:
+            sys.stderr.write(f"{output}\nthe tests fail without a defect\n")
+            return 1
         survivors = [defect.name for defect in chosen if not is_found(copy, defect)]
     report("mutants", "all" if not names else "chosen", planted=len(chosen), killed=len(chosen) - len(survivors))
     for name in survivors:
@@ -65,7 +63,7 @@ def is_found(copy: Path, defect: Defect) -> bool:
     began = time.monotonic()
     place.write_text(whole.replace(defect.old, defect.new), encoding="utf-8")
     try:
-        ended, output = run(copy, defect.test, defect.only)
+        ended, output = run(copy, [defect.test], defect.only)
     finally:
         place.write_text(whole, encoding="utf-8")
     found = ended == FAILED
@@ -75,9 +73,9 @@ def is_found(copy: Path, defect: Defect) -> bool:
     return found
 
 
-def run(copy: Path, test: str, only: str) -> tuple[int, str]:
+def run(copy: Path, tests: Sequence[str], only: str) -> tuple[int, str]:
     """How pytest ends."""
-    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", test]
+    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
     try:
         command += ["-k", only] if only else []
         done = subprocess.run(command, check=False, cwd=copy, capture_output=True, text=True, timeout=PATIENCE)

@@ -1,0 +1,74 @@
+"""T and D of the fault list: trees that change under somebody's hands, through the client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from s3k_async.client import S3kClient
+from s3k_async.errors import DirectoryNotEmptyError, UncommittedFileError
+from s3k_async.stores.faults import Call, FaultPlan
+from tests.client.rig import faulty_client, memory_config, paths
+from tests.engines.volumes import fresh_name
+
+
+@pytest.fixture
+async def fs() -> AsyncIterator[S3kClient]:
+    async with faulty_client(FaultPlan()) as client:
+        yield client
+
+
+async def test_D13_a_subtree_ends_at_a_component(fs: S3kClient) -> None:
+    for path in ("/a/f", "/ab/f", "/a.b/f", "/a/b/f"):
+        await fs.write(path, b"1")
+    assert (await fs.content_summary("/a")).file_count == 2
+    assert (await fs.delete("/a", recursive=True)).files == 2
+    assert await paths(fs) == {"/ab", "/ab/f", "/a.b", "/a.b/f"}
+
+
+async def test_T4_a_directory_that_is_no_longer_empty_stays() -> None:
+    """Somebody writes into the directory at each point of its removal: he is refused or it stays, never both gone."""
+    from s3k_async.volumes import init_volume
+
+    calls = 1
+    number = 0
+    outcomes = set()
+    while number < calls:
+        number += 1
+        config = memory_config()
+        await init_volume(config)
+        plan = FaultPlan()
+        async with faulty_client(plan, config) as remover, faulty_client(FaultPlan(), config) as writer:
+            await remover.makedirs("/d")
+            plan.calls.clear()
+            name = fresh_name("f")
+
+            async def gate(call: Call, at: int = number, fs: S3kClient = writer, path: str = f"/d/{name}") -> None:
+                if call.number == at and not await fs.exists("/d"):
+                    return
+                if call.number == at:
+                    entry = await fs._volume().store.get("/d")
+                    if entry is not None and not entry.pending:
+                        await fs.write(path, b"1")
+
+            plan.gate = gate
+            try:
+                await remover.delete("/d")
+                removed = True
+            except DirectoryNotEmptyError:
+                removed = False
+            calls = max(calls, len(plan.calls))
+            found = await paths(writer)
+            assert found == set() if removed else found == {"/d", f"/d/{name}"}
+            outcomes.add(removed)
+    assert outcomes == {True, False}
+
+
+async def test_T7_a_file_that_is_being_written_is_not_renamed_and_still_closes(fs: S3kClient) -> None:
+    async with fs.open("/f", "wb") as file:
+        await file.write(b"data")
+        with pytest.raises(UncommittedFileError):
+            await fs.rename("/f", "/g")
+    assert await fs.read("/f") == b"data"
+    assert await paths(fs) == {"/f"}
