@@ -70,7 +70,7 @@ NAMES = ("a", "b", "ab", "é:")
 DATA = (b"", b"x", b"two" * 11, b"parts" * 80)
 JOB_LEASE = 100.0
 """Seconds after which a dead client's job holds nobody up."""
-RECOVERABLE = frozenset({"log_pending", "stale_mark", "reservation_expired", "orphan_data", "log_missing"})
+RECOVERABLE = frozenset({"log_pending", "stale_job", "stale_mark", "reservation_expired", "orphan_data", "log_missing"})
 """What interruptions may leave for fsck to finish."""
 MOST_STATES = 256
 
@@ -155,7 +155,7 @@ class VolumeMachine(RuleBasedStateMachine):
         self.states: list[Tree] = [{}]
         self.writing: list[Writing] = []
         self.stamps = 0
-        self.interrupted = False
+        self.interrupted = self.unsettled = False
         self.do(self.volume.start())
         self.members = [self.do(self.volume.join()) for _ in range(2)]
 
@@ -218,7 +218,7 @@ class VolumeMachine(RuleBasedStateMachine):
             if happened and not isinstance(result, Refusal):
                 trees.append(result.tree)
         self.states = distinct(trees)
-        self.interrupted = True
+        self.interrupted = self.unsettled = True
 
     def agreed(self, path: str) -> bool:
         """Whether it is certain what is at a path."""
@@ -415,6 +415,8 @@ class VolumeMachine(RuleBasedStateMachine):
         """What the listing says is what the table holds, and the bytes are there."""
         self.decide(member)
         scanned = self.do(self.volume.scanned(self.members[member]))
+        if self.unsettled:  # what a dead client's job has marked is hidden, or gone, for as long as nobody needs it
+            scanned = {path: entry for path, entry in scanned.items() if path in self.states[0] or not entry.pending}
         assert scanned.keys() == self.states[0].keys(), "the table holds what cannot be reached from the root"
         assert all(parent_of(path) == "/" or scanned[parent_of(path)].is_dir for path in scanned)
         assert len({entry.id for entry in scanned.values()}) == len(scanned), "an id twice"
@@ -436,7 +438,7 @@ class VolumeMachine(RuleBasedStateMachine):
             self.between(operation)
         else:
             self.learn(operation, outcome)
-            self.interrupted = True
+            self.interrupted = self.unsettled = True
         self.do(dead.die())
         self.writing = [writing for writing in self.writing if writing.member is not dead]
         self.members[member] = self.do(self.volume.join())
@@ -485,7 +487,7 @@ class VolumeMachine(RuleBasedStateMachine):
         expected = [operation.apply(tree) for tree in self.states]
         if any(matches(each if isinstance(each, Refusal) else each.value, outcome) for each in expected):
             self.learn(operation, outcome)
-            self.interrupted = True
+            self.interrupted = self.unsettled = True
         else:
             unknown = not isinstance(outcome, type) or issubclass(outcome, OutcomeUnknownError | PartialFailureError)
             self.between(operation, happened=unknown)
@@ -537,6 +539,7 @@ class VolumeMachine(RuleBasedStateMachine):
             self.do(each.volume.log.drained())
         self.do(self.volume.repaired(self.members[member]))
         self.states = distinct(without_expired(tree) for tree in self.states)
+        self.unsettled = False
         self.whole_tree(member)
         findings = self.do(self.volume.findings(self.members[member]))
         assert [finding for finding in findings if not self.interrupted or finding.kind != "orphan_data"] == []
