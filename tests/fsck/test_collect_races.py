@@ -19,6 +19,7 @@ from s3k_async.fsck.verdicts import Ages
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put
 from s3k_async.stores.memory_items import MemoryItems
+from tests.client.rig import faulty_client
 from tests.fsck.garbage import DAY, Yard, live_keys, yard
 
 NOW: Final = Ages(grace=0.0, lease=600.0, late=60.0)
@@ -283,6 +284,37 @@ async def test_bytes_that_lose_a_race_keep_the_lease_that_they_were_uploaded_und
             await fs.write("/file", b"new")
         assert lost == 1
         assert await fs.read("/file") == b"old"
+
+
+async def calls_of(place: Yard, deed: Deed) -> int:
+    """How many calls a change makes."""
+    place.faults.calls.clear()
+    await deed(place.client)
+    await place.settle()
+    return len(place.faults.calls)
+
+
+@pytest.mark.parametrize(("name", "step"), [("rename the directory", 4), ("rename over another", 3), ("overwrite", 2)])
+async def test_bytes_of_changes_that_died_half_way_are_not_collected(name: str, step: int, tmp_path: Path) -> None:
+    async with yard(tmp_path) as place:
+        await fill(place)
+        calls = await calls_of(place, DEEDS[name])
+    for moment in range(1, calls + 1, step):
+        async with yard(tmp_path) as place:
+            await fill(place)
+            place.faults.calls.clear()
+            place.faults.die(moment, when="after")
+            with suppress(Died):
+                await DEEDS[name](place.client)
+            with suppress(Died):
+                await place.settle()
+            place.clock.advance(10 * DAY)
+            await place.gc(ages=NOW)
+            async with faulty_client(FaultPlan(), place.config, place.sources) as other:
+                found = other.list("/", recursive=True)
+                paths = [status.path async for status in found if status.is_file]
+                assert {"/b/still"} < set(paths)
+                assert all([await other.read(path) for path in paths])
 
 
 class Unseen:
