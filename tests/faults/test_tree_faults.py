@@ -7,10 +7,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from s3k_async.client import S3kClient
-from s3k_async.errors import DirectoryNotEmptyError, UncommittedFileError
+from s3k_async.errors import BusyError, DirectoryNotEmptyError, UncommittedFileError
+from s3k_async.metadata.codec import NEXT
 from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.stores.items import OPERATION, Condition, Update
+from s3k_async.stores.memory_items import MemoryItems
 from tests.client.rig import faulty_client, memory_config, paths
 from tests.engines.volumes import fresh_name
+from tests.metadata.rig import Rig
 
 
 @pytest.fixture
@@ -72,3 +76,32 @@ async def test_T7_a_file_that_is_being_written_is_not_renamed_and_still_closes(f
             await fs.rename("/f", "/g")
     assert await fs.read("/f") == b"data"
     assert await paths(fs) == {"/f"}
+
+
+@pytest.fixture
+async def rig(request: pytest.FixtureRequest) -> Rig:
+    return await Rig(request.node.name).start()
+
+
+async def test_D3_a_rename_moves_what_is_there_and_not_what_was_read_before(rig: Rig) -> None:
+    stale = await rig.write("/a")
+    fresh = await rig.write("/a")
+    assert (await rig.store.rename_file(stale, "/b")).physical == fresh.physical
+    assert await rig.paths() == {"/b"}
+
+
+async def test_T2_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile(rig: Rig) -> None:
+    """The mark comes between looking at the target's parent and the transaction, which has to see it itself."""
+    rig.stop_renewing()
+    source = await rig.write("/a/f")
+    await rig.store.make_directory("/z")
+    async with rig.store.jobs.hold("delete", "/z") as job:
+
+        async def mark(call: Call) -> None:
+            if call.method == "transact":
+                marked = Update(rig.store.keys.key("/z"), Condition(), set={NEXT: job.mark, OPERATION: "a mark"})
+                await MemoryItems(rig.name).write(marked)
+
+        with pytest.raises(BusyError):
+            await rig.client(FaultPlan(mark)).rename_file(source, "/z/f")
+    assert await rig.paths() == {"/a", "/a/f", "/z"}

@@ -19,7 +19,7 @@ from tests.torture.mutants.defects import DEFECTS, Defect
 ROOT = Path(__file__).resolve().parents[3]
 COPIED = ("s3k_async", "tests", "docs", "benchmarks", "pyproject.toml")
 LINKED = (".engines",)
-PATIENCE = 600.0
+PATIENCE = 300.0
 """Seconds after which a test is taken to hang, which finds a defect as well."""
 FAILED = 1
 """What pytest ends with when a test failed, as opposed to one that could not be run."""
