@@ -289,7 +289,7 @@ IDS: Final = Table(
         Row(("keeps the id",)),
         Row(("entry young",)),
         Row(("directory",), "duplicate_id", "renumber", "more than one directory has this id: {paths}"),
-        Row(("bytes missing",), "duplicate_id", "report", "more than one entry has this id, no bytes: {paths}"),
+        Row(("size differs",), "duplicate_id", "report", "several entries have this id, and no whole bytes: {paths}"),
         Row((), "duplicate_id", "renumber", "more than one entry has this id: {paths}"),
     ),
 )

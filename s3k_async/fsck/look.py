@@ -14,7 +14,7 @@ from s3k_async.fsck.facts import Facts, Finding, ItemFacts, LogObjectFacts, Pare
 from s3k_async.fsck.gather import Ground, jobs_of, read_item
 from s3k_async.fsck.parts import Child
 from s3k_async.metadata.codec import from_item
-from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.model import ROOT, UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.reader import DamagedLog, JavaLogReader, Truth, latest
 from s3k_async.stores.blobs import BlobInfo
@@ -125,6 +125,23 @@ async def _entries(ground: Ground, suspects: Sequence[Facts], seen: dict[str, _S
                 seen[object_id].entries.append(entry)
             else:
                 seen[object_id].occupied[path] = entry is not None and entry.is_dir
+    await _below_files(ground, suspects, seen)
+
+
+async def _below_files(ground: Ground, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
+    """A path whose directory's place a file has taken is taken, too."""
+
+    async def look(each: Facts) -> None:
+        logged = each.truth.committed.operation.after if each.truth and each.truth.committed else None
+        found = seen[each.object_id]
+        if logged is None or found.entries or found.occupied:
+            return
+        parent = _native.split(logged.path)[0]
+        entry = await read_item(ground.store, parent) if parent != ROOT else None
+        if entry is not None and not entry.is_dir:
+            found.occupied[logged.path] = False
+
+    await run_all(look, suspects, limit=READS)
 
 
 def _states(truth: Truth | None) -> list[Entry]:

@@ -21,11 +21,11 @@ from s3k_async.fsck.gather import Counts, Gatherer, Ground
 from s3k_async.fsck.look import decided, look_again, parent_facts
 from s3k_async.fsck.mend import FsckVolume, LeftError, Mender, MissingDirectoryError, Task
 from s3k_async.fsck.parts import HELD, Parts
-from s3k_async.fsck.verify import GRACE_SECONDS, Report, Tell, loose
+from s3k_async.fsck.verify import GRACE_SECONDS, Report, Tell, Verifier, loose
 from s3k_async.model import ROOT
 from s3k_async.oplog.reader import JavaLogReader, LogReader
 
-__all__ = ["Mended", "Outcome", "RepairReport", "ground_of", "repair_volume"]
+__all__ = ["Mended", "Outcome", "RepairReport", "ground_of", "repair_volume", "verify_volume"]
 
 Outcome = str
 """`planned` (a dry run), `done`, `left` (it is no longer as it was seen), `failed`."""
@@ -117,6 +117,29 @@ def ground_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = R
         binary = volume.record.log_mode == "binary"
         log = JavaLogReader(volume.log_blobs, volume=volume.record.name) if binary else LogReader(volume.log_blobs)
     return Ground(volume.store, volume.blobs, log, volume.log_blobs, volume.store.sources, int(grace * 1000), path)
+
+
+async def verify_volume(
+    volume: FsckVolume,
+    *,
+    path: str = ROOT,
+    grace: float = GRACE_SECONDS,
+    deep: bool = False,
+    directory: str | None = None,
+    progress: Tell | None = None,
+    held: int = HELD,
+) -> Report:
+    """Tell what is wrong in an open volume, or below a path of it; changes nothing.
+
+    `grace`: seconds; what is younger is not reported. `deep`: read every byte and compare checksums. `directory`: keeps
+    the parts of a large volume, so that the same call goes on after an interruption. Raises InvalidArgumentError (the
+    directory is that of another run), the stores' errors.
+    """
+    ground = ground_of(volume)
+    verifier = Verifier(
+        ground.store, ground.blobs, ground.log, ground.sources, grace=grace, log_blobs=ground.log_blobs, held=held
+    )
+    return await verifier.verify(path, deep=deep, directory=directory, progress=progress)
 
 
 async def repair_volume(

@@ -93,7 +93,8 @@ COMMANDS = (
         ["init", "--part-size", "huge", "memory://x"],
         ["init", "--verify-tls", "maybe", "memory://x"],
         ["ls", "--secret-access-key", "secret"],
-        ["fsck", "repair", "memory://x"],
+        ["fsck", "mend", "memory://x"],
+        ["fsck", "repair", "--grace", "x"],
     ],
     ids=lambda arguments: " ".join(arguments)[:40],
 )

@@ -13,6 +13,7 @@ from s3k_async.metadata.codec import to_item
 from s3k_async.metadata.jobs import JOB_PARTITION
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key
+from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.memory_items import MemoryItems
@@ -36,6 +37,10 @@ class Scene:
     files: dict[str, bytes] = field(default_factory=dict)
     harmed: set[str] = field(default_factory=set)
     """Paths whose bytes or entry no repair can bring back."""
+    unlogged: set[str] = field(default_factory=set)
+    """Paths of which the log does not tell what the table does, or tells it of another path as well."""
+    untabled: set[str] = field(default_factory=set)
+    """Paths of which only the log knows what the bytes are."""
 
     @staticmethod
     async def start(log_mode: LogMode = "native") -> Scene:
@@ -65,6 +70,11 @@ class Scene:
         await MemoryBlobs(self.name).drop()
         await MemoryBlobs(f"{self.name}/oplog").drop()
 
+    @property
+    def log_blobs(self) -> BlobStore:
+        assert self.volume.log_blobs is not None
+        return self.volume.log_blobs
+
     async def settled(self) -> None:
         """Everything so far is old."""
         await self.volume.store.changes.log.drained()
@@ -88,6 +98,15 @@ class Scene:
     async def lose(self, path: str) -> None:
         await self.volume.items.write(Delete(self.volume.store.keys.key(path), Condition()))
 
+    def forget(self, path: str) -> None:
+        """The item is about to be lost: what the log does not know is lost with it."""
+        self.harmed |= {path} & self.unlogged
+
+    def unlog(self, path: str) -> None:
+        """The log is about to lose what it says: what the table does not know is lost with it."""
+        self.unlogged.add(path)
+        self.harmed |= {path} & self.untabled
+
     async def put(self, entry: Entry) -> None:
         """Put an item there, whatever is there."""
         key = self.volume.store.keys.key(entry.path)
@@ -96,21 +115,18 @@ class Scene:
         await self.volume.items.write(Put(to_item(entry, self.volume.store.keys), ABSENT))
 
     async def log_keys(self, part: str, end: str = "") -> list[str]:
-        assert self.volume.log_blobs is not None
         return [
             info.key
-            async for info in self.volume.log_blobs.list_all()
+            async for info in self.log_blobs.list_all()
             if part in info.key and info.key.endswith(end) and info.key.startswith(("entries/", "segments/"))
         ]
 
     async def lose_log(self, part: str, end: str = "") -> None:
-        assert self.volume.log_blobs is not None
         for key in await self.log_keys(part, end):
-            await self.volume.log_blobs.delete(key)
+            await self.log_blobs.delete(key)
 
     async def log(self, operation: Operation, state: Any) -> None:
-        assert self.volume.log_blobs is not None
-        await self.volume.log_blobs.put(entry_key(operation, state), encode(LogRecord(operation, state)))
+        await self.log_blobs.put(entry_key(operation, state), encode(LogRecord(operation, state)))
 
     def uuid(self) -> str:
         return self.volume.store.sources.uuid()
@@ -128,6 +144,7 @@ async def nothing(scene: Scene, path: str) -> None:
 
 
 async def no_item(scene: Scene, path: str) -> None:
+    scene.forget(path)
     await scene.lose(path)
 
 
@@ -151,6 +168,7 @@ async def no_directory_nor_log(scene: Scene, path: str) -> None:
 async def no_directories_nor_files(scene: Scene, path: str) -> None:
     for each in ("/a/d0/f0", "/a/d0/f1", "/a/d0", "/a"):
         if await scene.find(each) is not None:
+            scene.forget(each)
             await scene.lose(each)
 
 
@@ -161,6 +179,8 @@ async def other_directory(scene: Scene, path: str) -> None:
 
 
 async def other_file(scene: Scene, path: str) -> None:
+    """From now on the log knows two objects at the path, both of them alive."""
+    scene.unlog(path)
     await scene.lose(path)
     await scene.write(path, b"another")
 
@@ -191,6 +211,7 @@ async def short_bytes(scene: Scene, path: str) -> None:
 
 async def no_physical(scene: Scene, path: str) -> None:
     """An item that contradicts itself is quarantined, and the log knows better."""
+    scene.forget(path)
     await scene.put(replace(await scene.need(path), physical=UNCOMMITTED))
 
 
@@ -209,21 +230,25 @@ async def foreign_bytes(scene: Scene, path: str) -> None:
 
 
 async def no_log(scene: Scene, path: str) -> None:
+    scene.unlog(path)
     await scene.lose_log((await scene.need(path)).id)
 
 
 async def no_log_of_young(scene: Scene, path: str) -> None:
+    scene.unlog(path)
     entry = await scene.need(path)
     await scene.put(replace(entry, mtime_ms=scene.now_ms() + 10**6))
     await scene.lose_log(entry.id)
 
 
 async def no_commit(scene: Scene, path: str) -> None:
+    scene.unlog(path)
     await scene.lose_log((await scene.need(path)).id, "committed")
 
 
 async def no_commits(scene: Scene, path: str) -> None:
     """Of two changes, one after the other."""
+    scene.unlog(path)
     entry = await scene.write(path, b"once more")
     await scene.write(path, b"and again")
     await scene.settled()
@@ -231,14 +256,13 @@ async def no_commits(scene: Scene, path: str) -> None:
 
 
 async def cut_log(scene: Scene, path: str) -> None:
-    assert scene.volume.log_blobs is not None
+    scene.unlog(path)
     for key in (await scene.log_keys((await scene.need(path)).id, "committed"))[:1]:
-        await scene.volume.log_blobs.put(key, (await scene.volume.log_blobs.get(key))[:-5])
+        await scene.log_blobs.put(key, (await scene.log_blobs.get(key))[:-5])
 
 
 async def newer_log(scene: Scene, path: str) -> None:
-    assert scene.volume.log_blobs is not None
-    await scene.volume.log_blobs.put("segments/later.pending", b'{"s3k":"oplog-segment","format":99}\n')
+    await scene.log_blobs.put("segments/later.pending", b'{"s3k":"oplog-segment","format":99}\n')
 
 
 async def never_happened(scene: Scene, path: str) -> None:
@@ -283,6 +307,7 @@ async def deleted(scene: Scene, path: str) -> None:
 
 
 async def undone_delete(scene: Scene, path: str) -> None:
+    scene.unlog(path)
     entry = await scene.need(path)
     await scene.volume.store.delete_file(entry)
     await scene.settled()
@@ -291,6 +316,8 @@ async def undone_delete(scene: Scene, path: str) -> None:
 
 async def old_item(scene: Scene, path: str) -> None:
     """The table is that of yesterday, and yesterday's bytes are collected."""
+    scene.untabled.add(path)
+    scene.harmed |= {path} & scene.unlogged
     entry = await scene.need(path)
     await scene.write(path, b"of today")
     await scene.settled()
@@ -299,10 +326,12 @@ async def old_item(scene: Scene, path: str) -> None:
 
 
 async def same_id(scene: Scene, path: str) -> None:
+    scene.unlog(path)
     await scene.put(replace(await scene.need(path), path=path + "-twin"))
 
 
 async def same_id_young(scene: Scene, path: str) -> None:
+    scene.unlog(path)
     entry = await scene.need(path)
     await scene.put(replace(entry, path=path + "-young", mtime_ms=scene.now_ms() + 10**6))
 
@@ -319,6 +348,7 @@ async def same_directory_id(scene: Scene, path: str) -> None:
 
 
 async def broken_item(scene: Scene, path: str) -> None:
+    scene.forget(path)
     await scene.volume.items.write(Update(scene.volume.store.keys.key(path), Condition(), remove=("ver",)))
 
 

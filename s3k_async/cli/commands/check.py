@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -14,19 +15,21 @@ from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.errors import PathNotFoundError
-from s3k_async.fsck.decide import Finding
-from s3k_async.fsck.verify import GRACE_SECONDS, Report, Verifier
+from s3k_async.fsck.facts import PROBLEMS, Finding
+from s3k_async.fsck.repair import RepairReport, repair_volume, verify_volume
+from s3k_async.fsck.verify import GRACE_SECONDS, Report, Tell
 from s3k_async.model import ROOT
-from s3k_async.oplog.reader import JavaLogReader, LogReader
 from s3k_async.paths import normalize
-from s3k_async.sources import SYSTEM
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["fsck", "verify"]
+__all__ = ["fsck", "repair", "verify"]
+
+T = TypeVar("T")
 
 
 _PARTS: Final = {
     "verify": ("check", "Compare table, log and bytes; changes nothing."),
+    "repair": ("check", "Mend what verify finds; a dry run without --yes."),
     "restore": ("restore", "Make a lost table again from the operation log."),
 }
 """Name to module of `s3k_async.cli.commands` and a summary."""
@@ -64,53 +67,164 @@ fsck = _Parts(
 )
 
 
+def _options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options that the commands share; `what` is done to what is old enough."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for option in (
+            click.option(
+                "--resume",
+                metavar="DIR",
+                help="Keep what was gathered in this directory, and go on from it if the run was interrupted.",
+            ),
+            click.option(
+                "--grace",
+                type=click.FloatRange(min=0),
+                default=GRACE_SECONDS,
+                show_default=True,
+                metavar="SECONDS",
+                help=f"What is younger may be under way, and is not {what}.",
+            ),
+            click.option("--path", metavar="PATH", help="Only what is below this path of the volume."),
+            click.argument("arguments", nargs=-1, metavar="[VOLUME]"),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
 @click.command(cls=VolumeCommand)
-@click.argument("arguments", nargs=-1, metavar="[VOLUME]")
-@click.option("--path", metavar="PATH", help="Only what is below this path of the volume.")
-@click.option(
-    "--grace",
-    type=click.FloatRange(min=0),
-    default=GRACE_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="What is younger may be under way, and is not reported.",
-)
+@_options("reported")
 @click.option("--deep", is_flag=True, help="Read every byte too and compare checksums.")
 @click.pass_obj
-def verify(invocation: Invocation, arguments: tuple[str, ...], path: str | None, grace: float, deep: bool) -> None:
+def verify(
+    invocation: Invocation,
+    arguments: tuple[str, ...],
+    path: str | None,
+    grace: float,
+    resume: str | None,
+    deep: bool,
+) -> None:
     """Compare table, log and bytes of a volume, and list what does not fit; changes nothing.
 
     The last line sums up. Exits with 9 if there are problems. VOLUME may have a path (./vol:/a), as --path.
     """
+
+    async def work(volume: Volume, top: str, tell: Tell | None) -> Report:
+        return await verify_volume(volume, path=top, grace=grace, deep=deep, directory=resume, progress=tell)
+
+    report = _run(invocation, arguments, path, work)
+    if invocation.json:
+        invocation.output.json(_document(report))
+    else:
+        for finding in report.problems:
+            invocation.output.line(f"{finding.kind}: {_where(finding)}: {finding.detail}")
+        invocation.output.line(_summary(report))
+    if not report.clean:
+        raise click.exceptions.Exit(ExitCode.DAMAGE)
+
+
+@click.command(cls=VolumeCommand)
+@_options("touched")
+@click.option("--yes", is_flag=True, help="Mend. Without it, only tell what would be done.")
+@click.option("--audit", metavar="FILE", help="Add the audit trail to a local file, too.")
+@click.pass_obj
+def repair(
+    invocation: Invocation,
+    arguments: tuple[str, ...],
+    path: str | None,
+    grace: float,
+    resume: str | None,
+    yes: bool,
+    audit: str | None,
+) -> None:
+    """Mend what verify finds, as far as a program may. A dry run without --yes.
+
+    Safe beside writers: every finding is decided once more right before it is mended, every write is conditional, and
+    the audit trail is written first. Exits with 9 if something is left that needs a person.
+    """
+
+    async def work(volume: Volume, top: str, tell: Tell | None) -> RepairReport:
+        return await repair_volume(
+            volume, dry_run=not yes, path=top, grace=grace, audit_file=audit, directory=resume, progress=tell
+        )
+
+    report = _run(invocation, arguments, path, work)
+    remaining = [finding for finding in report.left.problems if not (report.dry_run and finding.is_mendable)]
+    if invocation.json:
+        invocation.output.json(_repair_document(report))
+    else:
+        for each in report.mended:
+            reason = f" ({each.reason})" if each.reason else ""
+            invocation.output.line(f"{each.outcome}: {each.finding.action}: {_where(each.finding)}{reason}")
+        for finding in remaining:
+            invocation.output.line(f"{finding.kind}: {_where(finding)}: {finding.detail}")
+        invocation.output.line(_repair_summary(report, len(remaining)))
+    if not report.left.clean:
+        raise click.exceptions.Exit(ExitCode.DAMAGE)
+
+
+def _run(
+    invocation: Invocation,
+    arguments: tuple[str, ...],
+    path: str | None,
+    work: Callable[[Volume, str, Tell | None], Awaitable[T]],
+) -> T:
+    """Open the volume that is meant and work on it, below the path that is meant."""
+    import anyio
+
     address = _address(arguments)
     if path is not None and address.path != ROOT:
         raise click.UsageError("the path is given twice: in VOLUME and by --path")
     top = normalize(path if path is not None else address.path)
 
-    async def work() -> Report:
+    async def main() -> T:
         volume = await open_volume(invocation.resolve(address.volume))
         try:
             if await volume.store.get(top) is None:
                 raise PathNotFoundError("no such file or directory", path=top)
-            verifier = Verifier(volume.store, volume.blobs, _log(volume), SYSTEM, grace=grace)
             with invocation.meter("fsck") as meter:
-                return await verifier.verify(top, deep=deep, progress=meter.part())
+                return await work(volume, top, meter.part())
         finally:
             await volume.close()
 
-    import anyio
+    return anyio.run(main)
 
-    report = anyio.run(work)
-    if invocation.json:
-        invocation.output.json(_document(report))
+
+def _where(finding: Finding) -> str:
+    return finding.path or finding.key or finding.object_id
+
+
+def _repair_summary(report: RepairReport, remaining: int) -> str:
+    counts: Counter[str] = Counter()
+    for (_, outcome), count in report.outcomes.items():
+        counts[outcome] += count
+    if report.dry_run:
+        text = f"dry run: {plural(counts['planned'], 'thing')} to mend"
     else:
-        for finding in report.problems:
-            invocation.output.line(
-                f"{finding.kind}: {finding.path or finding.key or finding.object_id}: {finding.detail}"
-            )
-        invocation.output.line(_summary(report))
-    if not report.clean:
-        raise click.exceptions.Exit(ExitCode.DAMAGE)
+        text = f"mended: {plural(counts['done'], 'thing')}"
+        text += "".join(f", {counts[name]:,} {name}" for name in ("left", "failed") if counts[name])
+    if remaining:
+        text += f"; {plural(remaining, 'problem')} for a person"
+    return text if report.dry_run or not report.run else f"{text}; audit trail audit/{report.run}"
+
+
+def _repair_document(report: RepairReport) -> dict[str, Any]:
+    return {
+        "dry_run": report.dry_run,
+        "run": report.run or None,
+        "rounds": report.rounds,
+        "clean": report.left.clean,
+        "actions": [
+            {"action": action, "outcome": outcome, "count": count}
+            for (action, outcome), count in sorted(report.outcomes.items())
+        ],
+        "mended": [
+            {**_finding(each.finding), "outcome": each.outcome, "reason": each.reason or None} for each in report.mended
+        ],
+        "problems": [_finding(finding) for finding in report.left.problems],
+    }
 
 
 def _address(arguments: tuple[str, ...]) -> Address:
@@ -119,16 +233,7 @@ def _address(arguments: tuple[str, ...]) -> Address:
     return parse_volume_address(arguments[0]) if arguments else Address(None, ROOT, "")
 
 
-def _log(volume: Volume) -> LogReader | JavaLogReader | None:
-    if volume.log_blobs is None:
-        return None
-    if volume.record.log_mode == "binary":
-        return JavaLogReader(volume.log_blobs, volume=volume.record.name)
-    return LogReader(volume.log_blobs)
-
-
 def _counts(report: Report) -> dict[str, int]:
-    notes = [finding for finding in report.findings if not finding.is_problem]
     return {
         "files": report.files,
         "directories": report.directories,
@@ -137,8 +242,8 @@ def _counts(report: Report) -> dict[str, int]:
         "log_records": report.log_records,
         "blobs": report.blobs,
         "blob_bytes": report.blob_bytes,
-        "collectable": len(notes),
-        "collectable_bytes": sum(finding.size for finding in notes),
+        "collectable": report.kinds["collectable_data"],
+        "collectable_bytes": report.collectable_bytes,
     }
 
 
@@ -154,9 +259,9 @@ def _summary(report: Report) -> str:
         text += f", {plural(counts['collectable'], 'object')} to collect"
     if report.clean:
         return f"clean: {text}"
-    kinds = Counter(finding.kind for finding in report.problems)
+    kinds = {kind: count for kind, count in report.kinds.items() if kind in PROBLEMS}
     found = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
-    return f"damaged: {plural(len(report.problems), 'problem')} ({found}) in {text}"
+    return f"damaged: {plural(sum(kinds.values()), 'problem')} ({found}) in {text}"
 
 
 def _document(report: Report) -> dict[str, Any]:
@@ -176,4 +281,5 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "object_id": finding.object_id or None,
         "key": finding.key or None,
         "size": finding.size,
+        "action": finding.action,
     }

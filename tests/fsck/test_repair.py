@@ -1,0 +1,438 @@
+"""fsck repair: the faults of the system before, each by its name, and what else must not happen."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from s3k_async import S3kClient
+from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, Tuning, VolumeConfig
+from s3k_async.errors import InvalidArgumentError, S3kError, ServiceError
+from s3k_async.fsck.decide import decide
+from s3k_async.fsck.facts import Facts
+from s3k_async.fsck.mend import Mender, Task
+from s3k_async.fsck.repair import RepairReport, repair_volume, verify_volume
+from s3k_async.metadata.jobs import JobRecord
+from s3k_async.metadata.marks import GONE, HERE, Mark
+from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.oplog.reader import Truth
+from s3k_async.stores.blobs import BlobInfo
+from s3k_async.stores.faults import Call, Died, FaultPlan
+from s3k_async.stores.items import ABSENT, Put
+from s3k_async.volumes import init_volume, open_volume
+from tests.engines.volumes import fresh_name
+from tests.torture.damage import DAMAGES, GRACE, Scene
+
+OLD = Entry("/f", False, "i", 2, 1, 1000, 3, "k.id=i", True, operation="o")
+
+
+async def repair(scene: Scene) -> RepairReport:
+    return await repair_volume(scene.volume, dry_run=False, grace=GRACE)
+
+
+def kinds(report: RepairReport) -> set[str]:
+    return {each.finding.kind for each in report.mended}
+
+
+def logged(*operations: tuple[str, Entry | None, Entry | None], pending: int = 0) -> Truth:
+    """What a log says that holds the operations, the last of which are pending."""
+    records = []
+    for identity, before, after in operations:
+        version = after.version if after else before.version + 1 if before else 0
+        records.append(
+            LogRecord(Operation(identity, "update", "i", version, 1, before, after), "committed", "entries/")
+        )
+    split = len(records) - pending
+    return Truth(
+        records[split - 1] if split else None, tuple(replace(record, state="pending") for record in records[split:])
+    )
+
+
+def facts(*entries: Entry, truth: Truth | None = None, blobs: bool = True, jobs: tuple[JobRecord, ...] = ()) -> Facts:
+    found = [BlobInfo("k.id=i", 3, "", 1)] if blobs else []
+    return Facts("i", 10**6, 1000, entries, truth, found, jobs={job.id: job for job in jobs})
+
+
+def said(about: Facts) -> set[tuple[str, str]]:
+    return {(finding.kind, finding.action) for finding in decide(about) if finding.is_problem}
+
+
+async def test_D1_who_writes_just_before_a_repair_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = await Scene.start()
+    mend = Mender.mend
+
+    async def late(self: Mender, task: Task) -> None:
+        await scene.write("/top", b"written just before")
+        await mend(self, task)
+
+    try:
+        await DAMAGES["other_attributes"](scene, "/top")
+        monkeypatch.setattr(Mender, "mend", late)
+        report = await repair(scene)
+        assert [(each.finding.action, each.outcome) for each in report.mended] == [("log_again", "left")]
+        entry = await scene.need("/top")
+        assert await scene.volume.storage.read(str(entry.physical)) == b"written just before"
+    finally:
+        await scene.end()
+
+
+def places(engine: str, directory: Path) -> VolumeConfig:
+    name = fresh_name("live")
+    tuning = Tuning(busy_timeout=2.0)
+    if engine == "memory":
+        return VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), suffix_count=3, tuning=tuning)
+    return VolumeConfig(
+        name,
+        SqliteFile(str(directory / "meta.db")),
+        LocalDirectory(str(directory / "data")),
+        suffix_count=3,
+        tuning=tuning,
+    )
+
+
+async def work_and_remember(fs: S3kClient, lane: int, until: anyio.Event) -> dict[str, bytes]:
+    """Write, rename and delete below a directory of one's own; what was acknowledged."""
+    chance, held = random.Random(lane), dict[str, bytes]()
+    top, number = f"/lane{lane}", 0
+    while not until.is_set():
+        number += 1
+        path = f"{top}/d{chance.randrange(3)}/f{chance.randrange(8)}"
+        verb = chance.randrange(5)
+        if verb < 2 or path not in held:
+            data = f"{path} {number}".encode()
+            await fs.write(path, data)
+            held[path] = data
+        elif verb == 2:
+            target = f"{top}/d{chance.randrange(3)}-{number}"
+            await fs.rename(path, target)
+            held[target] = held.pop(path)
+        elif verb == 3:
+            await fs.delete(path)
+            del held[path]
+        else:
+            source, target = path.rpartition("/")[0], f"{top}/moved{number}"
+            await fs.rename(source, target)
+            for name in [name for name in held if name.startswith(source + "/")]:
+                held[target + name.removeprefix(source)] = held.pop(name)
+    return held
+
+
+@pytest.mark.parametrize("engine", ["memory", "embedded"])
+async def test_D1_repair_in_a_loop_beside_writers_touches_nothing_that_lives(engine: str, tmp_path: Path) -> None:
+    config = places(engine, tmp_path)
+    await init_volume(config)
+    over, held, reports = anyio.Event(), list[dict[str, bytes]](), list[RepairReport]()
+
+    async def lane(number: int) -> None:
+        async with S3kClient(config=config) as fs:
+            held.append(await work_and_remember(fs, number, over))
+
+    volume = await open_volume(config)
+    try:
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(lane, number)
+            for _ in range(4):
+                reports.append(await repair_volume(volume, dry_run=False, grace=5.0))
+                await anyio.sleep(0.2)
+            over.set()
+        assert [each for report in reports for each in report.mended] == []
+        assert sum(map(len, held)) > 0
+        async with S3kClient(config=config) as fs:
+            for path, data in {path: data for each in held for path, data in each.items()}.items():
+                assert await fs.read(path) == data
+            found = {status.path async for status in fs.list("/", recursive=True) if not status.is_dir}
+            assert found == {path for each in held for path in each}
+        assert (await verify_volume(volume, grace=0)).problems == []
+    finally:
+        await volume.close()
+
+
+async def test_D2_an_error_of_the_store_is_not_taken_for_damage() -> None:
+    scene = await Scene.start()
+    try:
+        faults = FaultPlan()
+        faults.fail_when(
+            lambda call: call.method == "get" and "entries/" in call.key,
+            ServiceError("cut", service_code="X"),
+            times=99,
+        )
+        volume = await open_volume(scene.volume.config, sources=scene.volume.store.sources, faults=faults)
+        before = {info.key async for info in scene.log_blobs.list_all()}
+        with pytest.raises(ServiceError):
+            await repair_volume(volume, dry_run=False, grace=GRACE)
+        await volume.close()
+        assert {info.key async for info in scene.log_blobs.list_all()} == before
+    finally:
+        await scene.end()
+
+
+async def test_D2_a_damaged_log_object_is_kept_in_quarantine() -> None:
+    scene = await Scene.start()
+    try:
+        entry = await scene.need("/top")
+        await DAMAGES["cut_log"](scene, "/top")
+        (key,) = await scene.log_keys(entry.id, "committed")
+        data = await scene.log_blobs.get(key)
+        await repair(scene)
+        kept = [info.key async for info in scene.log_blobs.list_all("quarantine/")]
+        assert [await scene.log_blobs.get(each) for each in kept] == [data]
+    finally:
+        await scene.end()
+
+
+async def test_D9_an_upload_that_was_logged_is_published_after_its_writer_died() -> None:
+    scene = await Scene.start()
+    try:
+        await DAMAGES["uploaded"](scene, "/top")
+        report = await repair(scene)
+        assert [each.finding.action for each in report.mended] == ["roll_forward"]
+        entry = await scene.need("/top-uploaded")
+        assert entry.committed
+        assert await scene.volume.storage.read(str(entry.physical)) == b"uploaded whole"
+    finally:
+        await scene.end()
+
+
+async def test_D10_bytes_that_a_pending_operation_names_are_not_garbage() -> None:
+    reserved = replace(OLD, version=1, committed=False, physical=UNCOMMITTED, size=0, lease_ms=10**9, operation="r")
+    truth = logged(("r", None, reserved), ("o", reserved, OLD), pending=1)
+    assert decide(facts(reserved, truth=truth)) == []
+    assert "collectable_data" not in {finding.kind for finding in decide(facts(truth=logged(("o", None, OLD))))}
+
+
+async def test_D13_another_volumes_items_in_the_table_are_not_touched() -> None:
+    scene = await Scene.start()
+    try:
+        await DAMAGES["foreign_items"](scene, "/top")
+        before = sorted(map(str, (await scene.volume.items.scan(0, 1)).items))
+        assert (await repair(scene)).mended == []
+        assert sorted(map(str, (await scene.volume.items.scan(0, 1)).items)) == before
+        report = await verify_volume(scene.volume, grace=GRACE)
+        assert Counter(finding.kind for finding in report.problems) == {"foreign_item": 2}
+    finally:
+        await scene.end()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(OLD, path="/g"),
+        replace(OLD, is_dir=True, size=0, physical=None, committed=False),
+        replace(OLD, ctime=2),
+        replace(OLD, mtime_ms=2),
+        replace(OLD, size=4),
+        replace(OLD, physical="l.id=i"),
+        replace(OLD, etag="e"),
+        replace(OLD, checksum="c"),
+    ],
+)
+def test_D14_every_field_is_compared_though_the_version_is_the_same(other: Entry) -> None:
+    assert ("log_disagrees", "log_again") in said(facts(other, truth=logged(("o", None, OLD))))
+
+
+def test_D14_several_entries_with_one_id_are_told_and_the_logs_own_keeps_it() -> None:
+    twin = replace(OLD, path="/a-twin")
+    found = [finding for finding in decide(facts(OLD, twin, truth=logged(("o", None, OLD)))) if finding.is_problem]
+    assert [(finding.kind, finding.path) for finding in found] == [("duplicate_id", "/a-twin")]
+
+
+def test_T7_an_uncommitted_entry_of_any_version_is_a_reservation() -> None:
+    renamed = replace(OLD, committed=False, physical=UNCOMMITTED, size=0)
+    assert said(facts(renamed, truth=logged(("o", None, renamed)), blobs=False)) == {
+        ("reservation_expired", "remove_entry")
+    }
+
+
+def test_T7_an_entry_of_version_1_with_bytes_ends_nothing() -> None:
+    first = replace(OLD, version=1)
+    assert said(facts(first, truth=logged(("o", None, first)), blobs=False)) == {("data_missing", "report")}
+
+
+async def test_O6_nothing_is_done_that_is_not_in_the_audit_trail(tmp_path: Path) -> None:
+    scene = await Scene.start()
+    try:
+        await DAMAGES["no_item"](scene, "/top")
+        file = tmp_path / "audit.jsonl"
+        report = await repair_volume(scene.volume, dry_run=False, grace=GRACE, audit_file=str(file))
+        lines = [json.loads(line) for line in file.read_text(encoding="ascii").splitlines()]
+        assert [line.get("action") or line["outcome"] for line in lines] == ["restore_entry", "done"]
+        stored = [info.key async for info in scene.log_blobs.list_all(f"audit/{report.run}/")]
+        assert b"".join([await scene.log_blobs.get(key) for key in stored]) == file.read_bytes()
+    finally:
+        await scene.end()
+
+
+async def test_without_an_audit_trail_nothing_is_done() -> None:
+    scene = await Scene.start()
+    try:
+        await DAMAGES["no_item"](scene, "/top")
+        faults = FaultPlan()
+        faults.fail_when(lambda call: "audit/" in call.key, ServiceError("no", service_code="X"), times=99)
+        volume = await open_volume(scene.volume.config, sources=scene.volume.store.sources, faults=faults)
+        with pytest.raises(S3kError):
+            await repair_volume(volume, dry_run=False, grace=GRACE)
+        await volume.close()
+        assert await scene.find("/top") is None
+    finally:
+        await scene.end()
+
+
+async def test_a_dry_run_writes_nothing_and_tells_everything() -> None:
+    scene = await Scene.start()
+    try:
+        for name in ("no_item", "other_attributes", "abandoned", "broken_item"):
+            await DAMAGES[name](
+                scene, "/a/d0/f0" if name == "broken_item" else "/top" if name == "no_item" else "/a/d1/f0"
+            )
+        before = [
+            sorted(map(str, (await scene.volume.items.scan(0, 1)).items)),
+            [info async for info in scene.log_blobs.list_all()],
+        ]
+        report = await repair_volume(scene.volume, grace=GRACE)
+        assert report.dry_run
+        assert {each.outcome for each in report.mended} == {"planned"}
+        assert kinds(report) >= {"entry_missing", "log_disagrees", "reservation_expired", "item_damaged"}
+        assert before == [
+            sorted(map(str, (await scene.volume.items.scan(0, 1)).items)),
+            [info async for info in scene.log_blobs.list_all()],
+        ]
+    finally:
+        await scene.end()
+
+
+def record(state: str, lease_ms: int) -> JobRecord:
+    return JobRecord("J", "rename", state, "/a", "/b", 0, lease_ms, 1, 0, "op")  # type: ignore[arg-type]
+
+
+def test_what_a_live_job_marks_is_not_held_against_anybody() -> None:
+    marked = replace(OLD, pending=Mark("J", GONE).text())
+    assert decide(facts(marked, blobs=False, jobs=(record("preparing", 10**9),))) == []
+
+
+@pytest.mark.parametrize(
+    ("then", "state", "standing"),
+    [
+        (GONE, "preparing", True),
+        (GONE, "aborted", True),
+        (GONE, "published", False),
+        (HERE, "preparing", False),
+        (HERE, "aborted", False),
+        (HERE, "published", True),
+    ],
+)
+def test_the_mark_of_a_dead_job_is_resolved_by_what_it_had_reached(then: str, state: str, standing: bool) -> None:
+    marked = replace(OLD, pending=Mark("J", then).text())  # type: ignore[arg-type]
+    found = said(facts(marked, truth=logged(("o", None, OLD)), jobs=(record(state, 1),)))
+    assert ("stale_mark", "settle_job") in found
+    assert (("entry_missing", "restore_entry") in found) is not standing
+
+
+def test_facts_and_findings_travel() -> None:
+    about = facts(OLD, truth=logged(("o", None, OLD)), jobs=(record("preparing", 1),))
+    again = pickle.loads(pickle.dumps(about))
+    assert again == about
+    assert decide(again) == decide(about)
+    assert pickle.loads(pickle.dumps(decide(facts(OLD)))) == decide(facts(OLD))
+
+
+async def test_what_does_not_fit_into_memory_goes_to_files_and_says_the_same() -> None:
+    scene = await Scene.start()
+    try:
+        for name in ("no_item", "other_attributes", "no_directory", "wrong_suffix"):
+            await DAMAGES[name](scene, {"no_item": "/top", "wrong_suffix": "/a/d1/f1"}.get(name, "/a/d1/f0"))
+        one = await verify_volume(scene.volume, grace=GRACE)
+        other = await verify_volume(scene.volume, grace=GRACE, held=5)
+        assert set(one.findings) == set(other.findings)
+        assert one.kinds == other.kinds
+        assert len(one.problems) >= 4
+        report = await repair_volume(scene.volume, dry_run=False, grace=GRACE, held=5)
+        assert report.left.clean
+    finally:
+        await scene.end()
+
+
+async def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+    scene = await Scene.start()
+    try:
+        await DAMAGES["other_attributes"](scene, "/top")
+        expected = await verify_volume(scene.volume, grace=GRACE)
+        faults = FaultPlan()
+        faults.fail_when(lambda call: call.method == "head", ServiceError("down", service_code="X"), times=10**6)
+        volume = await open_volume(scene.volume.config, sources=scene.volume.store.sources, faults=faults)
+        with pytest.raises(ServiceError):
+            await verify_volume(volume, grace=GRACE, directory=str(tmp_path))
+        scans = sum(call.method == "scan" for call in faults.calls)
+        faults._faults.clear()
+        report = await verify_volume(volume, grace=GRACE, directory=str(tmp_path))
+        await volume.close()
+        assert set(report.findings) == set(expected.findings)
+        assert (report.files, report.bytes) == (expected.files, expected.bytes)
+        assert sum(call.method == "scan" for call in faults.calls) == scans > 0
+        with pytest.raises(InvalidArgumentError):
+            await verify_volume(scene.volume, grace=1.0, directory=str(tmp_path))
+    finally:
+        await scene.end()
+
+
+async def test_items_that_are_quarantined_are_kept_whole() -> None:
+    scene = await Scene.start()
+    try:
+        item: dict[str, str | int] = {
+            "path": scene.volume.store.keys.key("/broken").partition,
+            "children": "broken",
+            "isdir": "x",
+            "n": 7,
+        }
+        await scene.volume.items.write(Put(item, ABSENT))
+        await repair(scene)
+        (info,) = [info async for info in scene.log_blobs.list_all("quarantine/items/")]
+        assert json.loads(await scene.log_blobs.get(info.key)) == item
+        assert (await verify_volume(scene.volume, grace=GRACE)).clean
+    finally:
+        await scene.end()
+
+
+def from_call(number: int) -> Callable[[Call], bool]:
+    return lambda call: call.number >= number
+
+
+async def test_an_interrupted_run_can_be_run_again_at_every_call() -> None:
+    """Wherever repair dies, the next run ends what it began."""
+    number = 0
+    while True:
+        number += 17
+        scene = await Scene.start()
+        try:
+            for name, path in (("no_item", "/top"), ("same_id", "/a/d1/f0"), ("no_log", "/a/d0/f0")):
+                await DAMAGES[name](scene, path)
+            faults = FaultPlan()
+            volume = await open_volume(scene.volume.config, sources=scene.volume.store.sources, faults=faults)
+            first = len(faults.calls)
+            faults.fail_when(from_call(first + number), Died("died"), when="after", times=10**6)
+            died = False
+            try:
+                await repair_volume(volume, dry_run=False, grace=GRACE)
+            except Died:
+                died = True
+            with suppress(Died, S3kError):
+                await volume.close()
+            scene.clock.advance(1000)
+            await repair(scene)
+            assert (await verify_volume(scene.volume, grace=0)).clean, number
+            for path, data in scene.files.items():
+                assert await scene.volume.storage.read(str((await scene.need(path)).physical)) == data
+        finally:
+            await scene.end()
+        if not died:
+            return
