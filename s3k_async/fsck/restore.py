@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import Final
 
+import anyio.to_thread
+
 from s3k_async import _native
 from s3k_async.concurrency import merge
 from s3k_async.fsck.restoring import PROBLEMS, Decision, RuleName, decide_restore, named_keys
@@ -131,8 +133,9 @@ async def plan_restore(
         if standing is not None:
             async for entries in standing:
                 plan.add_standing(entries)
-        plan.decide(sources.now_ms())
-        plan.make_a_tree()
+        # In a thread: whoever holds a lock has to renew it meanwhile.
+        await anyio.to_thread.run_sync(plan.decide, sources.now_ms())
+        await anyio.to_thread.run_sync(plan.make_a_tree)
     except BaseException:
         plan.close()
         raise

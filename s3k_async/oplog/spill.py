@@ -35,7 +35,9 @@ class Spill:
 
     def __init__(self, directory: str | None = None) -> None:
         self._room = TemporaryDirectory(prefix="s3k-", dir=directory, ignore_cleanup_errors=True)
-        self.database = sqlite3.connect(os.path.join(self._room.name, "spill"), isolation_level=None)
+        # Threads may take turns with it.
+        path = os.path.join(self._room.name, "spill")
+        self.database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         for pragma in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{CACHE_BYTES // 1024}"):
             self.database.execute(f"PRAGMA {pragma}")
         self.database.execute(_SCHEMA)
