@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from s3k_async._native import object_id_of
 from s3k_async.client import S3kClient
-from s3k_async.errors import BusyError, DirectoryNotEmptyError, UncommittedFileError
+from s3k_async.errors import BusyError, CorruptDataError, DirectoryNotEmptyError, UncommittedFileError
 from s3k_async.metadata.codec import NEXT
+from s3k_async.stores.blobs import BlobInfo, Buffer
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import OPERATION, Condition, Update
+from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.memory_items import MemoryItems
 from tests.client.rig import faulty_client, memory_config, paths
 from tests.engines.volumes import fresh_name
@@ -105,3 +109,17 @@ async def test_T2_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile
         with pytest.raises(BusyError):
             await rig.client(FaultPlan(mark)).rename_file(source, "/z/f")
     assert await rig.paths() == {"/a", "/a/f", "/z"}
+
+
+async def test_D8_a_file_of_which_less_was_stored_than_sent_is_not_published(
+    fs: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = MemoryBlobs.put
+
+    async def less(self: MemoryBlobs, key: str, data: Buffer, **conditions: Any) -> BlobInfo:
+        return await put(self, key, bytes(data)[:-1] if object_id_of(key) else data, **conditions)
+
+    monkeypatch.setattr(MemoryBlobs, "put", less)
+    with pytest.raises(CorruptDataError):
+        await fs.write("/f", b"data")
+    assert await paths(fs) == set()
