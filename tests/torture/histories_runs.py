@@ -11,7 +11,7 @@ from functools import partial
 
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import BusyError, ResponseLostError, S3kError, ThrottledError
+from s3k_async.errors import BusyError, ConflictError, ResponseLostError, S3kError, ThrottledError
 from s3k_async.stores.faults import Died
 from s3k_async.volumes import init_volume
 from tests.torture.histories import Event, check
@@ -23,8 +23,8 @@ __all__ = ["CLIENTS", "EXCUSED", "Run", "in_memory", "in_real_time"]
 
 CLIENTS = 8
 NO_FAULTS = Rates()
-EXCUSED: tuple[type[S3kError], ...] = (BusyError, ThrottledError, ResponseLostError)
-"""What may come at any time, and says that nothing happened."""
+EXCUSED: tuple[type[S3kError], ...] = (BusyError, ConflictError, ThrottledError, ResponseLostError)
+"""What may come at any time, and says that nothing happened; a conflict, where every attempt lost its race."""
 
 
 @dataclass(frozen=True)
