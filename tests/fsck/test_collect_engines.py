@@ -15,7 +15,15 @@ from anyio.lowlevel import checkpoint
 
 from s3k_async.client import S3kClient
 from s3k_async.config import Tuning
-from s3k_async.errors import BusyError, ConflictError, LeaseExpiredError, PathExistsError, PathNotFoundError
+from s3k_async.errors import (
+    BusyError,
+    ConflictError,
+    LeaseExpiredError,
+    PartialFailureError,
+    PathExistsError,
+    PathNotFoundError,
+    UncommittedFileError,
+)
 from s3k_async.fsck.verdicts import Ages
 from s3k_async.sources import SYSTEM
 from s3k_async.volumes import init_volume, open_volume
@@ -27,7 +35,15 @@ AGES: Final = Ages(grace=0.0, lease=1.0, late=3.0)
 SECONDS: Final = 6.0
 DIRECTORIES: Final = ("/a", "/b", "/c")
 FILES: Final = 12
-LOST: Final = (BusyError, ConflictError, LeaseExpiredError, PathExistsError, PathNotFoundError)
+LOST: Final = (
+    BusyError,
+    ConflictError,
+    LeaseExpiredError,
+    PartialFailureError,
+    PathExistsError,
+    PathNotFoundError,
+    UncommittedFileError,
+)
 """What racing clients may meet. Missing bytes are not among it: without a grace period a reader may meet them, but
 only until it looks again."""
 
