@@ -390,14 +390,22 @@ class S3kClient(ManyPaths):
 
     @counted
     async def rename(
-        self, source: Path, target: Path, *, overwrite: bool = False, progress: ProgressCallback | None = None
+        self,
+        source: Path,
+        target: Path,
+        *,
+        overwrite: bool = False,
+        atomic: bool = True,
+        progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Move a file in one transaction, or a directory entry by entry; no bytes are copied.
+        """Move a file or a directory; no bytes are copied, and readers see all of it or nothing.
 
         The target's parent must exist. An existing target is refused, unless it is a file, the source is one too, and
-        `overwrite`. A file renamed to itself stays. A directory's rename that was interrupted is finished by the same
-        call. Raises PathNotFoundError, PathExistsError, NotDirectoryError, RenameIntoSelfError (a directory to itself
-        or below itself), UncommittedFileError, PartialFailureError.
+        `overwrite`. A file renamed to itself stays. What is raised has changed nothing, but for OutcomeUnknownError:
+        all of it, or nothing. Without `atomic` a directory is moved entry by entry, by about half as many writes;
+        interrupted, or after PartialFailureError, the same call finishes it. Raises PathNotFoundError, PathExistsError,
+        NotDirectoryError, RenameIntoSelfError (a directory to itself or below itself), UncommittedFileError (also
+        where a new file below is being written), BusyError.
         """
         volume = self._volume()
         old, new = self._path(source), self._path(target)
@@ -405,7 +413,8 @@ class S3kClient(ManyPaths):
         if entry.is_dir:
             if is_below(new, old):
                 raise RenameIntoSelfError("the target is the directory itself or below it", path=new)
-            return _result(await volume.tree.rename(entry, new, progress=progress), "moved", old)
+            tree = volume.atomic if atomic else volume.tree
+            return _result(await tree.rename(entry, new, progress=progress), "moved", old)
         if new == old:
             return ChangeResult()
         moved = await volume.store.rename_file(entry, new, overwrite=overwrite)
@@ -420,13 +429,16 @@ class S3kClient(ManyPaths):
         *,
         recursive: bool = False,
         missing_ok: bool = False,
+        atomic: bool = True,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Remove a file, an empty directory, or with `recursive` a directory and all below it.
+        """Remove a file, an empty directory, or with `recursive` a directory and all below it, which readers see gone
+        at once.
 
-        The bytes are left to garbage collection: whoever has a file open goes on reading. Raises PathNotFoundError
-        (unless `missing_ok`), DirectoryNotEmptyError, PermissionDeniedError (the root), PartialFailureError (calling
-        again finishes the work).
+        The bytes are left to garbage collection: whoever has a file open goes on reading. What is raised has changed
+        nothing, but for OutcomeUnknownError: all of it, or nothing. Without `atomic` a directory is emptied entry by
+        entry; interrupted, or after PartialFailureError, the same call finishes it. Raises PathNotFoundError (unless
+        `missing_ok`), DirectoryNotEmptyError, PermissionDeniedError (the root), BusyError.
         """
         volume, place = self._volume(), self._path(path)
         if place == ROOT:
@@ -434,7 +446,7 @@ class S3kClient(ManyPaths):
         race = Race(volume.store)
         while True:
             try:
-                return await self._delete(volume, place, recursive, progress)
+                return await self._delete(volume, place, recursive, atomic, progress)
             except PathNotFoundError:
                 if missing_ok:
                     return ChangeResult()
@@ -505,11 +517,12 @@ class S3kClient(ManyPaths):
     # Ours
 
     async def _delete(
-        self, volume: Volume, path: str, recursive: bool, progress: ProgressCallback | None
+        self, volume: Volume, path: str, recursive: bool, atomic: bool, progress: ProgressCallback | None
     ) -> ChangeResult:
         entry = await existing(volume.store, path)
         if entry.is_dir and recursive:
-            return _result(await volume.tree.delete(entry, progress=progress), "deleted", path)
+            tree = volume.atomic if atomic else volume.tree
+            return _result(await tree.delete(entry, progress=progress), "deleted", path)
         store = volume.store
         await (store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
         tally = Tally("delete", progress)

@@ -324,10 +324,16 @@ class S3kSyncClient:
         return self._call(lambda fs: fs.makedirs(path, exist_ok=exist_ok))
 
     def rename(
-        self, source: Path, target: Path, *, overwrite: bool = False, progress: ProgressCallback | None = None
+        self,
+        source: Path,
+        target: Path,
+        *,
+        overwrite: bool = False,
+        atomic: bool = True,
+        progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Move a file in one transaction, or a directory entry by entry; no bytes are copied."""
-        return self._call(lambda fs: fs.rename(source, target, overwrite=overwrite, progress=progress))
+        """Move a file or a directory; no bytes are copied, and readers see all of it or nothing."""
+        return self._call(lambda fs: fs.rename(source, target, overwrite=overwrite, atomic=atomic, progress=progress))
 
     def delete(
         self,
@@ -335,10 +341,13 @@ class S3kSyncClient:
         *,
         recursive: bool = False,
         missing_ok: bool = False,
+        atomic: bool = True,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Remove a file, an empty directory, or with `recursive` a directory and all below it."""
-        return self._call(lambda fs: fs.delete(path, recursive=recursive, missing_ok=missing_ok, progress=progress))
+        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at once."""
+        return self._call(
+            lambda fs: fs.delete(path, recursive=recursive, missing_ok=missing_ok, atomic=atomic, progress=progress)
+        )
 
     def rename_many(
         self,

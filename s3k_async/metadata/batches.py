@@ -26,7 +26,7 @@ from s3k_async.errors import (
     TransactionConflictError,
 )
 from s3k_async.metadata.changes import Outcome
-from s3k_async.metadata.codec import to_item, unchanged
+from s3k_async.metadata.codec import NEXT, to_item, unchanged
 from s3k_async.metadata.store import MetadataStore, Target
 from s3k_async.model import ROOT, Content, Entry
 from s3k_async.oplog.entries import Operation
@@ -64,10 +64,10 @@ async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
     for path, entry in entries.items():
         if entry is not None and entry.is_dir:
             prepared[path] = IsDirectoryError("a directory is at the path", path=path)
-        elif entry is None or (not entry.is_reservation and _native.split(path)[0] in standing):
-            prepared[path] = store.target(path, entry)
-        else:
+        elif entry is not None and (entry.is_reservation or entry.pending or _native.split(path)[0] not in standing):
             again.append(path)
+        else:
+            prepared[path] = store.target(path, entry)
     await _one_by_one(store, again, prepared)
     return prepared
 
@@ -236,13 +236,14 @@ class _Batch:
             try:
                 await self.store.items.transact([file.put for file in left], self.store.sources.uuid())
             except ConditionFailedError as error:
-                for position in error.current:
-                    self._lost(left[position], error)
+                for position, item in error.current.items():
+                    # What a job has marked may be nothing: whoever prepares it again settles that.
+                    self._lost(left[position], error, taken=item is not None and not item.get(NEXT))
                 left = [file for position, file in enumerate(left) if position not in error.current]
                 continue
             except TransactionConflictError as error:
                 for file in left:
-                    self._lost(file, error)
+                    self._lost(file, error, taken=False)
                 return
             except OutcomeUnknownError as error:
                 for file in left:
@@ -257,9 +258,9 @@ class _Batch:
                 self.published[file.entry.path] = file.entry
             return
 
-    def _lost(self, file: _File, cause: S3kError) -> None:
+    def _lost(self, file: _File, cause: S3kError, *, taken: bool) -> None:
         path = file.entry.path
-        if file.current is None and not self.overwrite and isinstance(cause, ConditionFailedError):
+        if file.current is None and not self.overwrite and taken:
             error: S3kError = PathExistsError("the path exists", path=path)
         else:
             error = ConflictError("what is at the path changed meanwhile", path=path)

@@ -18,7 +18,7 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.metadata.codec import from_item, from_items
+from s3k_async.metadata.codec import NEXT, from_item, from_items, in_columns
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.transactions import Report, carry_out
 from s3k_async.stores.items import MAX_TRANSACTION, Action, Item
@@ -130,6 +130,7 @@ class _BulkChange:
         """Change the entries, and those that turn out to have changed meanwhile again."""
         work = entries
         for _ in range(ROUNDS):
+            work = await self._settled(work)
             if len(work) > 0:
                 await self._page(work)
             changed, self._changed = self._changed, []
@@ -139,6 +140,27 @@ class _BulkChange:
         for path in work.paths():
             self._fail(path, BusyError("the file kept changing", path=path))
         return self._done
+
+    async def _settled(self, entries: Entries) -> Entries:
+        """The entries once no job marks them: a mark is never taken for a part of what was read."""
+        marked = entries.marked()
+        if not marked:
+            return entries
+        places = {place for place, _ in marked}
+        kept = []
+        for place, entry in enumerate(entries):
+            try:
+                current = await self._store.settled(entry) if place in places else entry
+            except BusyError as error:
+                self._fail(entry.path, error)
+                continue
+            if current is None:
+                self._done.gone.append(entry.path)
+            elif current.is_dir:
+                self._fail(entry.path, BusyError("the file became a directory", path=entry.path))
+            else:
+                kept.append(current)
+        return in_columns(kept, self._store.keys)
 
     async def _page(self, entries: Entries) -> None:
         plan = self._plan(entries)
@@ -174,8 +196,7 @@ class _BulkChange:
         for row, refusal in report.refused.items():
             undone.add(row)
             if 0 not in refusal:
-                path = plan.path(row)
-                self._fail(path, PathExistsError("the target exists", path=path))
+                self._occupied(plan, row, refusal[1])
             elif (item := refusal[0]) is not None:
                 self._again(plan, row, item)
             else:
@@ -185,6 +206,13 @@ class _BulkChange:
             done = done.take([row for row in range(len(plan)) if row not in undone])
         self._done.files += len(done)
         self._done.bytes += done.totals()[2]
+
+    def _occupied(self, plan: _PagePlan, row: int, item: Item | None) -> None:
+        path = plan.path(row)
+        if item is not None and item.get(NEXT):
+            self._fail(path, BusyError("another client's job is at work at the target", path=path))
+        else:
+            self._fail(path, PathExistsError("the target exists", path=path))
 
     def _again(self, plan: _PagePlan, row: int, item: Item) -> None:
         """Decide anew, from what is stored by now."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import pairwise
+from typing import TypeVar
 
 from s3k_async import _native
 from s3k_async.config import Tuning
@@ -16,27 +17,42 @@ from s3k_async.errors import (
     ConflictError,
     DirectoryNotEmptyError,
     NotDirectoryError,
-    OutcomeUnknownError,
     PathExistsError,
     PathNotFoundError,
     ReadOnlyVolumeError,
     S3kError,
 )
 from s3k_async.metadata.changes import Changes
-from s3k_async.metadata.codec import NEXT, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.codec import NEXT, from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import Job, Jobs
-from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
 from s3k_async.metadata.reader import ROOT_ENTRY, EntryReader
+from s3k_async.metadata.settling import Settling
 from s3k_async.metadata.standing import KnownDirectories, SharedReads
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.log import OperationLog
 from s3k_async.sources import Sources
-from s3k_async.stores.items import ABSENT, OPERATION, Action, Check, Delete, ItemStore, Put, Update
+from s3k_async.stores.items import (
+    ABSENT,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Action,
+    Check,
+    Condition,
+    Delete,
+    ItemStore,
+    Put,
+    Update,
+    Value,
+)
 
 __all__ = ["DirectoryStore"]
 
 _LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CHAIN_PART = 90
 """Directories made in one transaction, which also checks what they stand on."""
@@ -59,7 +75,8 @@ class DirectoryStore(EntryReader):
     ) -> None:
         super().__init__(items, keys)
         self.changes = Changes(log, sources)
-        self.jobs = Jobs(items, sources, tuning.busy_timeout)
+        self.jobs = Jobs(items, sources)
+        self.settling = Settling(self, self.jobs, sources, tuning.busy_timeout)
         self.sources = sources
         self.tuning = tuning
         self.read_only = read_only
@@ -98,8 +115,9 @@ class DirectoryStore(EntryReader):
                 raise PathNotFoundError("no such parent directory", path=chain[-2][0])
             try:
                 return self._seen(await self._make_missing(chain))
-            except (ConditionFailedError, ConflictError):
+            except ConditionFailedError as error:
                 self.still_time(deadline, path)
+                await self.settle_refused(error)
 
     def _seen(self, directory: Entry) -> Entry:
         """The directory, which was read or made just now."""
@@ -109,7 +127,7 @@ class DirectoryStore(EntryReader):
 
     async def _make_missing(self, chain: list[tuple[str, Entry | None]]) -> Entry:
         """Make the missing directories of a chain that begins with the root. Raises ConditionFailedError when the
-        chain is no longer what it was, ConflictError when a stale mark on it changed.
+        chain is no longer what it was, or is marked.
         """
         made: list[Entry] = []
         now = self.sources.now_ms()
@@ -121,7 +139,7 @@ class DirectoryStore(EntryReader):
                 if above is not None and above.path != ROOT:
                     bases.append(above)
         for base in bases:
-            await self.drop_stale_mark(base)
+            await self.settle(base)
         for start in range(0, len(made), CHAIN_PART):
             part = made[start : start + CHAIN_PART]
             checked = [base.path for base in bases] if start == 0 else [made[start - 1].path]
@@ -134,24 +152,55 @@ class DirectoryStore(EntryReader):
         """Apply logged operations in one transaction. Raises ConditionFailedError, OutcomeUnknownError."""
         await self.changes.run(operations, lambda _: self.items.transact(actions, self.sources.uuid()))
 
-    async def drop_stale_mark(self, entry: Entry) -> Entry:
-        """Wait until no live job marks the entry and drop the mark it left behind. Raises BusyError, ConflictError (the
-        entry changed meanwhile; read it again).
+    async def settle(self, entry: Entry) -> None:
+        """Wait until no live job marks the entry, and see to the mark that it left behind. The entry may have changed
+        by then. Raises BusyError.
         """
-        if not entry.pending:
-            return entry
-        await self.jobs.wait_until_over(entry.pending, entry.path)
-        return await self._set_mark(entry, "")
+        if entry.pending:
+            await self.settling.settle(entry)
 
-    async def mark(self, entry: Entry, job: Job) -> Entry:
-        """Put a job's mark on a directory. Raises BusyError (another live job's mark), ConflictError (it changed; read
-        it again).
+    async def settled(self, entry: Entry) -> Entry | None:
+        """What is at the entry's path once nobody marks it. Raises BusyError."""
+        deadline = self.deadline()
+        current: Entry | None = entry
+        while current is not None and current.pending:
+            await self.settling.settle(current)
+            current = await self.stored(entry.path)
+            if current is not None and current.pending:
+                self.still_time(deadline, entry.path)
+        return current
+
+    async def settle_refused(self, error: ConditionFailedError) -> bool:
+        """Settle the marks of the items that refused a change; whether there were any. Raises BusyError."""
+        marked = [item for item in error.current.values() if item is not None and item.get(NEXT)]
+        for item in marked:
+            await self.settle(from_item(item, self.keys))
+        return bool(marked)
+
+    async def past_marks(self, change: Callable[[], Awaitable[T]], path: str) -> T:
+        """Make a change, again whenever it was refused because of marks, after these are settled. Raises what it raises
+        without them, and BusyError.
         """
-        if entry.pending == job.mark:
+        deadline = self.deadline()
+        while True:
+            try:
+                return await change()
+            except ConditionFailedError as error:
+                if not await self.settle_refused(error):
+                    raise
+                self.still_time(deadline, path)
+
+    async def mark(self, entry: Entry, job: Job, text: str = "") -> Entry:
+        """Put a job's mark on a directory; `text`: which of its marks, if not the one that holds the entry. Raises
+        BusyError (another live job's mark), ConflictError (it changed, or carried a mark; read it again).
+        """
+        mark = text or job.mark
+        if entry.pending == mark:
             return entry
         if entry.pending:
-            await self.jobs.wait_until_over(entry.pending, entry.path)
-        return await self._set_mark(entry, job.mark)
+            await self.settle(entry)
+            raise ConflictError("the directory was marked", path=entry.path)
+        return await self._set_mark(entry, mark)
 
     async def unmark(self, entry: Entry, job: Job) -> None:
         """Drop a job's mark, if the entry still carries it."""
@@ -173,9 +222,7 @@ class DirectoryStore(EntryReader):
         """Make a directory that something is about to be put into, or wait for whoever marks it. Raises as
         `make_directory`.
         """
-        made = await self.make_directory(path)
-        with suppress(ConflictError):  # it changed: the creation that follows asks whether it stands
-            await self.drop_stale_mark(made)
+        await self.settle(await self.make_directory(path))
 
     async def keep_standing(self, path: str) -> None:
         """Make a directory again if it is gone, and wait for whoever is moving or removing it: something was put into
@@ -186,10 +233,8 @@ class DirectoryStore(EntryReader):
             made = await self.make_directory(path)
             if not made.pending:
                 return
-            try:
-                await self.drop_stale_mark(made)
-            except ConflictError:
-                self.still_time(deadline, path)
+            await self.settle(made)
+            self.still_time(deadline, path)
 
     async def _set_mark(self, entry: Entry, mark: str) -> Entry:
         if mark:
@@ -214,18 +259,26 @@ class DirectoryStore(EntryReader):
         if await self.has_children(entry.path):
             # Seen before anything is marked: a refusal changes nothing.
             raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
-        async with self.jobs.hold("delete", entry.path) as job:
+        async with self.jobs.hold("mark", entry.path) as job:
             marked = await self.mark_current(entry, job)
             try:
-                # What a job has yet to show, or to remove, lies in the directory too.
-                if await self.has_stored_children(entry.path):
-                    raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
+                await self._need_empty(entry.path)
                 await self.delete_marked(marked, job)
             except S3kError:
                 await self.release(marked, job)
                 raise
 
-    async def mark_current(self, entry: Entry, job: Job) -> Entry:
+    async def _need_empty(self, path: str) -> None:
+        """Raise DirectoryNotEmptyError unless nothing is stored below a directory: what a job has hidden there would be
+        left without a parent. What its marks lead to is waited for.
+        """
+        async with aclosing(self.stored_children(path)) as pages:
+            async for page in pages:
+                for entry in page:
+                    if not entry.pending or await self.settled(entry) is not None:
+                        raise DirectoryNotEmptyError("the directory is not empty", path=path)
+
+    async def mark_current(self, entry: Entry, job: Job, text: str = "") -> Entry:
         """Mark a directory, reading it again when it changed. Raises as `mark`, and PathNotFoundError or
         NotDirectoryError when it is no longer there.
         """
@@ -237,7 +290,7 @@ class DirectoryStore(EntryReader):
             if not current.is_dir:
                 raise NotDirectoryError("not a directory", path=entry.path)
             try:
-                return await self.mark(current, job)
+                return await self.mark(current, job, text)
             except ConflictError:
                 self.still_time(deadline, entry.path)
                 current = await self.get(entry.path)
@@ -278,18 +331,26 @@ class DirectoryStore(EntryReader):
         return stands
 
     async def _read_standing(self, directory: str) -> bool:
-        entry = await self.get(directory)
+        entry = await self.stored(directory)
         if entry is None or not entry.is_dir:
             return False
-        if not entry.pending:
-            return True
-        if await self.jobs.is_live(entry.pending):
-            return False
+        return not entry.pending or await self.settling.stands(entry)
+
+    async def touch(self, directory: str) -> None:
+        """Change a directory's operation, and nothing else, so that whoever has read it finds out that something in it
+        was changed. The root has a record for this; what is not there, nobody has read.
+        """
+        stamp: dict[str, Value] = {OPERATION: self.sources.uuid()}
+        if directory != ROOT:
+            with suppress(ConditionFailedError):
+                await self.items.write(Update(self.keys.key(directory), Condition(equals={"isdir": True}), set=stamp))
+            return
         try:
-            await self._set_mark(entry, "")
-        except (ConflictError, OutcomeUnknownError):
-            return False
-        return True
+            await self.items.write(Update(ROOT_KEY, Condition(), set=stamp))
+        except ConditionFailedError:
+            record: dict[str, Value] = {PARTITION: ROOT_KEY.partition, SORT: ROOT_KEY.sort, **stamp}
+            with suppress(ConditionFailedError):  # somebody else has made it, and that is as good
+                await self.items.write(Put(record, ABSENT))
 
     def deadline(self) -> float:
         """The monotonic time until which an operation may be tried again."""

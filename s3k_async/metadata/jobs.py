@@ -1,13 +1,13 @@
-"""Leases of long changes.
+"""Records of long changes: what they are, how far they have come, and until when to believe their owners.
 
-A job record says that somebody is removing or moving a directory, and until when to believe it. A mark, the `next`
-attribute of a directory, names the job. A mark holds others up only while its job's lease runs; a stale one is dropped
-by whoever needs the entry, and the conditions on marks make the late owner's writes fail.
+A mark, the `next` attribute of an item, names a job. The job's record is the truth about all of its marks: one
+conditional write of it makes everything that the job has prepared visible at once. A record has one owner at a time,
+who keeps renewing its lease; when that has run out, whoever needs an entry takes the job over (`settling`). Every
+write of a record is conditional on its owner, so that one who wakes up late changes nothing.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
@@ -18,7 +18,8 @@ from typing import Literal, cast, get_args
 import anyio
 
 from s3k_async.concurrency import first_error
-from s3k_async.errors import BusyError, ItemFormatError, LeaseExpiredError, S3kError
+from s3k_async.errors import ConditionFailedError, ItemFormatError, LeaseExpiredError, S3kError
+from s3k_async.metadata.marks import GONE, HERE, Mark, job_of
 from s3k_async.sources import Sources
 from s3k_async.stores.items import (
     ABSENT,
@@ -73,6 +74,8 @@ class JobRecord:
     """0 for a job that is not published."""
     operation: str
     """The id of the last write of the record."""
+    owner: str = ""
+    """Who renews the lease; an id of no meaning."""
 
     @property
     def is_published(self) -> bool:
@@ -114,15 +117,22 @@ def record_from(item: Item) -> JobRecord:
         started_ms=number("started"),
         published_ms=number("published"),
         operation=text(OPERATION),
+        owner=text("owner"),
     )
 
 
 class Job:
-    """A job that this client owns. `mark` is what its entries carry."""
+    """A job that this client owns. `mark`, `gone` and `here` are what its entries carry."""
 
-    def __init__(self, identity: str, sources: Sources) -> None:
+    def __init__(self, identity: str, kind: JobKind, owner: str, sources: Sources) -> None:
         self.id = identity
-        self.mark = json.dumps({"job": identity}, separators=(",", ":"))
+        self.kind = kind
+        self.owner = owner
+        self.mark = Mark(identity).text()
+        self.gone = Mark(identity, GONE).text()
+        self.here = Mark(identity, HERE).text()
+        self.over = kind == "mark"
+        """Whether no mark of it is left that means anything: then its record goes."""
         self._sources = sources
         self._valid_until = sources.monotonic() + LEASE_SECONDS
         self._lease_ms = sources.now_ms() + int(LEASE_SECONDS * 1000)
@@ -148,21 +158,23 @@ class Job:
     def check(self) -> None:
         """Raise LeaseExpiredError unless the lease certainly still runs."""
         if self.expired:
-            raise LeaseExpiredError("the job lost its lease; running the same call again finishes the work")
+            raise LeaseExpiredError("the job lost its lease; the same call again does, or finishes, the work")
 
 
 class Jobs:
     """The job records of a volume."""
 
-    def __init__(self, items: ItemStore, sources: Sources, busy_timeout: float) -> None:
+    def __init__(self, items: ItemStore, sources: Sources) -> None:
         self._items = items
         self._sources = sources
-        self._busy_timeout = busy_timeout
 
     @asynccontextmanager
-    async def hold(self, kind: JobKind, source: str, target: str = "") -> AsyncIterator[Job]:
-        """Own a job for the time of the body, its lease renewed in the background."""
-        job = Job(self._sources.uuid(), self._sources)
+    async def hold(self, kind: JobKind, source: str, target: str = "", *, parts: int = 0) -> AsyncIterator[Job]:
+        """Own a new job for the time of the body, its lease renewed in the background.
+
+        Afterwards the record of a job that is `over` is removed; that of any other is left to whoever comes next.
+        """
+        job = Job(self._sources.uuid(), kind, self._sources.uuid(), self._sources)
         sent, lease = self._sources.monotonic(), self._lease()
         record: dict[str, Value] = {
             PARTITION: JOB_PARTITION,
@@ -171,21 +183,66 @@ class Jobs:
             "source": source,
             "target": target,
             "lease": lease,
+            "started": self._sources.now_ms(),
+            "owner": job.owner,
             OPERATION: job.id,
         }
+        if kind != "mark":
+            record["state"] = "preparing"
+        if parts:
+            record["parts"] = parts
         await self._items.write(Put(record, ABSENT))
         job.extend(sent, lease)
+        async with self._owned(job):
+            yield job
+
+    @asynccontextmanager
+    async def take_over(self, record: JobRecord) -> AsyncIterator[Job | None]:
+        """Own a job whose owner is held for dead, for the time of the body; one that was not published is aborted by
+        that. None: somebody else was faster. Afterwards as for `hold`.
+        """
+        job = Job(record.id, record.kind, self._sources.uuid(), self._sources)
+        job.over = False
+        sent, lease = self._sources.monotonic(), self._lease()
+        changed: dict[str, Value] = {"lease": lease, "owner": job.owner, OPERATION: self._sources.uuid()}
+        if record.state == "preparing":
+            changed["state"] = "aborted"
+        # A renewal, or somebody else's taking over, changes the operation.
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._renew, job)
-                yield job
-                tasks.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            error = first_error(group)
-            raise error from error.__cause__
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._end(job)
+            await self._items.write(
+                Update(job_key(job.id), Condition(equals={OPERATION: record.operation}), set=changed)
+            )
+        except ConditionFailedError:
+            yield None
+            return
+        job.extend(sent, lease)
+        async with self._owned(job):
+            yield job
+
+    async def publish(self, job: Job) -> None:
+        """From this write on, the job's marks mean their new side.
+
+        Raises LeaseExpiredError (somebody held the job for dead and aborted it), OutcomeUnknownError, and the
+        service's errors: then it was not published.
+        """
+        job.check()
+        try:
+            await self._become(job, "published")
+        except ConditionFailedError as error:
+            if _state_of(error.current.get(0), job) == "published":
+                return
+            job.lose()
+            raise LeaseExpiredError("the job was held for dead; nothing was changed") from error
+
+    async def abort(self, job: Job) -> JobState:
+        """See to it that the job is not published, and return what it is by now: `published` if that came first; empty
+        if its record is gone or somebody else's. Raises the service's errors, OutcomeUnknownError too.
+        """
+        try:
+            await self._become(job, "aborted")
+        except ConditionFailedError as error:
+            return _state_of(error.current.get(0), job)
+        return "aborted"
 
     async def record(self, job_id: str) -> JobRecord | None:
         """The record of a job, or None: it is over, or never was. Raises ItemFormatError."""
@@ -209,21 +266,34 @@ class Jobs:
                 return
             cursor = page.next
 
+    def lease_runs(self, record: JobRecord) -> bool:
+        """Whether the owner's lease still runs."""
+        return record.lease_ms > self._sources.now_ms()
+
     async def is_live(self, mark: str) -> bool:
         """Whether the job that a mark names still holds its lease."""
-        item = await self._items.get(job_key(_job_id(mark)))
-        lease = item.get("lease") if item else None
-        return isinstance(lease, int) and lease > self._sources.now_ms()
+        record = await self.record(job_of(mark))
+        return record is not None and self.lease_runs(record)
 
-    async def wait_until_over(self, mark: str, path: str) -> None:
-        """Return when the job that a mark names is over. Raises BusyError after the busy timeout."""
-        deadline = self._sources.monotonic() + self._busy_timeout
-        delay = POLL_SECONDS
-        while await self.is_live(mark):
-            if self._sources.monotonic() >= deadline:
-                raise BusyError("another client is moving or deleting it", path=path)
-            await self._sources.sleep(self._sources.uniform(delay / 2, delay))
-            delay = min(POLL_CAP_SECONDS, delay * 2)
+    async def _become(self, job: Job, state: JobState) -> None:
+        now: dict[str, Value] = {"published": self._sources.now_ms()} if state == "published" else {}
+        condition = Condition(equals={"state": "preparing", "owner": job.owner})
+        changed: dict[str, Value] = {"state": state, OPERATION: self._sources.uuid()}
+        await self._items.write(Update(job_key(job.id), condition, set=changed | now))
+
+    @asynccontextmanager
+    async def _owned(self, job: Job) -> AsyncIterator[None]:
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._renew, job)
+                yield
+                tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            error = first_error(group)
+            raise error from error.__cause__
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._end(job)
 
     async def _renew(self, job: Job) -> None:
         while not job.expired:
@@ -231,30 +301,40 @@ class Jobs:
             sent, lease = self._sources.monotonic(), self._lease()
             renewal = Update(
                 job_key(job.id),
-                Condition(),
+                Condition(equals={"owner": job.owner}),
                 set={"lease": lease, OPERATION: self._sources.uuid()},
             )
             try:
                 await self._items.write(renewal)
+            except ConditionFailedError:
+                job.lose()
+                return
             except S3kError:
                 # Job.check stops the owner once the lease has run out; until then the next round may succeed.
                 continue
             job.extend(sent, lease)
 
     async def _end(self, job: Job) -> None:
+        """Remove the record of a job that is over; the lease of any other is given up, so that nobody waits for it."""
+        mine = Condition(equals={"owner": job.owner})
         try:
-            await self._items.write(Delete(job_key(job.id), Condition()))
+            if job.over:
+                await self._items.write(Delete(job_key(job.id), mine))
+            else:
+                given_up: dict[str, Value] = {"lease": 0, OPERATION: self._sources.uuid()}
+                await self._items.write(Update(job_key(job.id), mine, set=given_up))
+        except ConditionFailedError:
+            return  # somebody held the job for dead: the record is his, or gone
         except S3kError as error:
-            # The work is done or failed already; a record that stays behind ends with its lease.
-            _LOG.warning("the record of job %s could not be removed: %s", job.id, error)
+            # A record that stays behind ends with its lease.
+            _LOG.warning("the record of job %s could not be given up: %s", job.id, error)
 
     def _lease(self) -> int:
         return self._sources.now_ms() + int(LEASE_SECONDS * 1000)
 
 
-def _job_id(mark: str) -> str:
-    try:
-        job = json.loads(mark)["job"]
-    except (ValueError, KeyError, TypeError):
-        return "-"
-    return job if isinstance(job, str) and job else "-"
+def _state_of(item: Item | None, job: Job) -> JobState:
+    """The state of a job in the stored item, if that is still ours."""
+    if item is None or item.get("owner") != job.owner:
+        return ""
+    return record_from(item).state

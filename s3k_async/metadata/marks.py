@@ -21,10 +21,13 @@ from s3k_async.errors import ItemFormatError, LogFormatError
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import entry_document, entry_from
 
-__all__ = ["GONE", "HERE", "Mark", "Then", "parse_mark"]
+__all__ = ["GONE", "HERE", "NOBODY", "Mark", "Then", "job_of", "parse_mark"]
 
 GONE: Literal["gone"] = "gone"
 HERE: Literal["here"] = "here"
+
+NOBODY = "-"
+"""An id that no job has: that of a mark which cannot be read."""
 
 Then: TypeAlias = Entry | Literal["gone", "here"] | None
 
@@ -80,3 +83,11 @@ def parse_mark(text: str) -> Mark:
         return Mark(job, entry_from(then, "next"))
     except LogFormatError as error:
         raise ItemFormatError("a pending change whose entry cannot be read") from error
+
+
+def job_of(text: str) -> str:
+    """The id of the job that a mark names; NOBODY's for one that cannot be read."""
+    try:
+        return parse_mark(text).job
+    except ItemFormatError:
+        return NOBODY

@@ -129,7 +129,7 @@ class PairRenames:
             raise PathExistsError("the target exists", path=pair.target)
         parent = _native.split(pair.target)[0]
         standing = found.get(parent)
-        if standing is not None and standing.pending:
+        if any(entry is not None and entry.pending for entry in (source, target, standing)):
             self._alone.append((source, pair.target))
             return None
         changes = self._store.changes

@@ -6,7 +6,6 @@ the operations are comes from S3-FileSystem 1.0's metadata store; what they refu
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from s3k_async import _native
@@ -82,11 +81,14 @@ class MetadataStore(DirectoryStore):
             current = await self._look(path)
             if current is not None and current.is_dir:
                 raise IsDirectoryError("a directory is at the path", path=path)
-            if current is None or not current.is_reservation or current.lease_ms > self.sources.now_ms():
+            if current is None or not (current.pending or self._ran_out(current)):
                 break
             self.still_time(deadline, path)
-            await self.abandon(current)
+            await (self.settle(current) if current.pending else self.abandon(current))
         return self.target(path, current)
+
+    def _ran_out(self, entry: Entry) -> bool:
+        return entry.is_reservation and entry.lease_ms <= self.sources.now_ms()
 
     def target(self, path: str, current: Entry | None) -> Target:
         """What to write at a path at which `current` was seen."""
@@ -181,7 +183,7 @@ class MetadataStore(DirectoryStore):
             if source.path == target:
                 return current
             replaced = await self._rename_target(target, overwrite=overwrite)
-            moved = await self._move(current, target, replaced)
+            moved = await self._move(replace(current, pending=""), target, replaced)
             if moved is not None:
                 return moved
             self.still_time(deadline, source.path)
@@ -195,10 +197,11 @@ class MetadataStore(DirectoryStore):
         self.require_writable(entry.path)
         if entry.is_dir:
             raise IsDirectoryError("a directory is at the path", path=entry.path)
+        entry = replace(entry, pending="")
+        delete = Delete(self.keys.key(entry.path), unchanged(entry))
         try:
-            await self.transact(
-                [self.changes.operation("delete", entry, None)],
-                [Delete(self.keys.key(entry.path), unchanged(entry))],
+            await self.past_marks(
+                lambda: self.transact([self.changes.operation("delete", entry, None)], [delete]), entry.path
             )
         except ConditionFailedError as error:
             if error.current.get(0) is None:
@@ -266,18 +269,24 @@ class MetadataStore(DirectoryStore):
                 entry = replace(blank, operation=operation)
             else:
                 entry = blank.with_content(content, mtime_ms=blank.mtime_ms, operation=operation)
-            if await self._create_once(entry, "create" if content is None else "update"):
-                return entry
+            try:
+                if await self._create_once(entry, "create" if content is None else "update"):
+                    return entry
+            except ConditionFailedError as error:
+                if not await self.settle_refused(error):
+                    raise PathExistsError("the path exists", path=entry.path) from error
             self.still_time(deadline, entry.path)
             # A version is never used twice: what was read of the one that was withdrawn must not match the next.
             blank = replace(blank, version=entry.version)
             await self._need_parents(await self.chain(entry.path))
 
     async def _create_once(self, entry: Entry, kind: OperationKind) -> bool:
-        """Create the entry and make sure that it has a parent; False if it was withdrawn."""
+        """Create the entry and make sure that it has a parent; False if it was withdrawn. Raises ConditionFailedError
+        when something is at the path.
+        """
 
         async def create(_: Outcome) -> None:
-            await self._put_new(entry)
+            await self._put(Put(to_item(entry, self.keys), ABSENT))
             if not await self._settle(entry) and await self.withdraw(entry):
                 raise _WithdrawnError("the directory was going away", path=entry.path)
 
@@ -286,12 +295,6 @@ class MetadataStore(DirectoryStore):
         except _WithdrawnError:
             return False
         return True
-
-    async def _put_new(self, entry: Entry) -> None:
-        try:
-            await self._put(Put(to_item(entry, self.keys), ABSENT))
-        except ConditionFailedError as error:
-            raise PathExistsError("the path exists", path=entry.path) from error
 
     async def _put(self, action: Put) -> None:
         """The write by which a file appears: a failure, unless the outcome is unknown, changed nothing."""
@@ -332,16 +335,20 @@ class MetadataStore(DirectoryStore):
         return True
 
     async def _replace(self, current: Entry, content: Content) -> Entry:
-        entry = current.with_content(content, mtime_ms=self.sources.now_ms(), operation=self.sources.uuid())
-        entry = replace(entry, pending="")
-        try:
+        current = replace(current, pending="")
+
+        async def put() -> Entry:
+            entry = current.with_content(content, mtime_ms=self.sources.now_ms(), operation=self.sources.uuid())
             await self.changes.run(
                 [self.changes.operation("update", current, entry)],
                 lambda _: self._put(Put(to_item(entry, self.keys), unchanged(current))),
             )
+            return entry
+
+        try:
+            return await self.past_marks(put, current.path)
         except ConditionFailedError as error:
-            raise ConflictError("the file changed or was removed meanwhile", path=entry.path) from error
-        return entry
+            raise ConflictError("the file changed or was removed meanwhile", path=current.path) from error
 
     def _need_lease(self, lease_ms: int, path: str) -> None:
         if lease_ms and self.sources.now_ms() > lease_ms:
@@ -360,9 +367,10 @@ class MetadataStore(DirectoryStore):
             if not entry.is_dir:
                 raise NotDirectoryError("the path leads through a file", path=path)
         if len(chain) > 1 and (parent := chain[-2][1]) is not None and parent.pending:
-            with suppress(ConflictError):  # if it changed, the transaction's check of it fails, and we look again
-                await self.drop_stale_mark(parent)
+            await self.settle(parent)
         replaced = chain[-1][1]
+        if replaced is not None and replaced.pending:
+            replaced = await self.settled(replaced)
         if replaced is not None and (replaced.is_dir or not overwrite):
             raise PathExistsError("the target exists", path=target)
         return replaced
@@ -378,7 +386,8 @@ class MetadataStore(DirectoryStore):
         moved, operations, actions = self._plan_move(source, target, replaced)
         try:
             await self.transact(operations, [*actions, *checks])
-        except ConditionFailedError:
+        except ConditionFailedError as error:
+            await self.settle_refused(error)
             return None
         except TransactionConflictError:
             # Transactions with an item in common take turns, and too many rename into this directory for that.
@@ -406,7 +415,8 @@ class MetadataStore(DirectoryStore):
         moved, operations, actions = self._plan_move(source, target, replaced)
         try:
             await self.transact(operations, actions)
-        except ConditionFailedError:
+        except ConditionFailedError as error:
+            await self.settle_refused(error)
             return None
         if await self._settle(moved):
             return moved

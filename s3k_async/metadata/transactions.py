@@ -6,7 +6,7 @@ every attempt is halved. Of a transaction whose outcome is unknown only its own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -19,11 +19,12 @@ from s3k_async.errors import (
     S3kError,
     TransactionConflictError,
 )
-from s3k_async.metadata.changes import Changes, Outcome
+from s3k_async.metadata.changes import Outcome
 from s3k_async.oplog.entries import Operation
+from s3k_async.oplog.segments import Operations
 from s3k_async.stores.items import Action, Item, ItemStore
 
-__all__ = ["Lane", "Plan", "Refusal", "Report", "carry_out"]
+__all__ = ["UNLOGGED", "Lane", "Logging", "Plan", "Refusal", "Report", "carry_out"]
 
 TRANSACTIONS = 8
 """Transactions of one segment that are under way at the same time."""
@@ -57,6 +58,22 @@ class Plan(Protocol):
         """The path that errors of the row name."""
 
 
+class Logging(Protocol):
+    """Where a plan is logged: `Changes`, or the log of a job."""
+
+    async def run_parts(self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]) -> None:
+        """Log the operations around the table writes of `body`, which notes what became of them."""
+
+
+class _Unlogged:
+    async def run_parts(self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]) -> None:  # noqa: ARG002
+        await body(Outcome())
+
+
+UNLOGGED: Logging = _Unlogged()
+"""For changes that the log has heard of already."""
+
+
 @dataclass(slots=True)
 class Report:
     """What became of the rows; those that are named nowhere were never sent."""
@@ -70,7 +87,7 @@ class Report:
 
 async def carry_out(
     items: ItemStore,
-    changes: Changes,
+    changes: Logging,
     plan: Plan,
     lanes: Sequence[Lane],
     token: Callable[[], str],

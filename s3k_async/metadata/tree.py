@@ -1,14 +1,13 @@
 """Changes and sums of whole subtrees: concurrent over directories and suffixes, resumable by calling again.
 
-Directories are marked by a job before they are listed. Additions go top-down, removals bottom-up. These changes are
-not visible at once: a reader may see a subtree partly moved or partly deleted.
+This is the plain way, without a job that is published: directories are marked before they are listed, additions go
+top-down, removals bottom-up, and a reader may see a subtree partly moved or partly deleted. `atomic` has the other way.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -29,21 +28,15 @@ from s3k_async.metadata.bulk import Done, Failure, delete_files, move_files
 from s3k_async.metadata.codec import in_columns, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job
 from s3k_async.metadata.ordered import walk
+from s3k_async.metadata.portions import PARTS, cost_of_files, portions
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry, Progress
-from s3k_async.oplog.log import SEGMENT_OPERATIONS
 from s3k_async.stores.items import ABSENT, Action, Check, Put
 
-__all__ = ["PORTION", "Tree", "TreeResult"]
+__all__ = ["Tree", "TreeResult"]
 
 _LOG = logging.getLogger(__name__)
 
-PARTS = 64
-"""Portions and subdirectories of one recursive change that are worked on at the same time."""
-PORTION = SEGMENT_OPERATIONS
-"""Files of one directory that are changed together, and logged in one segment."""
-FULL_PORTION = 8
-"""Of these `PARTS`, what a portion of `PORTION` files counts as: its entries and its segment are held in memory."""
 
 
 @dataclass(slots=True)
@@ -95,7 +88,7 @@ class Tree:
         in the result, and then the directories above it stay.
         """
         self._store.require_writable(entry.path)
-        async with self._store.jobs.hold("delete", entry.path) as job:
+        async with self._store.jobs.hold("mark", entry.path) as job:
             run = _Run("delete", job, TreeResult(), progress)
             marked = await self._store.mark_current(entry, job)
             await self._delete_below(marked, run)
@@ -121,17 +114,18 @@ class Tree:
         async def delete_portion(portion: Entries) -> None:
             nonlocal clean
             run.job.check()
-            done = await delete_files(self._store, portion.files(), run.job.check)
+            entries = await self._settled(portion, run.job)
+            done = await delete_files(self._store, entries.files(), run.job.check)
             run.done(done, marked.path)
             clean = clean and not done.failures
-            await run.budget.run_all(delete_child, portion.directories())
+            await run.budget.run_all(delete_child, entries.directories())
 
         async def delete_child(entry: Entry) -> None:
             nonlocal clean
             deleted = await self._delete_child(entry, run)
             clean = clean and deleted
 
-        await run.budget.run_all(delete_portion, _portions(self._store.stored_children(marked.path)), cost=_cost)
+        await run.budget.run_all(delete_portion, portions(self._store.stored_children(marked.path)), cost=cost_of_files)
         return clean
 
     async def _delete_child(self, entry: Entry, run: _Run) -> bool:
@@ -163,7 +157,7 @@ class Tree:
         deadline = self._store.deadline()
         pause = POLL_SECONDS
         while True:
-            async with self._store.jobs.hold("rename", source.path, target) as job:
+            async with self._store.jobs.hold("mark", source.path, target) as job:
                 run = _Run("rename", job, TreeResult(), progress)
                 marked = await self._store.mark_current(source, job)
                 made, obstacle = await self._begin(marked, target, job)
@@ -171,7 +165,7 @@ class Tree:
                     await self._move_below(marked, made, run)
                     return run.result
             if obstacle is not None:
-                await self._store.jobs.wait_until_over(obstacle.pending, obstacle.path)
+                await self._store.settle(obstacle)
             self._store.still_time(deadline, target)
             # Two renames into each other that stood back at the same time must not come back at the same time.
             await self._store.sources.sleep(self._store.sources.uniform(0.0, pause))
@@ -289,7 +283,7 @@ class Tree:
         async def move_portion(portion: Entries) -> None:
             nonlocal clean
             run.job.check()
-            entries = await self._reap(portion)
+            entries = await self._reap(await self._settled(portion, run.job))
             files = entries.files()
             if len(files) > 0:
                 done = await move_files(self._store, files, made.path, run.job.check)
@@ -304,8 +298,19 @@ class Tree:
             moved = await self._move_child(entry, made, target, run)
             clean = clean and moved
 
-        await run.budget.run_all(move_portion, _portions(self._store.stored_children(marked.path)), cost=_cost)
+        await run.budget.run_all(move_portion, portions(self._store.stored_children(marked.path)), cost=cost_of_files)
         return clean
+
+    async def _settled(self, portion: Entries, job: Job) -> Entries:
+        """The entries once no other job marks one of them; its own marks, of directories, are left."""
+        foreign = {place for place, text in portion.marked() if text != job.mark}
+        if not foreign:
+            return portion
+        kept = []
+        for place, entry in enumerate(portion):
+            current = await self._store.settled(entry) if place in foreign else entry
+            kept += [current] if current is not None else []
+        return in_columns(kept, self._store.keys)
 
     async def _reap(self, page: Entries) -> Entries:
         """The entries without the reservations whose writers are gone; one that was changed meanwhile as it is now."""
@@ -356,33 +361,3 @@ class Tree:
             return
         job.lose()
         raise LeaseExpiredError("the job was held for dead; the same call again finishes the work", path=made.path)
-
-
-def _cost(portion: Entries) -> int:
-    return 1 + (FULL_PORTION - 1) * len(portion.files()) // PORTION
-
-
-async def _portions(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries, None]:
-    """The children of a directory: files by the `PORTION`, directories as they come.
-
-    The files of a portion are in the order of their names, and hence come from all suffixes in turn: no partition is
-    hammered, and a transaction is full however few files each suffix has.
-    """
-    held: list[Entries] = []
-    count = 0
-    async with aclosing(pages):
-        async for page in pages:
-            directories = page.directories()
-            if len(directories) > 0:
-                yield directories
-            files = page.files()
-            if len(files) > 0:
-                # A view would keep the page, of which it may be a small part.
-                held.append(files if len(files) == len(page) else Entries.joined([files]))
-                count += len(files)
-            while count >= PORTION:
-                files = Entries.sorted(held)
-                yield files[:PORTION]
-                held, count = [files[PORTION:]], count - PORTION
-    if count > 0:
-        yield Entries.sorted(held)

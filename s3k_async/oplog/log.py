@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 import anyio
@@ -32,7 +33,15 @@ from s3k_async.oplog.segments import (
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import BlobStore
 
-__all__ = ["SEGMENT_BYTES", "SEGMENT_OPERATIONS", "DisabledLog", "NativeLog", "OperationLog", "PendingLog"]
+__all__ = [
+    "SEGMENT_BYTES",
+    "SEGMENT_OPERATIONS",
+    "DisabledLog",
+    "HeldLog",
+    "NativeLog",
+    "OperationLog",
+    "PendingLog",
+]
 
 SEGMENT_OPERATIONS: Final = 5000
 """Operations in one segment at most (renames: about five megabytes); more are spread over several."""
@@ -66,12 +75,28 @@ class PendingLog(Protocol):
         `drained` does, and its `close`. What did not happen is rolled back before this returns.
         """
 
+    def hold(self, succeeded: Collection[str] | None = None) -> HeldLog:
+        """What is left to do at the end of a job, whose outcome is not decided yet; the operations are let go of.
+
+        `succeeded`: the ids of those that happen if the job is published (None: all). Raises ValueError as `commit`.
+        """
+
     async def rollback(self) -> bool:
         """Remove what `begin` wrote, after a definite failure.
 
         False if something is left, or if `commit` was called before: then nothing is removed. Cancellation and
         errors as for `commit`.
         """
+
+
+class HeldLog(Protocol):
+    """Pending operations that succeed, or fail, together with a job. Ends with either call, or stays pending."""
+
+    async def commit_later(self) -> None:
+        """The job was published; as `PendingLog.commit_later`."""
+
+    async def rollback(self) -> bool:
+        """The job was aborted; as `PendingLog.rollback`."""
 
 
 class OperationLog(Protocol):
@@ -85,8 +110,8 @@ class OperationLog(Protocol):
     def failed_rollbacks(self) -> int:
         """How many pending log objects could not be removed since this log was opened."""
 
-    async def begin(self, operations: Operations) -> PendingLog:
-        """Write the operations as pending: one as an entry, more as segments, none as nothing.
+    async def begin(self, operations: Operations, *, together: bool = False) -> PendingLog:
+        """Write the operations as pending: one as an entry (unless `together`), more as segments, none as nothing.
 
         Beginning the identical operation again is fine. Raises ConflictError when another operation is under the
         same key, LogFormatError for an operation that contradicts itself, and the store's errors (a lost answer as
@@ -107,7 +132,7 @@ class DisabledLog:
     failed_commits = 0
     failed_rollbacks = 0
 
-    async def begin(self, operations: Operations) -> PendingLog:  # noqa: ARG002
+    async def begin(self, operations: Operations, *, together: bool = False) -> PendingLog:  # noqa: ARG002
         """Write nothing; the handle's every answer is success."""
         return _NOTHING_PENDING
 
@@ -129,6 +154,9 @@ class _NothingPending:
 
     async def commit_later(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> None:
         pass
+
+    def hold(self, succeeded: Collection[str] | None = None) -> HeldLog:  # noqa: ARG002
+        return self
 
     async def rollback(self) -> bool:
         return True
@@ -153,11 +181,11 @@ class NativeLog:
         self.failed_commits = 0
         self.failed_rollbacks = 0
 
-    async def begin(self, operations: Operations) -> PendingLog:
+    async def begin(self, operations: Operations, *, together: bool = False) -> PendingLog:
         """As `OperationLog.begin`; more than SEGMENT_OPERATIONS or SEGMENT_BYTES become several segments."""
         if not operations:
             return _NOTHING_PENDING
-        handle = _NativePending(self, self._objects(operations))
+        handle = _NativePending(self, self._objects(operations, together=together))
         await handle.begin()
         return handle
 
@@ -211,8 +239,8 @@ class NativeLog:
         _logger.warning("operation log: %s %s (%s)", key, failure, reason)
         return False
 
-    def _objects(self, operations: Operations) -> list[_LogObject]:
-        if len(operations) == 1:
+    def _objects(self, operations: Operations, *, together: bool) -> list[_LogObject]:
+        if len(operations) == 1 and not together:
             return [_EntryObject(operations[0])]
         parts: list[_LogObject] = []
         for first in range(0, len(operations), SEGMENT_OPERATIONS):
@@ -315,13 +343,11 @@ class _NativePending:
 
     async def commit_later(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> None:
         marks, removals = self._endings(succeeded, unknown)
+        await _Held(self._log, marks, removals, ()).commit_later()
 
-        async def settle_all() -> None:
-            for mark in marks:
-                await self._log.commit_later(*mark)
-            await gather(self._log.remove, removals, limit=_OBJECTS_AT_ONCE)
-
-        await to_the_end(settle_all)
+    def hold(self, succeeded: Collection[str] | None = None) -> HeldLog:
+        marks, removals = self._endings(succeeded, ())
+        return _Held(self._log, marks, removals, [part.pending_key for part in self._objects])
 
     def _endings(
         self, succeeded: Collection[str] | None, unknown: Collection[str]
@@ -352,5 +378,29 @@ class _NativePending:
 
         async def remove_all() -> bool:
             return all(await gather(remove, self._objects, limit=_OBJECTS_AT_ONCE))
+
+        return await to_the_end(remove_all)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Keys and marks, a few hundred bytes for each object."""
+
+    _log: NativeLog
+    _marks: Sequence[tuple[str, bytes]]
+    _removals: Sequence[str]
+    _pending: Sequence[str]
+
+    async def commit_later(self) -> None:
+        async def settle_all() -> None:
+            for mark in self._marks:
+                await self._log.commit_later(*mark)
+            await gather(self._log.remove, self._removals, limit=_OBJECTS_AT_ONCE)
+
+        await to_the_end(settle_all)
+
+    async def rollback(self) -> bool:
+        async def remove_all() -> bool:
+            return all(await gather(self._log.remove, self._pending, limit=_OBJECTS_AT_ONCE))
 
         return await to_the_end(remove_all)

@@ -1,13 +1,15 @@
 """Renaming and deleting a directory: the requests of `S3kClient.rename` and of `S3kClient.delete(recursive=True)`.
 
 Nobody else is at work in the tree, it holds no reservations and no marks of interrupted jobs, and the work ends
-before the job's lease is renewed for the first time (one UpdateItem every RENEW_SECONDS).
+before the job's lease is renewed for the first time (one UpdateItem every RENEW_SECONDS). In the root, the first such
+change in a volume's life makes a record (one PutItem).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from s3k_async.metadata.portions import PORTION
 from s3k_async.planning.item_size import read_units, write_units
 from s3k_async.planning.layout import Count
 from s3k_async.planning.looking import longest_listing, read_children
@@ -26,8 +28,103 @@ MARK_BYTES: Final = 60
 """Bytes that a mark adds to a directory's item."""
 
 
-def renaming(tree: LaidTree, service: Service, *, target_parents: int = 1) -> Work:
-    """Rename a directory to a path that has so many ancestors below the root, all of which exist."""
+def renaming(
+    tree: LaidTree, service: Service, *, target_parents: int = 1, parents_touched: int = 1, atomic: bool = True
+) -> Work:
+    """Rename a directory to a path that has so many ancestors below the root, all of which exist; `parents_touched`: 2
+    if the target is in another directory than the source.
+    """
+    if not atomic:
+        return _renaming_plainly(tree, service, target_parents)
+    work, top = Work(service.latency), tree.top
+    _begin_job(work, top)
+    work.get(0)
+    work.get_many(target_parents + 1, top.own_item, times=2)
+    work.log(_one(1))
+    work.transact(top.own_item + MARK_BYTES, 2 if target_parents else 1, _one(1))
+    _prepare(work, tree, MOVES, actions=2)
+    work.update(top.own_item, _one(parents_touched))
+    work.update(JOB_BYTES)
+    for _ in ("source", "target"):
+        _fold(work, tree)
+    _end_job(work)
+    for kind in tree.kinds:
+        _heat_of_changes(work, kind, "old place", 2)
+        _heat_of_changes(work, kind, "new place", 1)
+    work.chain = _chain(tree, service, listings=3)
+    return work
+
+
+def deletion(tree: LaidTree, service: Service, *, atomic: bool = True) -> Work:
+    """Delete a directory and everything below it."""
+    if not atomic:
+        return _deletion_plainly(tree, service)
+    work, top = Work(service.latency), tree.top
+    _begin_job(work, top)
+    work.log(_one(1))
+    _prepare(work, tree, MAX_TRANSACTION, actions=1)
+    work.update(top.own_item)
+    work.update(JOB_BYTES)
+    _fold(work, tree)
+    _end_job(work)
+    for kind in tree.kinds:
+        _heat_of_changes(work, kind, "", 2)
+    work.chain = _chain(tree, service, listings=2)
+    return work
+
+
+def _prepare(work: Work, tree: LaidTree, size: int, *, actions: int) -> None:
+    """All directories are listed, and their children marked; with them come the items at the target."""
+    for kind in tree.kinds:
+        read_children(work, kind)
+        work.entries_changed += kind.count * kind.files
+        work.log(_groups(kind, PORTION))
+        work.transact(_child_bytes(kind) + MARK_BYTES, actions * kind.count * _children(kind), _groups(kind, size))
+
+
+def _fold(work: Work, tree: LaidTree) -> None:
+    """One side of what was prepared is listed again, and its marks or items removed."""
+    work.get(tree.top.own_item + MARK_BYTES)
+    for kind in tree.kinds:
+        read_children(work, kind)
+        groups = _groups(kind, MAX_TRANSACTION)
+        work.transact(_child_bytes(kind) + MARK_BYTES, kind.count * _children(kind), groups)
+    work.transact(tree.top.own_item + MARK_BYTES, 1, _one(1))
+
+
+def _children(kind: Kind) -> int:
+    return kind.files + kind.directories
+
+
+def _groups(kind: Kind, size: int) -> Count:
+    """Groups of at most so many children, in all directories of a kind."""
+    return Count.of(-(-_children(kind) // size) * kind.count)
+
+
+def _child_bytes(kind: Kind) -> int:
+    """Bytes of the item of a child, on average."""
+    return kind.bytes_of(kind.files, kind.directories) // max(1, _children(kind))
+
+
+def _heat_of_changes(work: Work, kind: Kind, where: str, listings: int) -> None:
+    """The load of the fullest suffix: each item is listed and written twice, in transactions."""
+    files, directories = kind.fullest()
+    units = files * write_units(kind.file_item + MARK_BYTES) + directories * write_units(
+        kind.directory_item + MARK_BYTES
+    )
+    reads = listings * read_units(kind.bytes_of(files, directories))
+    work.heat(f"{_suffix_of(kind)}{', ' if where else ''}{where}", reads, 4 * units)
+
+
+def _chain(tree: LaidTree, service: Service, listings: int) -> float:
+    """Seconds of the requests that wait for each other: each level is prepared before the next, and folded in after."""
+    latency = service.latency
+    once = latency.write * 4 + latency.transaction * 3 + latency.read * 4 + latency.put * 2
+    each = latency.put + latency.transaction * listings
+    return once + each * (tree.depth + 1) + listings * longest_listing(tree, service)
+
+
+def _renaming_plainly(tree: LaidTree, service: Service, target_parents: int) -> Work:
     work = Work(service.latency)
     top = tree.top
     _begin_job(work, top)
@@ -52,8 +149,7 @@ def renaming(tree: LaidTree, service: Service, *, target_parents: int = 1) -> Wo
     return work
 
 
-def deletion(tree: LaidTree, service: Service) -> Work:
-    """Delete a directory and everything below it."""
+def _deletion_plainly(tree: LaidTree, service: Service) -> Work:
     work = Work(service.latency)
     _begin_job(work, tree.top)
     for kind in tree.kinds:

@@ -10,7 +10,7 @@ from typing import Final
 from s3k_async import _native
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.tree import PORTION
+from s3k_async.metadata.portions import PORTION
 from s3k_async.model import ROOT, Content, Entry
 from s3k_async.oplog.log import SEGMENT_BYTES
 from s3k_async.planning.item_size import entry_size, read_units

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError, PermissionDeniedError, VolumeMismatchError, VolumeNotFoundError
+from s3k_async.metadata.atomic import AtomicTree
 from s3k_async.metadata.exclusive import RecordFence, now
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.legacy import check_suffixes
@@ -47,6 +48,8 @@ class Volume:
     log: OperationLog
     store: MetadataStore
     tree: Tree
+    atomic: AtomicTree
+    """As `tree`, for changes that are visible at once."""
     read_only: bool
     counter: RequestCounter
     """Counts the requests to all of its parts."""
@@ -119,7 +122,8 @@ async def open_volume(
             storage=storage,
             log=log,
             store=store,
-            tree=Tree(store),
+            tree=(tree := Tree(store)),
+            atomic=AtomicTree(store, tree),
             read_only=not native,
             counter=connections.counter,
             _stack=stack.pop_all(),

@@ -206,7 +206,7 @@ async def test_what_is_written_below_a_directory_that_is_going_away_is_taken_bac
         await fs.makedirs("/d")
         await fs.makedirs("/e")
         store = other._volume().store
-        async with store.jobs.hold("delete", "/d") as job:
+        async with store.jobs.hold("mark", "/d") as job:
             marked: list[Any] = []
 
             async def mark(call: Call) -> None:
@@ -237,7 +237,7 @@ async def test_files_below_a_directory_that_stays_marked_are_busy_and_the_others
     async with faulty_client(FaultPlan(), config) as fs:
         await fs.makedirs("/d")
         store = fs._volume().store
-        async with store.jobs.hold("delete", "/d") as job:
+        async with store.jobs.hold("mark", "/d") as job:
             entry = await store.get("/d")
             assert entry is not None
             marked = await store.mark(entry, job)

@@ -186,7 +186,7 @@ async def old_reservation(volume: Volume) -> None:
 
 async def dead_job(volume: Volume) -> None:
     store = volume.rig.store
-    async with store.jobs.hold("delete", "/a/d0") as job:
+    async with store.jobs.hold("mark", "/a/d0") as job:
         await store.mark(await volume.rig.need("/a/d0"), job)
 
 

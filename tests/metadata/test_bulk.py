@@ -18,7 +18,6 @@ from s3k_async.errors import (
     S3kError,
     TransactionConflictError,
 )
-from s3k_async.metadata import tree
 from s3k_async.metadata.bulk import Done, delete_files, move_files
 from s3k_async.metadata.codec import in_columns, to_item
 from s3k_async.model import Entry
@@ -200,7 +199,7 @@ async def test_a_transaction_that_ended_in_no_known_way_stays_pending(rig: Rig) 
 
 
 async def test_few_full_portions_are_held_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "PORTION", 5)
+    monkeypatch.setattr("s3k_async.metadata.portions.PORTION", 5)
     await planted(rig)
     held, most = 0, 0
 

@@ -123,7 +123,7 @@ async def test_a_file_moved_into_a_directory_that_was_listed_for_deletion_keeps_
 
 async def test_a_job_whose_lease_ran_out_does_not_get_it_back(rig: Rig) -> None:
     rig.stop_renewing()
-    async with rig.store.jobs.hold("delete", "/a") as job:
+    async with rig.store.jobs.hold("mark", "/a") as job:
         job.check()
         rig.clock.advance(31)
         job.extend(rig.clock.monotonic(), rig.clock.now_ms() + 30_000)
@@ -142,7 +142,7 @@ async def test_a_creation_that_was_withdrawn_comes_back_at_a_higher_version(rig:
             versions.append((await rig.need("/a/f")).version)
             await rig.store.mark(await rig.need("/a"), job)
 
-    async with rig.store.jobs.hold("delete", "/a") as job:
+    async with rig.store.jobs.hold("mark", "/a") as job:
         rig.clock.advance(28)
         entry = await rig.write("/a/f", store=rig.client(FaultPlan(gate)))
     assert entry.version > versions[0]
@@ -202,7 +202,7 @@ async def test_a_pending_directory_that_was_marked_since_is_seen_to_have_happene
     error = ServiceError("no", service_code="X")
     faults.fail_when(lambda call: call.key.endswith(".committed"), error, times=9)
     await rig.client(faults).make_directory("/a")
-    async with rig.store.jobs.hold("delete", "/a") as job:
+    async with rig.store.jobs.hold("mark", "/a") as job:
         await rig.store.unmark(await rig.store.mark(await rig.need("/a"), job), job)
     entry = await rig.need("/a")
     found = decide(Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [entry], (await rig.truths())[entry.id]))

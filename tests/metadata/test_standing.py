@@ -298,7 +298,7 @@ async def test_a_read_that_began_before_a_write_does_not_confirm_its_parent(monk
     await read.wait()
     second = asyncio.create_task(rig.write("/a/second", store=store))
     await written.wait()
-    async with rig.store.jobs.hold("delete", "/a") as job:
+    async with rig.store.jobs.hold("mark", "/a") as job:
         marked = await rig.store.mark(await rig.need("/a"), job)
         answered.set()
         await first

@@ -18,11 +18,11 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.listing import summary
-from s3k_async.metadata import tree
 from s3k_async.metadata.codec import in_columns
 from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.portions import PORTION, portions
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.tree import PORTION, Tree, _portions
+from s3k_async.metadata.tree import Tree
 from s3k_async.model import ContentSummary, Entry
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import MAX_TRANSACTION
@@ -129,7 +129,7 @@ async def test_a_live_job_holds_others_up_and_a_dead_one_does_not(rig: Rig) -> N
     await grow(rig, "/a")
     faults = FaultPlan()
     store = rig.client(faults)
-    async with store.jobs.hold("rename", "/a", "/b") as job:
+    async with store.jobs.hold("mark", "/a", "/b") as job:
         await store.mark(await rig.need("/a/d0"), job)
         with pytest.raises(BusyError):
             await rig.write("/a/d0/new")
@@ -285,11 +285,11 @@ async def test_files_are_taken_by_the_portion_whatever_the_pages() -> None:
         for start in range(0, len(files), 777):
             yield in_columns([*reversed(files[start : start + 777]), directory], keys)
 
-    portions = [portion async for portion in _portions(pages())]
-    of_files = [portion for portion in portions if not portion[0].is_dir]
+    divided = [portion async for portion in portions(pages())]
+    of_files = [portion for portion in divided if not portion[0].is_dir]
     assert [len(portion) for portion in of_files] == [PORTION, PORTION, 12_345 - 2 * PORTION]
     assert [path for portion in of_files for path in portion.paths()] == [entry.path for entry in files]
-    assert sum(len(portion) for portion in portions if portion[0].is_dir) == 16
+    assert sum(len(portion) for portion in divided if portion[0].is_dir) == 16
     assert PORTION % MAX_TRANSACTION == 0  # or the last transaction of each portion would not be full
 
 
@@ -311,7 +311,7 @@ async def test_pages_of_directories_are_not_held_for_their_files(monkeypatch: py
             yield in_columns([Entry(f"/d/{number}", True, "i", 1, 1, 1)], keys)
         yield in_columns([file], keys)
 
-    monkeypatch.setattr(tree, "Entries", Counting)
-    portions = [portion async for portion in _portions(pages())]
-    assert [len(portion) for portion in portions] == [1] * 51
+    monkeypatch.setattr("s3k_async.metadata.portions.Entries", Counting)
+    divided = [portion async for portion in portions(pages())]
+    assert [len(portion) for portion in divided] == [1] * 51
     assert sorted_parts == [1]

@@ -58,11 +58,18 @@ def cp(invocation: Invocation, sources: tuple[str, ...], target: str, recursive:
 @click.option("--pairs", metavar="FILE", help="Rename each path of a list to the one beside it; - is standard input.")
 @click.option("-0", "--null", is_flag=True, help="The paths of the list end with NUL.")
 @click.option("--resume", is_flag=True, help="A pair of the list is done if there is only its target.")
+@click.option("--no-atomic", is_flag=True, help="Move a directory entry by entry, by half as many writes.")
 @click.pass_obj
 def mv(
-    invocation: Invocation, operands: tuple[str, ...], overwrite: bool, pairs: str | None, null: bool, resume: bool
+    invocation: Invocation,
+    operands: tuple[str, ...],
+    overwrite: bool,
+    pairs: str | None,
+    null: bool,
+    resume: bool,
+    no_atomic: bool,
 ) -> None:
-    """Move or rename. Within a volume no bytes are copied, however large a directory is.
+    """Move or rename. Within a volume no bytes are copied, however large a directory is, and all of it moves at once.
 
     TARGET is the new path, and its parent has to exist. Below TARGET, under its own name, goes a source when TARGET
     ends with a /, when there are several sources, and a file when TARGET is a directory. Between two volumes
@@ -72,6 +79,8 @@ def mv(
     source and target. Nothing is changed if a line is wrong.
     """
     need_one_way(operands, pairs, "--pairs", {"-0": null, "--resume": resume}, at_least=2)
+    if pairs is not None and no_atomic:
+        raise click.UsageError("--no-atomic is for a directory, not for a list")
     if pairs is not None:
         _rename_pairs(invocation, pairs, null=null, overwrite=overwrite, resume=resume)
         return
@@ -85,7 +94,7 @@ def mv(
         if client is not other:
             return await move_to(client, other, source.path, place, overwrite=overwrite, progress=progress)
         try:
-            return await client.rename(source.path, place, overwrite=overwrite, progress=progress)
+            return await client.rename(source.path, place, overwrite=overwrite, atomic=not no_atomic, progress=progress)
         except PathExistsError as error:
             if place != goal.path or not await client.is_dir(place):
                 raise
@@ -135,15 +144,24 @@ async def _both_ends(
 @click.option("-f", "--missing-ok", is_flag=True, help="What is not there is no error.")
 @click.option("--from", "file", metavar="FILE", help="Remove the paths of a list; - is standard input.")
 @click.option("-0", "--null", is_flag=True, help="The paths of the list end with NUL.")
+@click.option("--no-atomic", is_flag=True, help="Empty a directory entry by entry, by half as many writes.")
 @click.pass_obj
 def rm(
-    invocation: Invocation, paths: tuple[str, ...], recursive: bool, missing_ok: bool, file: str | None, null: bool
+    invocation: Invocation,
+    paths: tuple[str, ...],
+    recursive: bool,
+    missing_ok: bool,
+    file: str | None,
+    null: bool,
+    no_atomic: bool,
 ) -> None:
     """Remove files and empty directories. The bytes are left to garbage collection.
 
     A line of a list is a path, or JSON: a text or an object with path. Nothing is removed if a line is wrong.
     """
     need_one_way(paths, file, "--from", {"-0": null}, at_least=1)
+    if file is not None and no_atomic:
+        raise click.UsageError("--no-atomic is for directories, not for a list")
     if file is not None:
         _remove_listed(invocation, file, null=null, recursive=recursive, missing_ok=missing_ok)
         return
@@ -151,7 +169,9 @@ def rm(
 
     async def one(clients: Clients, address: Address, progress: ProgressCallback | None) -> ChangeResult:
         client = await clients.of(address)
-        return await client.delete(address.path, recursive=recursive, missing_ok=missing_ok, progress=progress)
+        return await client.delete(
+            address.path, recursive=recursive, missing_ok=missing_ok, atomic=not no_atomic, progress=progress
+        )
 
     async def work(clients: Clients) -> TransferResult:
         with invocation.meter("remove") as meter:

@@ -1,0 +1,440 @@
+"""Renames and deletions of whole directories that are visible at once, or not at all.
+
+Every entry is prepared: what goes is marked as going, and where it goes to there is an entry that nobody sees yet.
+Directories are marked before they are listed. Then one write of the job's record publishes all of it. What fails
+before that is undone, and nothing has happened; afterwards nothing can fail any more, and what is left to fold in is
+folded in by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from s3k_async import _native
+from s3k_async._native import Deletes, Entries, Moves
+from s3k_async.concurrency import Budget, to_the_end
+from s3k_async.errors import (
+    BusyError,
+    ConditionFailedError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+    PathExistsError,
+    PathNotFoundError,
+    RenameIntoSelfError,
+    S3kError,
+    ServiceError,
+    UncommittedFileError,
+)
+from s3k_async.metadata.changes import Outcome
+from s3k_async.metadata.codec import NEXT, from_item, in_columns, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job
+from s3k_async.metadata.marks import job_of
+from s3k_async.metadata.portions import PARTS, cost, mixed_portions
+from s3k_async.metadata.store import MetadataStore
+from s3k_async.metadata.transactions import Refusal, carry_out
+from s3k_async.metadata.tree import Tree, TreeResult
+from s3k_async.model import ROOT, Entry, Progress
+from s3k_async.oplog.log import HeldLog, OperationLog
+from s3k_async.oplog.segments import Operations
+from s3k_async.stores.items import ABSENT, MAX_TRANSACTION, OPERATION, Action, Check, Put, Update, Value
+
+__all__ = ["AtomicTree"]
+
+_LOG = logging.getLogger(__name__)
+
+ENTROPY = 16
+"""Bytes of entropy in an operation id."""
+UNDO_SECONDS = 10.0
+"""How long a cancelled change goes on dropping its marks; what is left then is dropped by whoever comes next."""
+
+OnProgress = Callable[[Progress], object] | None
+
+
+class AtomicTree:
+    """Recursive changes over a metadata store, each visible in one write."""
+
+    def __init__(self, store: MetadataStore, tree: Tree) -> None:
+        self._store = store
+        self._plain = tree
+
+    async def delete(self, entry: Entry, *, progress: OnProgress = None) -> TreeResult:
+        """Delete a directory and all below it, reservations included. The bytes are left to garbage collection.
+
+        Raises PathNotFoundError, NotDirectoryError, BusyError, and the services' errors: then nothing was changed.
+        OutcomeUnknownError: all of it was deleted, or nothing.
+        """
+        self._store.require_writable(entry.path)
+        async with self._store.jobs.hold("delete", entry.path) as job:
+            change = _Change(self._store, job, entry.path, "", progress)
+
+            async def prepare() -> bool:
+                await change.log_removal(await change.mark_top(entry))
+                await change.below(entry.path, "")
+                return True
+
+            await change.run(prepare)
+        return change.result
+
+    async def rename(self, source: Entry, target: str, *, progress: OnProgress = None) -> TreeResult:
+        """Move a directory and all below it; object ids stay, versions grow by one. The target must not exist.
+
+        Raises RenameIntoSelfError, PathExistsError, PathNotFoundError (source, or target's parent), NotDirectoryError,
+        UncommittedFileError (somebody is writing a new file below), BusyError, and the services' errors: then nothing
+        was changed. OutcomeUnknownError: all of it was moved, or nothing.
+        """
+        store = self._store
+        store.require_writable(target)
+        if target == source.path or target.startswith(source.path + "/"):
+            raise RenameIntoSelfError("a directory cannot be moved into itself", path=target)
+        # Looked at before anything is marked, too: a refusal changes nothing.
+        if await self._is_half_way(source, target):
+            return await self._plain.rename(source, target, progress=progress)
+        deadline = store.deadline()
+        pause = POLL_SECONDS
+        while True:
+            change, obstacle = await self._attempt(source, target, progress)
+            if change is not None:
+                return change.result
+            if obstacle is not None:
+                await store.settle(obstacle)
+            store.still_time(deadline, target)
+            # Two renames into each other that stood back at the same time must not come back at the same time.
+            await store.sources.sleep(store.sources.uniform(0.0, pause))
+            pause = min(POLL_CAP_SECONDS, pause * 2)
+
+    async def _attempt(self, source: Entry, target: str, progress: OnProgress) -> tuple[_Change | None, Entry | None]:
+        """The change, when it was made. Otherwise another job is at work where it would go, and was not waited for:
+        it might wait for us. The entry that it marks, if known.
+        """
+        obstacle: Entry | None = None
+        async with self._store.jobs.hold("rename", source.path, target) as job:
+            change = _Change(self._store, job, source.path, target, progress)
+
+            async def prepare() -> bool:
+                nonlocal obstacle
+                marked = await change.mark_top(source)
+                # The mark is set before these are read: of two renames into each other one sees the other.
+                obstacle = await self._look_ahead(target)
+                if obstacle is not None:
+                    return False
+                made, obstacle = await change.put_top(marked)
+                if made:
+                    await change.below(source.path, target)
+                return made
+
+            made = await change.run(prepare)
+        return (change if made else None), obstacle
+
+    async def _is_half_way(self, source: Entry, target: str) -> bool:
+        """Whether the target is what an interrupted plain rename of this very directory has left there: that way it is
+        finished. Raises as `rename`.
+        """
+        existing = await self._store.get(target)
+        if existing is not None and existing.id == source.id:
+            return True
+        await self._look_ahead(target)
+        return False
+
+    async def _look_ahead(self, target: str) -> Entry | None:
+        """Check the target and its ancestors; the first of these that a job marks, or None."""
+        if target == ROOT:
+            raise PathExistsError("the root exists", path=target)
+        chain = await self._store.chain(target)
+        for path, entry in chain[:-1]:
+            if entry is None:
+                raise PathNotFoundError("no such parent directory", path=path)
+            if not entry.is_dir:
+                raise NotDirectoryError("the path leads through a file", path=path)
+        existing = chain[-1][1]
+        marked = next((entry for _, entry in chain if entry is not None and entry.pending), None)
+        if existing is not None and not existing.pending:
+            raise PathExistsError("the target exists", path=target)
+        return marked
+
+
+class _JobLog:
+    """The log of a job: what is pending until it is published."""
+
+    def __init__(self, log: OperationLog) -> None:
+        self._log = log
+        self._held: list[HeldLog] = []
+
+    async def run_parts(self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]) -> None:
+        """As `Changes.run_parts`, but what the body notes counts only once the job is published."""
+        try:
+            pending = await self._log.begin(operations, together=True)
+        except S3kError as error:
+            error.before_change = True
+            raise
+        outcome = Outcome(succeeded=set())
+        try:
+            await body(outcome)
+        finally:
+            self._held.append(pending.hold(outcome.succeeded))
+
+    async def commit(self) -> None:
+        for held in self._held:
+            await held.commit_later()
+
+    async def rollback(self) -> None:
+        for held in self._held:
+            await held.rollback()
+
+
+@dataclass
+class _Change:
+    """One atomic change under way, owned by a job."""
+
+    store: MetadataStore
+    job: Job
+    source: str
+    target: str
+    """Empty for a deletion."""
+    progress: OnProgress
+    result: TreeResult = field(default_factory=TreeResult)
+
+    def __post_init__(self) -> None:
+        self._budget = Budget(PARTS)
+        self._log = _JobLog(self.store.changes.log)
+        self._published: bool | None = False
+        """None: it is not known."""
+
+    # From beginning to end
+
+    async def run(self, prepare: Callable[[], Awaitable[bool]]) -> bool:
+        """Prepare, publish, fold in. Whatever goes wrong before it is published is undone; so is what `prepare` gives
+        up by answering False.
+        """
+        try:
+            if not await prepare():
+                await self._undo()
+                return False
+            for parent in dict.fromkeys(_native.split(path)[0] for path in (self.source, self.target) if path):
+                self.job.check()
+                await self.store.touch(parent)
+            await to_the_end(self._publish)
+        except BaseException as error:
+            if self._published is False:
+                await self._take_back(error)
+            raise
+        await self._fold()
+        return True
+
+    async def _publish(self) -> None:
+        jobs = self.store.jobs
+        try:
+            await jobs.publish(self.job)
+        except OutcomeUnknownError as error:
+            self._published = None
+            # An abort settles it, whether it comes first or too late.
+            state = await jobs.abort(self.job)
+            if state == "aborted":
+                self._published = False
+                raise ServiceError(
+                    "the change could not be published; nothing was changed", path=self.source
+                ) from error
+            if state != "published":
+                raise
+        self._published = True
+        await self._log.commit()
+
+    async def _fold(self) -> None:
+        try:
+            await self.store.settling.end(self.job, self.source, self.target, published=True)
+        except S3kError as error:
+            # It has happened. Whoever comes next folds in what is left.
+            _LOG.warning("job %s is published, but not all of it could be folded in: %s", self.job.id, error)
+
+    async def _take_back(self, error: BaseException) -> None:
+        if isinstance(error, S3kError):
+            await self._undo()
+            return
+
+        async def while_there_is_time() -> None:
+            with anyio.move_on_after(UNDO_SECONDS):
+                await self._undo()
+
+        await to_the_end(while_there_is_time)
+
+    async def _undo(self) -> None:
+        """Nothing has happened, and nothing will: only we could publish it. What cannot be cleared away now is cleared
+        away by whoever comes next.
+        """
+        try:
+            if await self.store.jobs.abort(self.job) == "aborted":
+                await self.store.settling.end(self.job, self.source, self.target, published=False)
+        except S3kError as error:
+            _LOG.warning("job %s is aborted, but its marks could not be dropped: %s", self.job.id, error)
+        await self._log.rollback()
+
+    # Preparing
+
+    async def mark_top(self, entry: Entry) -> Entry:
+        """Mark the directory itself, as it is now. Raises as `DirectoryStore.mark_current`."""
+        marked = await self.store.mark_current(entry, self.job, self.job.gone)
+        self.result.directories += 1
+        return marked
+
+    async def log_removal(self, marked: Entry) -> None:
+        """Log that the directory itself goes."""
+        removal = self.store.changes.operation("delete", replace(marked, pending=""), None)
+
+        async def nothing_more(outcome: Outcome) -> None:
+            outcome.succeeded = {removal.id}
+
+        await self._log.run_parts([removal], nothing_more)
+
+    async def put_top(self, marked: Entry) -> tuple[bool, Entry | None]:
+        """Make the directory at the target. If somebody is in the way: the entry that he marks, if that is known."""
+        store = self.store
+        source = replace(marked, pending="")
+        moved = source.moved(self.target, operation=store.sources.uuid())
+        actions: list[Action] = [Put(to_item(replace(moved, pending=self.job.here), store.keys), ABSENT)]
+        parent = _native.split(self.target)[0]
+        if parent != ROOT:
+            actions.append(Check(store.keys.key(parent), is_unmarked_directory()))
+
+        async def put(outcome: Outcome) -> None:
+            await to_the_end(lambda: store.items.transact(actions, store.sources.uuid()))
+            outcome.succeeded = {moved.operation}
+
+        self.job.check()
+        try:
+            await self._log.run_parts([store.changes.operation("rename", source, moved)], put)
+        except ConditionFailedError as error:
+            there = error.current.get(0)
+            if there is not None and not there.get(NEXT):
+                raise PathExistsError("the target exists", path=self.target) from error
+            marks = [item for item in error.current.values() if item is not None and item.get(NEXT)]
+            return False, (from_item(marks[0], store.keys) if marks else None)
+        return True, None
+
+    async def below(self, directory: str, target: str) -> None:
+        """Prepare what a marked directory holds, for its place in `target`."""
+
+        async def portion(entries: Entries) -> None:
+            await self._budget.run_all(child, await self._prepare(entries, target))
+
+        async def child(path: str) -> None:
+            await self.below(path, _native.join(target, _native.split(path)[1]) if target else "")
+
+        pages = self.store.stored_children(directory)
+        await self._budget.run_all(portion, mixed_portions(pages), cost=cost)
+
+    async def _prepare(self, entries: Entries, target: str) -> list[str]:
+        """Prepare a portion, and what of it changes meanwhile again; its directories."""
+        store, directories, work = self.store, list[str](), entries
+        deadline = store.deadline()
+        while len(work := await self._ready(work)) > 0:
+            plan = _Plan(store, work, target, self.job)
+            size = MAX_TRANSACTION // plan.width
+            lanes = [(range(len(work))[start : start + size],) for start in range(0, len(work), size)]
+            report = await carry_out(store.items, self._log, plan, lanes, store.sources.uuid, check=self.job.check)
+            for error in report.failed.values():
+                raise error
+            done = work if not report.refused else work.take(sorted(report.succeeded))
+            directories += done.directories().paths()
+            self._count(done)
+            work = await self._refused(plan, report.refused)
+            if len(work) > 0:
+                store.still_time(deadline, work.paths()[0])
+        return directories
+
+    async def _ready(self, entries: Entries) -> Entries:
+        """The entries without marks of others and without reservations that ran out, each as it is by now."""
+        odd = {place for place, _ in entries.marked()}
+        if self.target and len(entries.without_reservations()) < len(entries):
+            odd |= {place for place, entry in enumerate(entries) if entry.is_reservation}
+        if not odd:
+            return entries
+        kept = []
+        for place, entry in enumerate(entries):
+            current = await self._settled(entry) if place in odd else entry
+            kept += [current] if current is not None else []
+        return in_columns(kept, self.store.keys)
+
+    async def _settled(self, entry: Entry) -> Entry | None:
+        if job_of(entry.pending) == self.job.id:
+            raise BusyError("the change met a mark of its own", path=entry.path)
+        current = await self.store.settled(entry)
+        if not self.target or current is None or not current.is_reservation:
+            return current
+        if current.lease_ms > self.store.sources.now_ms():
+            raise UncommittedFileError("a reservation cannot be renamed", path=entry.path)
+        await self.store.abandon(current)
+        return await self.store.stored(entry.path)
+
+    async def _refused(self, plan: _Plan, refused: Mapping[int, Refusal]) -> Entries:
+        """What is there by now where entries were not what was read; what is in the way at a target is settled."""
+        again = []
+        for row, refusal in refused.items():
+            there = refusal.get(1)
+            if there is not None:
+                if not there.get(NEXT):
+                    path = plan.entries[row].path
+                    raise PathExistsError("something is at the target, below a directory that is not there", path=path)
+                await self.store.settle(from_item(there, self.store.keys))
+            if 0 not in refusal:
+                again.append(plan.entries[row])
+            elif (item := refusal[0]) is not None:
+                again.append(from_item(item, self.store.keys))
+        return in_columns(again, self.store.keys)
+
+    def _count(self, done: Entries) -> None:
+        files = len(done.files())
+        self.result.files += files
+        self.result.directories += len(done) - files
+        self.result.bytes += done.totals()[2]
+        if self.progress is not None and len(done) > 0:
+            count = self.result.files + self.result.directories
+            path = _native.split(done[0].path)[0]
+            self.progress(Progress(self.job.kind, count, bytes=self.result.bytes, path=path))
+
+
+class _Plan:
+    """Entries to be prepared, as rows of transactions: the mark of each, and its item at the target."""
+
+    def __init__(self, store: MetadataStore, entries: Entries, target: str, job: Job) -> None:
+        keys, now = store.keys, store.sources.now_ms()
+        entropy = store.sources.entropy(ENTROPY * len(entries))
+        self.entries = entries
+        self.width = 2 if target else 1
+        """Actions to each entry; the first is on its own item."""
+        if target:
+            moves = Moves(entries, keys.volume, target, keys.suffix_count, keys.hash, entropy)
+            self.operations = moves.operations(now)
+        else:
+            self.operations = Deletes(entries, entropy).operations(now)
+        self._ids = self.operations.ids()
+        self._keys = keys
+        self._job = job
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def identities(self, rows: Iterable[int]) -> list[str]:
+        return [self._ids[row] for row in rows]
+
+    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
+        return [action for row in rows for action in self._actions(row)]
+
+    def _actions(self, row: int) -> Iterator[Action]:
+        entry = self.entries[row]
+        marked: dict[str, Value] = {NEXT: self._job.gone}
+        if entry.is_dir:
+            # A listing knows a directory by its operation.
+            marked[OPERATION] = self._ids[row]
+        yield Update(self._keys.key(entry.path), unchanged(entry), set=marked)
+        after = self.operations[row].after
+        if after is not None:
+            yield Put(to_item(replace(after, pending=self._job.here), self._keys), ABSENT)
+
+    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
+        return [(rows[position // self.width], position % self.width)]
+
+    def path(self, row: int) -> str:
+        return self.entries[row].path

@@ -1,0 +1,199 @@
+"""What becomes of marks: folded in once their job is published, dropped once it is aborted or gone.
+
+Whoever wants to change an entry that carries a mark settles it first. He waits for a job whose lease runs, and takes
+one over whose owner is held for dead. A job is ended from the items as they are stored: directories after what is in
+them, so that whoever has to go on finds what is left by a walk from the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from s3k_async._native import Entries
+from s3k_async.concurrency import Budget
+from s3k_async.errors import BusyError, ConditionFailedError, ItemFormatError, OutcomeUnknownError, UnsupportedError
+from s3k_async.metadata.codec import NEXT, in_columns, to_item, unchanged
+from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job, JobRecord, Jobs
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.marks import GONE, HERE, Then, job_of, parse_mark
+from s3k_async.metadata.portions import PARTS, cost, mixed_portions
+from s3k_async.metadata.reader import EntryReader
+from s3k_async.metadata.transactions import UNLOGGED, carry_out
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import Operation
+from s3k_async.sources import Sources
+from s3k_async.stores.items import MAX_TRANSACTION, OPERATION, Action, Condition, Delete, Put, Update, Value
+
+__all__ = ["Settling"]
+
+
+class Settling:
+    """Marks of a volume, for those who meet them."""
+
+    def __init__(self, reader: EntryReader, jobs: Jobs, sources: Sources, busy_timeout: float) -> None:
+        self._reader = reader
+        self._jobs = jobs
+        self._sources = sources
+        self._busy_timeout = busy_timeout
+
+    async def settle(self, entry: Entry) -> None:
+        """Return when the stored item does not carry the mark of `entry` any more, or may not: read it again.
+
+        Raises BusyError when another client's job has not come to its end within the busy timeout.
+        """
+        deadline = self._sources.monotonic() + self._busy_timeout
+        delay = POLL_SECONDS
+        while True:
+            record = await self._jobs.record(job_of(entry.pending))
+            if record is None or (record.kind == "mark" and not self._jobs.lease_runs(record)):
+                await self._end_one(entry, published=False)
+                return
+            if record.is_published and not entry.is_dir:
+                # One file's mark is nobody else's concern; what is below a directory is.
+                await self._end_one(entry, published=True)
+                return
+            if not self._jobs.lease_runs(record):
+                await self.complete(record)
+            elif self._sources.monotonic() >= deadline:
+                raise BusyError("another client is moving or deleting it", path=entry.path)
+            else:
+                await self._sources.sleep(self._sources.uniform(delay / 2, delay))
+                delay = min(POLL_CAP_SECONDS, delay * 2)
+            if await self._is_over(entry):
+                return
+
+    async def stands(self, directory: Entry) -> bool:
+        """Whether a marked directory stands all the same: nobody removes or moves it. A mark that means nothing by now
+        is dropped.
+        """
+        record = await self._jobs.record(job_of(directory.pending))
+        then = _then(directory)
+        if record is not None and record.is_published:
+            return then == HERE
+        if record is not None and (record.kind != "mark" or self._jobs.lease_runs(record)):
+            return False
+        return await self._end_one(directory, published=False) and then != HERE
+
+    async def complete(self, record: JobRecord) -> bool:
+        """Take a job over whose lease has run out, and bring it to its end. False if somebody else was faster."""
+        if record.kind == "transaction":
+            # Nobody writes these yet; a newer client knows which paths such a job has marked.
+            raise UnsupportedError(f"job {record.id} is of a kind that this version cannot settle")
+        async with self._jobs.take_over(record) as job:
+            if job is None:
+                return False
+            await self.end(job, record.source, record.target, published=record.is_published)
+            return True
+
+    async def end(self, job: Job, source: str, target: str, *, published: bool) -> None:
+        """Fold in, or drop, all marks of a rename or delete. What fails is raised, and can be done again."""
+        if source:
+            await _Ending(self._reader, job, job.gone, published, self._sources).run(source)
+        if target:
+            await _Ending(self._reader, job, job.here, not published, self._sources).run(target)
+        job.over = True
+
+    async def _is_over(self, entry: Entry) -> bool:
+        stored = await self._reader.stored(entry.path)
+        return stored is None or stored.pending != entry.pending
+
+    async def _end_one(self, entry: Entry, *, published: bool) -> bool:
+        """Fold in or drop one mark. False if it cannot be known to be gone."""
+        try:
+            await self._reader.items.write(self._ending(entry, published=published))
+        except (ConditionFailedError, OutcomeUnknownError):
+            return False
+        return True
+
+    def _ending(self, entry: Entry, *, published: bool) -> Put | Update | Delete:
+        """What folds in, or drops, a mark. Whoever holds it knows the item by it: it does not change meanwhile."""
+        then, keys = _then(entry), self._reader.keys
+        key, marked = keys.key(entry.path), Condition(equals={NEXT: entry.pending})
+        if then == (GONE if published else HERE):
+            return Delete(key, marked)
+        if published and isinstance(then, Entry):
+            return Put(to_item(then, keys), marked)
+        # A listing knows a directory by its operation.
+        stamp: dict[str, Value] = {OPERATION: self._sources.uuid()} if entry.is_dir else {}
+        return Update(key, marked, set=stamp, remove=(NEXT,))
+
+
+def _then(entry: Entry) -> Then:
+    """What a marked entry becomes; a mark that cannot be read leaves it as it is."""
+    try:
+        return parse_mark(entry.pending).then
+    except ItemFormatError:
+        return None
+
+
+class _Ending:
+    """The walk over one side of a job: what carries its mark is removed, or loses the mark."""
+
+    def __init__(self, reader: EntryReader, job: Job, mark: str, remove: bool, sources: Sources) -> None:
+        self._reader = reader
+        self._job = job
+        self._mark = mark
+        self._remove = remove
+        self._sources = sources
+        self._budget = Budget(PARTS)
+
+    async def run(self, top: str) -> None:
+        """End the entry at `top` and all below it."""
+        entry = await self._reader.stored(top)
+        if entry is None or entry.pending != self._mark:
+            return
+        await self._below(top)
+        await self._end(in_columns([entry], self._reader.keys))
+
+    async def _below(self, directory: str) -> None:
+        async def portion(entries: Entries) -> None:
+            await self._budget.run_all(self._below, entries.directories().paths())
+            await self._end(entries)
+
+        await self._budget.run_all(portion, mixed_portions(self._marked(directory)), cost=cost)
+
+    async def _marked(self, directory: str) -> AsyncGenerator[Entries, None]:
+        async with aclosing(self._reader.stored_children(directory)) as pages:
+            async for page in pages:
+                places = [place for place, text in page.marked() if text == self._mark]
+                yield page if len(places) == len(page) else page.take(places)
+
+    async def _end(self, entries: Entries) -> None:
+        """What is no longer as it was listed has been ended by somebody else."""
+        rows = range(len(entries))
+        lanes = [(rows[start : start + MAX_TRANSACTION],) for start in range(0, len(rows), MAX_TRANSACTION)]
+        plan = _EndPlan(entries, self._reader.keys, self._remove)
+        report = await carry_out(self._reader.items, UNLOGGED, plan, lanes, self._sources.uuid, check=self._job.check)
+        for error in report.failed.values():
+            raise error
+
+
+@dataclass(slots=True)
+class _EndPlan:
+    """Marked entries as rows of transactions."""
+
+    entries: Entries
+    keys: KeyScheme
+    remove: bool
+    operations: Sequence[Operation] = ()
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def identities(self, rows: Iterable[int]) -> list[str]:  # noqa: ARG002
+        return []
+
+    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
+        return [self._action(self.entries[row]) for row in rows]
+
+    def _action(self, entry: Entry) -> Action:
+        key, when = self.keys.key(entry.path), unchanged(entry)
+        return Delete(key, when) if self.remove else Update(key, when, remove=(NEXT,))
+
+    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
+        return [(rows[position], 0)]
+
+    def path(self, row: int) -> str:
+        return self.entries[row].path
