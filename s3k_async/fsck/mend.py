@@ -189,20 +189,16 @@ class Mender:
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
     async def _settle_job(self, task: Task) -> None:
-        """End what a dead job has left: its mark is dropped, its record removed."""
+        """End what a dead job has left: all of its marks are folded in or dropped, and its record is removed."""
         if isinstance(task.facts, JobRecord):
             job = task.facts
             current = await self._store.jobs.record(job.id)
             if current is None or current.lease_ms > self._sources.now_ms():
                 raise LeftError("the job is under way, or over", path=job.source)
-            _need_plain(current)
-            seen = Condition(equals={"lease": current.lease_ms})
-            await self._store.items.write(Delete(Key("s3k:job", job.id), seen))
+            await self._store.settling.complete(current)
             return
         marked = next(entry for entry in self._facts(task).entries if entry.path == task.finding.path and entry.pending)
-        for job in self._facts(task).jobs.values():
-            _need_plain(job)
-        await self._store.drop_stale_mark(marked)
+        await self._store.settle(marked)
 
     async def _make_parent(self, task: Task) -> None:
         assert isinstance(task.facts, ParentFacts)
@@ -307,12 +303,6 @@ class Mender:
         "renumber": _renumber,
         "quarantine": _quarantine,
     }
-
-
-def _need_plain(job: JobRecord) -> None:
-    """Raise LeftError for a job whose marks have two sides: to drop them would undo what was published."""
-    if job.kind != "mark" and job.state:
-        raise LeftError(f"the job {job.id} is {job.state}", path=job.source)
 
 
 def _removal(item: Item) -> Delete:

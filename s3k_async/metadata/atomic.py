@@ -99,9 +99,9 @@ class AtomicTree:
             change, obstacle = await self._attempt(source, target, progress)
             if change is not None:
                 return change.result
+            store.still_time(deadline, target)
             if obstacle is not None:
                 await store.settle(obstacle)
-            store.still_time(deadline, target)
             # Two renames into each other that stood back at the same time must not come back at the same time.
             await store.sources.sleep(store.sources.uniform(0.0, pause))
             pause = min(POLL_CAP_SECONDS, pause * 2)
@@ -339,9 +339,9 @@ class _Change:
             done = work if not report.refused else work.take(sorted(report.succeeded))
             directories += done.directories().paths()
             self._count(done)
+            if report.refused:
+                store.still_time(deadline, plan.path(min(report.refused)))
             work = await self._refused(plan, report.refused)
-            if len(work) > 0:
-                store.still_time(deadline, work.paths()[0])
         return directories
 
     async def _ready(self, entries: Entries) -> Entries:

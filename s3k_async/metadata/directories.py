@@ -164,10 +164,9 @@ class DirectoryStore(EntryReader):
         deadline = self.deadline()
         current: Entry | None = entry
         while current is not None and current.pending:
+            self.still_time(deadline, entry.path)
             await self.settling.settle(current)
             current = await self.stored(entry.path)
-            if current is not None and current.pending:
-                self.still_time(deadline, entry.path)
         return current
 
     async def settle_refused(self, error: ConditionFailedError) -> bool:
@@ -186,21 +185,23 @@ class DirectoryStore(EntryReader):
             try:
                 return await change()
             except ConditionFailedError as error:
+                late = self.sources.monotonic() >= deadline
                 if not await self.settle_refused(error):
                     raise
-                self.still_time(deadline, path)
+                if late:  # before this wait, which may have been all that was needed
+                    raise BusyError("one job after the other marked it", path=path) from error
 
     async def mark(self, entry: Entry, job: Job, text: str = "") -> Entry:
         """Put a job's mark on a directory; `text`: which of its marks, if not the one that holds the entry. Raises
-        BusyError (another live job's mark), ConflictError (it changed, or carried a mark; read it again).
+        BusyError (another live job's mark), ConflictError (it changed; read it again).
         """
         mark = text or job.mark
         if entry.pending == mark:
             return entry
-        if entry.pending:
-            await self.settle(entry)
-            raise ConflictError("the directory was marked", path=entry.path)
-        return await self._set_mark(entry, mark)
+        current = await self.settled(entry)
+        if current is None:
+            raise ConflictError("the directory is gone", path=entry.path)
+        return await self._set_mark(current, mark)
 
     async def unmark(self, entry: Entry, job: Job) -> None:
         """Drop a job's mark, if the entry still carries it."""
@@ -233,8 +234,8 @@ class DirectoryStore(EntryReader):
             made = await self.make_directory(path)
             if not made.pending:
                 return
-            await self.settle(made)
             self.still_time(deadline, path)
+            await self.settle(made)
 
     async def _set_mark(self, entry: Entry, mark: str) -> Entry:
         if mark:
@@ -292,8 +293,10 @@ class DirectoryStore(EntryReader):
             try:
                 return await self.mark(current, job, text)
             except ConflictError:
-                self.still_time(deadline, entry.path)
+                late = self.sources.monotonic() >= deadline
                 current = await self.get(entry.path)
+                if late and current is not None:
+                    raise BusyError("the path kept changing under other clients' hands", path=entry.path) from None
 
     async def delete_marked(self, marked: Entry, job: Job) -> None:
         """Remove a directory that carries our mark. Raises ConflictError if it no longer does."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from s3k_async import _native
 from s3k_async.config import Tuning
 from s3k_async.errors import (
+    BusyError,
     ConditionFailedError,
     ConflictError,
     IsDirectoryError,
@@ -174,6 +175,7 @@ class MetadataStore(DirectoryStore):
         deadline = self.deadline()
         current: Entry | None = source
         while True:
+            late = self.sources.monotonic() >= deadline
             if current is None:
                 raise PathNotFoundError("no such file", path=source.path)
             if current.is_dir:
@@ -186,7 +188,8 @@ class MetadataStore(DirectoryStore):
             moved = await self._move(replace(current, pending=""), target, replaced)
             if moved is not None:
                 return moved
-            self.still_time(deadline, source.path)
+            if late:
+                raise BusyError("the path kept changing under other clients' hands", path=source.path)
             current = await self.get(source.path)
 
     async def delete_file(self, entry: Entry) -> None:
@@ -269,13 +272,15 @@ class MetadataStore(DirectoryStore):
                 entry = replace(blank, operation=operation)
             else:
                 entry = blank.with_content(content, mtime_ms=blank.mtime_ms, operation=operation)
+            late = self.sources.monotonic() >= deadline
             try:
                 if await self._create_once(entry, "create" if content is None else "update"):
                     return entry
             except ConditionFailedError as error:
                 if not await self.settle_refused(error):
                     raise PathExistsError("the path exists", path=entry.path) from error
-            self.still_time(deadline, entry.path)
+            if late:
+                raise BusyError("the directory kept going away", path=entry.path)
             # A version is never used twice: what was read of the one that was withdrawn must not match the next.
             blank = replace(blank, version=entry.version)
             await self._need_parents(await self.chain(entry.path))

@@ -38,7 +38,6 @@ __all__ = ["Tree", "TreeResult"]
 _LOG = logging.getLogger(__name__)
 
 
-
 @dataclass(slots=True)
 class TreeResult:
     """What a change of a subtree did. `failures` lists (path, error); calling again finishes what they left."""
@@ -164,9 +163,9 @@ class Tree:
                 if made is not None:
                     await self._move_below(marked, made, run)
                     return run.result
+            self._store.still_time(deadline, target)
             if obstacle is not None:
                 await self._store.settle(obstacle)
-            self._store.still_time(deadline, target)
             # Two renames into each other that stood back at the same time must not come back at the same time.
             await self._store.sources.sleep(self._store.sources.uniform(0.0, pause))
             pause = min(POLL_CAP_SECONDS, pause * 2)

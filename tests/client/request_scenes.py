@@ -46,8 +46,9 @@ async def two_files(fs: S3kClient) -> None:
 
 
 async def hundred(fs: S3kClient) -> None:
-    """`/d` with a hundred files."""
-    await fs.makedirs("/e")
+    """`/d` with a hundred files; a directory was renamed in the root before."""
+    await fs.makedirs("/x")
+    await fs.rename("/x", "/e")
     for number in range(100):
         await fs.write(f"/d/part-{number:05}", DATA)
 
@@ -119,11 +120,15 @@ SCENES: dict[str, Scene] = {
     "rename a file": Scene(lambda fs: fs.rename("/d/f", "/e/g"), file),
     "rename over a file": Scene(lambda fs: fs.rename("/d/f", "/e/g", overwrite=True), two_files),
     "rename a directory of 100 files": Scene(lambda fs: fs.rename("/d", "/e/d"), hundred),
+    "rename a directory of 100 files, not `atomic`": Scene(lambda fs: fs.rename("/d", "/e/d", atomic=False), hundred),
     "rename_many, 100 files": Scene(lambda fs: fs.rename_many(pairs_of(100)), hundred),
     "delete a file": Scene(lambda fs: fs.delete("/d/f"), file),
     "delete what is missing": Scene(lambda fs: fs.delete("/d/f", missing_ok=True), directory),
     "delete an empty directory": Scene(lambda fs: fs.delete("/d"), directory),
     "delete a directory of 100 files": Scene(lambda fs: fs.delete("/d", recursive=True), hundred),
+    "delete a directory of 100 files, not `atomic`": Scene(
+        lambda fs: fs.delete("/d", recursive=True, atomic=False), hundred
+    ),
     "delete_many, 100 files": Scene(lambda fs: fs.delete_many([old for old, _ in pairs_of(100)]), hundred),
     "copy a file": Scene(lambda fs: fs.copy("/d/f", "/e/g"), file),
     "copy over a file": Scene(lambda fs: fs.copy("/d/f", "/e/g", overwrite=True), two_files),

@@ -8,14 +8,23 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
+import anyio
 import pytest
 
+from s3k_async.concurrency import to_the_end
 from s3k_async.errors import (
+    BusyError,
+    ConflictError,
+    LeaseExpiredError,
+    NotDirectoryError,
+    PathExistsError,
     PathNotFoundError,
     S3kError,
     ServiceError,
+    UncommittedFileError,
 )
 from s3k_async.metadata.marks import parse_mark
+from s3k_async.metadata.ordered import walk
 from s3k_async.model import Entry
 from s3k_async.stores.faults import Call, Died, FaultPlan, Moment
 from tests.metadata.world import GROWN, Client, Paths, World
@@ -205,4 +214,163 @@ async def test_a_failure_at_every_call_changes_nothing_or_is_none(name: str, tim
                 world.clock.advance(1000)
                 await everything(world, name)
                 await settled(world)
-            await check_log(world)
+                await check_log(world)
+
+
+async def test_T7_a_live_reservation_below_refuses_the_whole_rename() -> None:
+    async with grown("atomic-reserved") as world:
+        client = world.client()
+        reserved = await client.store.reserve(await client.store.prepare("/d/x/new"), exclusive=True)
+        with pytest.raises(UncommittedFileError):
+            await client.run_change(rename)
+        assert {path for path, entry in (await world.scanned()).items() if entry.pending} == set()
+        world.clock.advance(601)
+        await client.run_change(rename)
+        assert await seen(world) == MOVED, "one that ran out is reaped"
+        with pytest.raises(LeaseExpiredError):
+            await client.store.commit(reserved, await client.storage.put(reserved.id, b"late"))
+        await settled(world)
+
+
+async def test_T8_a_delete_takes_reservations_along() -> None:
+    async with grown("atomic-reserved-delete") as world:
+        client = world.client()
+        reserved = await client.store.reserve(await client.store.prepare("/d/x/new"), exclusive=True)
+        await client.run_change(delete)
+        assert await seen(world) == GONE
+        with pytest.raises(ConflictError):
+            await client.store.commit(reserved, await client.storage.put(reserved.id, b"late"))
+        assert await seen(world) == GONE
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_an_owner_that_wakes_up_late_publishes_nothing(name: str) -> None:
+    """It stalls before each of its calls in turn; meanwhile another client writes below, and so aborts it."""
+    change, after = CHANGES[name]
+    for number in range(3, await calls_of(name) + 1):
+        async with grown(f"atomic-{name}-stalled-{number}") as world:
+            faults = FaultPlan()
+
+            async def gate(call: Call, number: int = number, world: World = world) -> None:
+                if call.number != number:
+                    return
+                world.clock.advance(60)
+                other = world.client()
+                # To its end, though the owner's other parts find out meanwhile that their time is over.
+                await to_the_end(lambda: other.write("/d/x/other", b"other"))
+
+            faults.gate = gate
+            raised = None
+            try:
+                await world.client(faults).run_change(change)
+            except S3kError as error:
+                raised = error
+            found = await seen(world)
+            published = {**after, "/d": None, "/d/x": None, "/d/x/other": b"other"}
+            if raised is None and found.get("/e/z/x/other") == b"other":
+                # The write came before the job's record: it was moved along.
+                assert found == {**after, "/e/z/x/other": b"other"}
+            elif raised is None and "/d/x/other" not in found:
+                assert name == "delete"
+                assert found == after
+            else:
+                assert found == (published if raised is None else {**GROWN, "/d/x/other": b"other"}), (number, raised)
+
+
+async def test_T3_two_crossing_renames_never_detach_anything() -> None:
+    async with grown("atomic-crossing") as world:
+        one, two = world.client(), world.client()
+        results: list[BaseException | None] = []
+
+        async def move(client: Client, source: str, target: str) -> None:
+            try:
+                await client.atomic.rename(await client.need(source), target)
+            except S3kError as error:
+                results.append(error)
+            else:
+                results.append(None)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(move, one, "/d", "/e/d")
+            tasks.start_soon(move, two, "/e", "/d/e")
+        assert results.count(None) <= 1
+        found = await seen(world)
+        assert sorted(data for data in found.values() if data) == sorted(data for data in GROWN.values() if data)
+        assert all(path.rpartition("/")[0] in {*found, ""} for path in found)
+        await settled(world)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_readers_see_one_side_at_every_step(name: str) -> None:
+    change, after = CHANGES[name]
+    async with grown(f"atomic-{name}-watched") as world:
+        faults = FaultPlan()
+        sides: list[bool] = []
+
+        async def gate(_: Call) -> None:
+            found = await seen(world)
+            assert found in (GROWN, after)
+            sides.append(found == after)
+            listed = {entry.path async for page in walk(world.client().store, "/") for entry in page}
+            assert listed == found.keys()
+
+        faults.gate = gate
+        await world.client(faults).run_change(change)
+        assert sides == sorted(sides)
+        assert set(sides) == {False, True}
+
+
+async def test_T2_nobody_is_told_of_a_creation_that_a_rename_did_not_see() -> None:
+    """Another client creates a file before each call of the rename: whoever was told so finds it, on one side."""
+    for number in range(1, await calls_of("rename") + 1):
+        async with grown(f"atomic-creating-{number}") as world:
+            faults = FaultPlan()
+            told: list[str] = []
+
+            async def gate(call: Call, number: int = number, world: World = world, told: list[str] = told) -> None:
+                if call.number == number:
+                    try:
+                        await world.client().write("/d/x/created", b"created")
+                    except BusyError:
+                        return
+                    told.append("/d/x/created")
+
+            faults.gate = gate
+            await world.client(faults).run_change(rename)
+            found = await seen(world)
+            assert list(found.values()).count(b"created") == len(told), number
+            assert all(path.rpartition("/")[0] in {*found, ""} for path in found)
+
+
+async def test_a_target_that_exists_is_refused_and_nothing_is_marked() -> None:
+    async with grown("atomic-taken") as world:
+        client = world.client()
+        for target in ("/e", "/e/k", "/e/k/below", "/nowhere/z"):
+            with pytest.raises((PathExistsError, PathNotFoundError, NotDirectoryError)):
+                await client.atomic.rename(await client.need("/d"), target)
+        assert await seen(world) == GROWN
+        await settled(world)
+
+
+async def test_an_empty_directory_with_something_hidden_in_it_stays() -> None:
+    """A rename that died has prepared entries below a directory that looks empty."""
+    async with grown("atomic-hidden") as world:
+        client = world.client()
+        await client.store.delete_file(await client.need("/e/k"))
+        for number in range(8, 12):
+            plan = FaultPlan()
+            plan.die(number, when="after")
+            plan.fail_when(partial(is_from, number + 1), Died("is dead"), times=EVER)
+            with pytest.raises(Died):
+                await world.client(plan).run_change(rename)
+            if "/e/z" in await world.scanned():
+                break
+            world.clock.advance(1000)
+        assert "/e/z" in await world.scanned()
+        with pytest.raises(BusyError):
+            await world.client().store.remove_directory(await client.need("/e"))
+        world.clock.advance(1000)
+        await world.client().store.remove_directory(await client.need("/e"))
+        assert {path for path in await world.scanned() if path.startswith("/e")} == set()
+        found = await seen(world)
+        assert found == {path: data for path, data in GROWN.items() if not path.startswith("/e")}

@@ -56,6 +56,7 @@ class _Assumed:
     shape: TreeShape
     service: Service
     concurrency: int
+    atomic: bool
 
 
 @click.command(cls=PlainCommand)
@@ -71,9 +72,19 @@ class _Assumed:
 @_number("--concurrency", "32", 1, "N", "Requests in flight for each service.")
 @click.option("--latency", type=click.FloatRange(0), default=4.0, metavar="MS", help="Of a read of the table.")
 @click.option("--s3-latency", type=click.FloatRange(0), default=25.0, metavar="MS", help="Of a put to the bucket.")
+@click.option("--no-atomic", is_flag=True, help="Rename or delete entry by entry.")
 @click.option("--warm", is_flag=True, help="A table at its full quota, instead of a new on-demand one.")
 @click.pass_obj
-def plan(invocation: Invocation, /, verb: str, warm: bool, latency: float, s3_latency: float, **options: int) -> None:
+def plan(
+    invocation: Invocation,
+    /,
+    verb: str,
+    warm: bool,
+    no_atomic: bool,
+    latency: float,
+    s3_latency: float,
+    **options: int,
+) -> None:
     """Tell what VERB would cost on a tree: requests, units, time, and what bounds the time. Asks no service.
 
     VERB is list, rename, delete or load (write_many) for a whole tree, and stat, read, write, overwrite, rename-file,
@@ -92,7 +103,9 @@ def plan(invocation: Invocation, /, verb: str, warm: bool, latency: float, s3_la
         item_bytes=options["item_bytes"],
         file_bytes=options["file_size"],
     )
-    assumed = _Assumed(shape, Service(quota=WARM if warm else COLD, latency=times), options["concurrency"])
+    assumed = _Assumed(
+        shape, Service(quota=WARM if warm else COLD, latency=times), options["concurrency"], atomic=not no_atomic
+    )
     predicting = _predictor(verb, assumed)
     _tell(invocation, predicting(options["suffix_count"]), suggest_suffix_count(predicting))
 
@@ -105,8 +118,8 @@ def _predictor(verb: str, assumed: _Assumed) -> Callable[[int], Prediction]:
     service, shape = assumed.service, assumed.shape
     of_trees: dict[str, Callable[[LaidTree, Service], Work]] = {
         "list": listing,
-        "rename": renaming,
-        "delete": deletion,
+        "rename": lambda tree, service: renaming(tree, service, atomic=assumed.atomic),
+        "delete": lambda tree, service: deletion(tree, service, atomic=assumed.atomic),
         "load": lambda tree, service: loading(tree, service, Tuning()),
     }
 
