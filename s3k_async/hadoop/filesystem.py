@@ -273,14 +273,14 @@ class HadoopFileSystem:
         return True
 
     async def rename(self, source: str, target: str) -> bool:
-        """Move a file (atomically) or a directory (entry by entry).
+        """Move a file or a directory, atomically.
 
         An existing directory as target receives the source beneath it. False if the target is an existing file, or
         the place beneath the target directory is taken. A path renamed to itself stays, and the answer is True. What
-        an interrupted rename of a directory left at the target is completed.
+        an interrupted rename that was not atomic left at the target is completed.
 
         Raises PathNotFoundError (no source; no parent of the target), NotDirectoryError (that parent is a file),
-        RenameIntoSelfError (the root, or a target below the source), UncommittedFileError, PartialFailureError.
+        RenameIntoSelfError (the root, or a target below the source), UncommittedFileError, BusyError.
         """
         old, new = self._local(source), self._local(target)
         if old == new:

@@ -10,10 +10,10 @@ from tests.cli.conftest import Cli
 
 def test_what_is_told(cli: Cli) -> None:
     lines = cli.ok("plan", "rename").lines
-    assert lines[0] == "rename of 10,000 files in 1 directory, 10 suffixes: 10.0 s"
+    assert lines[0] == "rename of 10,000 files in 1 directory, 10 suffixes: 20.0 s"
     assert lines[1].startswith("bound by the table: ")
     (query,) = [line for line in lines if "Query" in line]
-    assert query.split() == ["table", "Query", "10", "10", "to", "13"]
+    assert query.split() == ["table", "Query", "30", "30", "to", "39"]
     assert lines[-1] == "suffixes 2 would do for this"
 
 

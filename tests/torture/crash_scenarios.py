@@ -128,9 +128,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"/d": None, "/e": None, "/e/g": b"one"},
         gone=True,
     ),
-    "rename:tree": Scenario(
-        GROWN, lambda fs, _: fs.rename("/d", "/e/z"), moved(GROWN, "/d", "/e/z"), rule="moves", gone=True
-    ),
+    "rename:tree": Scenario(GROWN, lambda fs, _: fs.rename("/d", "/e/z"), moved(GROWN, "/d", "/e/z"), gone=True),
     "rename_many": Scenario(
         FLAT,
         lambda fs, _: rename_many(fs),
@@ -140,7 +138,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "delete:file": Scenario({"/d": None, "/d/f": b"one"}, lambda fs, _: fs.delete("/d/f"), {"/d": None}, gone=True),
     "delete:directory": Scenario({"/d": None, "/d/x": None}, lambda fs, _: fs.delete("/d/x"), {"/d": None}, gone=True),
     "delete:tree": Scenario(
-        GROWN, lambda fs, _: fs.delete("/d", recursive=True), {"/e": None, "/e/k": b"four"}, rule="by_file", gone=True
+        GROWN, lambda fs, _: fs.delete("/d", recursive=True), {"/e": None, "/e/k": b"four"}, gone=True
     ),
     "delete_many": Scenario(FLAT, lambda fs, _: delete_many(fs), {"/d": None, "/e": None}, rule="by_file"),
     "copy:file": Scenario(

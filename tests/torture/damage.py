@@ -430,7 +430,7 @@ async def dead_job(scene: Scene, path: str) -> None:
     """A mark that nobody holds, and no record."""
     entry = await scene.find("/a/d1")
     if entry is not None and entry.is_dir and not entry.pending:
-        async with scene.volume.store.jobs.hold("delete", "/a/d1") as job:
+        async with scene.volume.store.jobs.hold("mark", "/a/d1") as job:
             await scene.volume.store.mark(entry, job)
 
 
