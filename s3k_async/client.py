@@ -432,8 +432,7 @@ class S3kClient(ManyPaths):
         atomic: bool = True,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Remove a file, an empty directory, or with `recursive` a directory and all below it, which readers see gone
-        at once.
+        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at once.
 
         The bytes are left to garbage collection: whoever has a file open goes on reading. What is raised has changed
         nothing, but for OutcomeUnknownError: all of it, or nothing. Without `atomic` a directory is emptied entry by
