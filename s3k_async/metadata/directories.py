@@ -17,6 +17,7 @@ from s3k_async.errors import (
     ConflictError,
     DirectoryNotEmptyError,
     NotDirectoryError,
+    OutcomeUnknownError,
     PathExistsError,
     PathNotFoundError,
     ReadOnlyVolumeError,
@@ -343,6 +344,12 @@ class DirectoryStore(EntryReader):
         """Change a directory's operation, and nothing else, so that whoever has read it finds out that something in it
         was changed. The root has a record for this; what is not there, nobody has read.
         """
+        try:
+            await self._touch_once(directory)
+        except OutcomeUnknownError:  # once more does no harm
+            await self._touch_once(directory)
+
+    async def _touch_once(self, directory: str) -> None:
         stamp: dict[str, Value] = {OPERATION: self.sources.uuid()}
         if directory != ROOT:
             with suppress(ConditionFailedError):
