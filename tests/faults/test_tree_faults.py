@@ -9,7 +9,7 @@ import pytest
 
 from s3k_async._native import object_id_of
 from s3k_async.client import S3kClient
-from s3k_async.errors import BusyError, CorruptDataError, DirectoryNotEmptyError, UncommittedFileError
+from s3k_async.errors import BusyError, ConflictError, CorruptDataError, DirectoryNotEmptyError, UncommittedFileError
 from s3k_async.metadata.codec import NEXT
 from s3k_async.stores.blobs import BlobInfo, Buffer
 from s3k_async.stores.faults import Call, FaultPlan
@@ -123,3 +123,15 @@ async def test_D8_a_file_of_which_less_was_stored_than_sent_is_not_published(
     with pytest.raises(CorruptDataError):
         await fs.write("/f", b"data")
     assert await paths(fs) == set()
+
+
+async def test_D6_the_loser_of_a_race_takes_its_pending_entry_back(rig: Rig) -> None:
+    first = await rig.write("/a")
+    late = await rig.store.prepare("/a")
+    await rig.write("/a")
+    with pytest.raises(ConflictError):
+        await rig.store.publish(late, rig.content(first.id))
+    await rig.truths()
+    keys = {info.key async for info in MemoryBlobs(rig.name).list_all("entries/")}
+    pending = {key.removesuffix(".pending") for key in keys if key.endswith(".pending")}
+    assert pending == {key.removesuffix(".committed") for key in keys if key.endswith(".committed")}
