@@ -212,6 +212,23 @@ async def test_death_at_every_call(name: str) -> None:
     assert tried == 2 * count > 0
 
 
+async def test_D1_what_may_be_under_way_is_no_finding() -> None:
+    """A moment after the death fsck cannot know of it; later it does."""
+    scenario = SCENARIOS["write:over"]
+    later: set[str] = set()
+    for number in range(1, await calls_of(scenario) + 1):
+
+        def arm(faults: FaultPlan, number: int = number) -> None:
+            faults.fail_when(lambda call: call.number >= number, Died("is dead"), times=EVER)
+
+        async with world_of(scenario) as world:
+            await dies(world, scenario, arm)
+            assert await world.problems() == set()
+            world.clock.advance(1000)
+            later |= await world.problems()
+    assert "log_pending" in later
+
+
 def share_of(count: int) -> range:
     """Of the calls that can fail without anybody dying, every third in `make test`, all in `make torture`."""
     return range(1, count + 1, 1 if TORTURE else 3)
