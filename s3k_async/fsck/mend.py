@@ -23,7 +23,16 @@ from s3k_async.metadata.jobs import JobRecord
 from s3k_async.metadata.record import VolumeRecord
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry
-from s3k_async.oplog.entries import EntryKey, LogRecord, Operation, encode, entry_document, entry_key, parse_key
+from s3k_async.oplog.entries import (
+    EntryKey,
+    LogRecord,
+    Operation,
+    encode,
+    entry_document,
+    entry_key,
+    operation_line,
+    parse_key,
+)
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import ABSENT, Check, Condition, Delete, Item, Key, Put
@@ -81,6 +90,10 @@ class Task:
         }
         if isinstance(self.facts, Facts):
             line["entries"] = [entry_document(entry) for entry in self.facts.entries]
+            line["operations"] = [
+                json.loads(operation_line(record.operation, record.key))
+                for record in (self.facts.truth.pending if self.facts.truth else ())
+            ]
         return line
 
 
