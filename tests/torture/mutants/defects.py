@@ -36,10 +36,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a delete without its condition",
         "metadata/store.py",
-        """                [self.changes.operation("delete", entry, None)],
-                [Delete(self.keys.key(entry.path), unchanged(entry))],""",
-        f"""                [self.changes.operation("delete", entry, None)],
-                [Delete(self.keys.key(entry.path), {ANYTHING})],""",
+        "        delete = Delete(self.keys.key(entry.path), unchanged(entry))",
+        f"        delete = Delete(self.keys.key(entry.path), {ANYTHING})",
         f"{METADATA_FAULTS}::test_D4_a_stale_delete_spares_a_file_that_was_written_anew",
     ),
     Defect(
