@@ -191,8 +191,6 @@ def among_both(choice: random.Random, stamp: int) -> Operation:
 
 SCENES: dict[str, Scene] = {
     "files": Scene({"/f": File(b"first", 0)}, among_files),
-}
-PENDING: dict[str, Scene] = {
     "directories": Scene({f"/d{path}": node for path, node in INSIDE.items()}, among_directories),
     "both": Scene({f"/d{path}": node for path, node in INSIDE.items()}, among_both),
 }
