@@ -30,7 +30,7 @@ pub struct Quoted {
     pub escaped: bool,
 }
 
-/// Digits that a whole number has at most: the largest number of DynamoDB, 9.9…E+125, has so many.
+/// Digits that a whole number has at most: the largest number of `DynamoDB`, 9.9…E+125, has so many.
 pub const WHOLE_DIGITS: usize = 126;
 
 /// A place in a text.
