@@ -7,7 +7,6 @@ decide otherwise later.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
@@ -106,8 +105,6 @@ changes: st.SearchStrategy[Any] = st.one_of(
     lists_to_delete,
 )
 
-ATOMIC = "atomic" in inspect.signature(S3kClient.rename).parameters
-
 
 def entangled(named: Iterable[str]) -> bool:
     """Whether one of several paths lies below another: what a list of both leads to depends on their order."""
@@ -189,12 +186,6 @@ class VolumeMachine(RuleBasedStateMachine):
 
     def call(self, operation: Operation, member: int) -> None:
         """Make a call; its outcome is one that the model gives."""
-        if (
-            not ATOMIC
-            and isinstance(operation, Rename | RenameMany | Copy)
-            and any(isinstance(n, Reserved) for t in self.states for n in t.values())
-        ):
-            return
         self.learn(operation, self.do(self.told(operation, self.members[member].fs)))
 
     def learn(self, operation: Operation, outcome: Outcome) -> None:
@@ -246,13 +237,6 @@ class VolumeMachine(RuleBasedStateMachine):
         self.call(List("/", recursive=True, form="sorted", uncommitted=True), 1)
         self.volume.clock.advance(JOB_LEASE)
         self.whole_tree(1)
-
-    def interruptible(self, operation: Operation) -> bool:
-        """Whether few enough trees may be left by an interruption."""
-        touched = [value for value in vars(operation).values() if isinstance(value, str)]
-        several = isinstance(operation, RenameMany | DeleteMany)
-        directory = any(tree.get(path, "none") is None for tree in self.states for path in touched)
-        return ATOMIC or not (several or directory)
 
     # Changes
 
@@ -448,7 +432,7 @@ class VolumeMachine(RuleBasedStateMachine):
     def lose_answers(self, operation: Operation, at: int, after: bool, times: int, member: int) -> None:
         """Some answers are lost, and nobody hears of it."""
         operation = self.fresh(operation)
-        if not self.may_be_interrupted(operation, leaving=False):
+        if not self.may_be_interrupted(operation):
             return
         faults = self.members[member].faults
         failing(faults, at, ResponseLostError("lost"), after=after, times=times)
@@ -464,14 +448,14 @@ class VolumeMachine(RuleBasedStateMachine):
     def refuse_all_calls(self, operation: Operation, at: int, member: int) -> None:
         self.cut_off(operation, at, ServiceError("no", service_code="No"), False, member)
 
-    def may_be_interrupted(self, operation: Operation, *, leaving: bool = True) -> bool:
+    @staticmethod
+    def may_be_interrupted(operation: Operation) -> bool:
+        """Whether it is certain what it leads to."""
         if isinstance(operation, WriteMany) and entangled(path for path, _ in operation.files):
             return False
         if isinstance(operation, RenameMany) and entangled(path for pair in operation.pairs for path in pair):
             return False
-        if isinstance(operation, Copy) and is_below(operation.source, operation.target):
-            return False
-        return not leaving or self.interruptible(operation)
+        return not (isinstance(operation, Copy) and is_below(operation.source, operation.target))
 
     def cut_off(self, operation: Operation, at: int, error: S3kError, after: bool, member: int) -> None:
         """From a call on the client reaches nothing; what it says of it agrees with what is there."""
