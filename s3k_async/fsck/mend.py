@@ -208,7 +208,8 @@ class Mender:
             current = await self._store.jobs.record(job.id)
             if current is None or current.lease_ms > self._sources.now_ms():
                 raise LeftError("the job is under way, or over", path=job.source)
-            await self._store.settling.complete(current)
+            if not await self._store.settling.complete(current):
+                raise LeftError("somebody else has taken the job over", path=job.source)
             return
         marked = next(entry for entry in self._facts(task).entries if entry.path == task.finding.path and entry.pending)
         await self._store.settle(marked)

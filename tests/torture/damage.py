@@ -455,6 +455,7 @@ async def _record(scene: Scene, lease_ms: int) -> None:
         "kind": "mark",
         "source": "/none",
         "lease": lease_ms,
+        "op": scene.uuid(),
     }
     await scene.volume.items.write(Put(item, ABSENT))
 
