@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from copy import copy
 from typing import Final, Literal, TypeAlias
 
 import anyio
@@ -242,6 +243,7 @@ class RecordFence:
         self._where = where
         self._looked = since
         self._turn = anyio.Lock()
+        self._failures: list[S3kError] = []
 
     def due(self) -> bool:
         """Whether the record has to be looked at before a request is sent."""
@@ -254,20 +256,32 @@ class RecordFence:
     async def look(self) -> None:
         """Read the record, unless somebody else has done so by now. Raises BusyError (the volume is locked),
         VolumeMismatchError (it was), VolumeNotFoundError (it was removed), and the errors of the read."""
+        failures = self._failures
         async with self._turn:
             if not self.due():
                 return
-            looked = now(self._sources)
-            item = await self._read()
-            if item is None or item.get(STATE) == DESTROYING or item.get("volume_id") != self._record.volume_id:
-                raise VolumeNotFoundError("the volume was removed since it was opened", path=self._where)
-            if LOCK in item:
-                raise BusyError(locked_message(item, self._sources.now_ms()), path=self._where)
-            if VolumeRecord.from_item(item, self._where).epoch != self._record.epoch:
-                raise VolumeMismatchError(
-                    "the volume was loaded, restored or resharded since it was opened; open it again", path=self._where
-                )
-            self._looked = looked
+            if failures:
+                # Many wait at once, and one after the other would wait for a table that does not answer.
+                raise copy(failures[0])
+            try:
+                await self._look()
+            except S3kError as error:
+                failures.append(error)
+                self._failures = []
+                raise
+
+    async def _look(self) -> None:
+        looked = now(self._sources)
+        item = await self._read()
+        if item is None or item.get(STATE) == DESTROYING or item.get("volume_id") != self._record.volume_id:
+            raise VolumeNotFoundError("the volume was removed since it was opened", path=self._where)
+        if LOCK in item:
+            raise BusyError(locked_message(item, self._sources.now_ms()), path=self._where)
+        if VolumeRecord.from_item(item, self._where).epoch != self._record.epoch:
+            raise VolumeMismatchError(
+                "the volume was loaded, restored or resharded since it was opened; open it again", path=self._where
+            )
+        self._looked = looked
 
     def _age(self) -> float:
         return _seconds_since(self._looked, self._sources)

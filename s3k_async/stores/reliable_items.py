@@ -15,10 +15,11 @@ from s3k_async.errors import (
     ResponseLostError,
     S3kError,
     ThrottledError,
+    UnreachableError,
     UnsupportedError,
 )
 from s3k_async.requests import Meter
-from s3k_async.retry import TRANSIENT, Retries, RetryPolicy, retry_read
+from s3k_async.retry import TRANSIENT, Retries, RetryPolicy
 from s3k_async.sources import Sources
 from s3k_async.stores.items import (
     MAX_BATCH,
@@ -121,9 +122,14 @@ class ReliableItems:
         self._sender.fence = fence
 
     async def peek(self, key: Key) -> Item | None:
-        """`get` for the fence itself, which is not asked and not counted."""
-        sender = self._sender
-        return await retry_read(lambda: self._store.get(key), sender.retries.read, sender.sources)
+        """`get` for the fence itself, which is not asked and not counted. Once: who asked the fence tries again.
+
+        An answer that was lost is UnreachableError, so that nobody takes his own request, which was not sent, for lost.
+        """
+        try:
+            return await self._store.get(key)
+        except LOST as error:
+            raise UnreachableError(f"no answer came ({error.message})", path=error.path) from error
 
     @contextmanager
     def loading(self, held: Callable[[], None]) -> Iterator[None]:

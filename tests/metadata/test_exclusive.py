@@ -14,8 +14,13 @@ import pytest
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import (
     BusyError,
+    ConditionFailedError,
     LeaseExpiredError,
     OutcomeUnknownError,
+    ResponseLostError,
+    S3kError,
+    ThrottledError,
+    UnreachableError,
     UnsupportedError,
     VolumeMismatchError,
     VolumeNotFoundError,
@@ -28,8 +33,11 @@ from s3k_async.metadata.exclusive import (
     RENEW_SECONDS,
     ExclusiveLock,
     LockPurpose,
+    RecordFence,
+    now,
 )
 from s3k_async.metadata.record import RECORD_KEY, TAG
+from s3k_async.retry import RetryPolicy
 from s3k_async.sources import Sources
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Item, Key, Put, Update
@@ -293,6 +301,66 @@ async def test_looks_are_rare_and_not_counted(rig: Rig) -> None:
             tasks.start_soon(volume.store.get, "/a")
     assert [call.key for call in faults.calls if "record" in call.key] == ["s3k:volume/record"]
     assert (volume.counter.requests - before).total == 10
+
+
+async def test_many_calls_share_one_look_at_a_table_that_does_not_answer(rig: Rig) -> None:
+    """One after the other they would each have waited for it."""
+    record = (await rig.open()).record
+    reads = 0
+    failures: list[S3kError] = []
+
+    async def read() -> Item | None:
+        nonlocal reads
+        reads += 1
+        await anyio.wait_all_tasks_blocked()
+        raise UnreachableError("no answer", path="t")
+
+    fence = RecordFence(read, record, now(rig.sources), rig.sources, "t")
+    rig.clock.advance(3600)
+
+    async def look() -> None:
+        try:
+            await fence.look()
+        except UnreachableError as error:
+            failures.append(error)
+
+    for rounds in (1, 2):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(look)
+        assert (reads, len(failures)) == (rounds, 20 * rounds)
+
+
+async def test_a_look_that_fails_is_tried_again_no_more_often_than_the_request(rig: Rig) -> None:
+    faults = FaultPlan()
+    volume = await rig.open(faults)
+    rig.clock.advance(LOOK_SECONDS)
+    faults.calls.clear()
+
+    async def gate(call: Call) -> None:
+        raise ThrottledError("slow down", path=call.key)
+
+    faults.gate = gate
+    with pytest.raises(ThrottledError):
+        await volume.store.get("/a")
+    assert len(faults.calls) == RetryPolicy().attempts
+
+
+async def test_a_look_whose_answer_was_lost_leaves_the_outcome_of_the_write_known(rig: Rig) -> None:
+    """The write itself was not sent then, so a condition that fails is somebody else's doing for certain."""
+    faults = FaultPlan()
+    volume = await rig.open(faults)
+    await volume.items.write(Put({**ITEM, "op": "theirs"}, ABSENT))
+    rig.clock.advance(LOOK_SECONDS)
+
+    async def gate(call: Call) -> None:
+        faults.gate = None
+        assert "record" in call.key
+        raise ResponseLostError("lost", path=call.key)
+
+    faults.gate = gate
+    with pytest.raises(ConditionFailedError):
+        await volume.items.write(Put({**ITEM, "op": "ours"}, ABSENT))
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["locked", "was locked"])
