@@ -167,15 +167,17 @@ class Collector:
         return [verdict for verdict in verdicts if not leaves(verdict)] if kept else verdicts
 
     async def _named(self, verdicts: list[Verdict]) -> set[str]:
-        """What is named at any path at which the log has ever seen one of the candidates named."""
+        """What is named at any path at which the log has ever seen one of the candidates named, and what fsck may yet
+        publish, because the reservation that it is for stands there.
+        """
         store = self._place.store
         paths = sorted({path for verdict in verdicts for path in verdict.paths})
         if not paths:
             return set()
         found = await store.items.get_many(store.keys.keys(paths))
         named = names_in(found.values(), self._place.key_of)
-        unclear = {verdict.blob.key for verdict in verdicts if verdict.blob.key[-36:] in named.unclear}
-        return named.keys | unclear
+        held = named.unclear | {str(item.get("id")) for item in found.values() if item.get("physcommitted") is False}
+        return named.keys | {verdict.blob.key for verdict in verdicts if verdict.blob.key[-36:] in held}
 
     async def _delete(self, verdicts: list[Verdict]) -> None:
         await self._audit.write([_deed(verdict) for verdict in verdicts])

@@ -15,6 +15,7 @@ from anyio.lowlevel import checkpoint
 from s3k_async.client import S3kClient
 from s3k_async.errors import LeaseExpiredError, S3kError, UnreachableError
 from s3k_async.fsck.collect import Collector
+from s3k_async.fsck.repair import repair_volume
 from s3k_async.fsck.verdicts import Ages
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put
@@ -408,3 +409,34 @@ async def test_what_moves_between_two_requests_of_one_reading_is_seen_by_the_nex
         assert swept.kept["named"].objects == 1
         assert len(requests) == 4
         assert await place.client.read("/000") == b"live"
+
+
+@pytest.mark.parametrize("method", ["get_many", "delete_many"])
+async def test_bytes_that_repair_may_still_publish_stay_as_long_as_their_reservation(
+    method: str, tmp_path: Path
+) -> None:
+    """A writer died between the log and the table: its bytes are whole, and repair rolls that forward."""
+    async with yard(tmp_path) as place:
+        await fill(place)
+        writer = await place.client.open("/a/late", "xb")
+        await writer.write(b"whole")
+        dies = Died("before the table is written")
+        place.faults.fail_when(lambda call: call.method in ("write", "transact"), dies, times=10**9)
+        with suppress(Died):
+            await writer.close()
+        place.clock.advance(DAY)
+        plan, repaired = FaultPlan(), 0
+        async with faulty_client(FaultPlan(), place.config, place.sources) as other:
+            collector = await place.collector(plan, NOW)
+            await collector.mark(place.candidates)
+
+            async def repair(call: Call) -> None:
+                nonlocal repaired
+                if call.method == method and not repaired:
+                    repaired += 1
+                    await repair_volume(other._volume(), dry_run=False)
+
+            plan.gate = repair
+            await collector.sweep(place.candidates)
+            assert repaired
+            assert await other.read("/a/late") == b"whole"
