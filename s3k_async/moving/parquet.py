@@ -38,6 +38,7 @@ class ParquetWriter:
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd", write_page_checksum=True)
         self._writer.add_key_value_metadata({_HEADER.decode(): json.dumps(header.document())})
         self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
 
     def write(self, entries: Entries) -> DumpEnd:
         """As DumpWriter."""
@@ -47,7 +48,8 @@ class ParquetWriter:
             pa.array([entry.lease_ms for entry in entries], pa.int64()),
         ]
         self._waiting.append(pa.RecordBatch.from_arrays([*batch.columns, *more], schema=self._schema))
-        if sum(batch.num_rows for batch in self._waiting) >= _ROWS:
+        self._rows += batch.num_rows
+        if self._rows >= _ROWS:
             self._flush()
         return DumpEnd().of(list(entries))
 
@@ -61,6 +63,7 @@ class ParquetWriter:
     def _flush(self) -> None:
         self._writer.write_table(pa.Table.from_batches(self._waiting, schema=self._schema))
         self._waiting = []
+        self._rows = 0
 
 
 class ParquetReader:
