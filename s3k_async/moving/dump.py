@@ -12,7 +12,8 @@ from typing import BinaryIO
 from anyio.to_thread import run_sync
 
 from s3k_async._native import Entries
-from s3k_async.errors import PathNotFoundError
+from s3k_async.errors import InvalidArgumentError, PathNotFoundError
+from s3k_async.listing import Listing
 from s3k_async.metadata.codec import in_columns
 from s3k_async.model import ROOT, Progress
 from s3k_async.moving.formats import PORTION, DumpEnd, DumpForm, DumpHeader, DumpWriter
@@ -51,8 +52,10 @@ async def dump_volume(
 
     What is dumped is what a recursive listing sees: a path that existed for the whole call is in it once, and what
     was changed meanwhile is in it as it was at some moment of the call. For the state of one moment nobody may write.
-    Raises PathNotFoundError, InvalidPathError, PermissionDeniedError, NoSpaceError, and the services' errors.
+    Raises PathNotFoundError, InvalidPathError, InvalidArgumentError (`target` is a directory, a device or a pipe),
+    PermissionDeniedError, NoSpaceError, and the services' errors.
     """
+    await run_sync(_require_replaceable, target)
     top = await volume.store.get(path)
     if top is None:
         raise PathNotFoundError("no such file or directory", path=path)
@@ -79,18 +82,14 @@ async def dump_volume(
             if progress is not None:
                 progress(Progress("dump", end.entries, bytes=end.bytes))
 
-        if path != ROOT:
-            await add(_chosen(in_columns([top], volume.store.keys), include_uncommitted))
-        if top.is_dir:
-            async with aclosing(volume.tree.walk(path)) as pages:
-                async for page in pages:
-                    await add(_chosen(page, include_uncommitted))
+        if top.is_dir and path != ROOT:
+            await add(in_columns([top], volume.store.keys))
+        listing = Listing(recursive=True, include_uncommitted=include_uncommitted)
+        async with aclosing(listing.pages(volume, path)) as pages:
+            async for page in pages:
+                await add(page)
         await run_sync(writer.finish, end)
     return DumpResult(end.entries, end.files, end.directories, end.bytes)
-
-
-def _chosen(page: Entries, include_uncommitted: bool) -> Entries:
-    return page if include_uncommitted else page.without_reservations()
 
 
 def _writer(form: DumpForm, file: BinaryIO, header: DumpHeader) -> DumpWriter:
@@ -118,6 +117,12 @@ async def _appearing(path: str, sources: Sources) -> AsyncIterator[BinaryIO]:
             with suppress(OSError):
                 os.unlink(building)
             raise
+
+
+def _require_replaceable(path: str) -> None:
+    """A device or a pipe would be replaced as well, and nobody would read the dump from it."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InvalidArgumentError("a dump replaces a file, not a directory, a device or a pipe", path=path)
 
 
 def _place(building: str, path: str) -> None:

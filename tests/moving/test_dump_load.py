@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -411,6 +412,18 @@ async def test_a_dump_replaces_a_file_when_it_is_whole(target: str, monkeypatch:
     assert open_dump(target).verify().files > 0
     with pytest.raises((PermissionDeniedError, S3kError)):
         await dump(source, str(Path(target) / "below"))
+
+
+async def test_a_dump_does_not_replace_a_pipe_or_a_device(tmp_path: Path) -> None:
+    """As the superuser, `-o /dev/null` would make a file of it, for everybody."""
+    source = await made(config())
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for odd in (pipe, tmp_path):
+        with pytest.raises(InvalidArgumentError, match="a pipe"):
+            await dump(source, str(odd))
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert os.listdir(tmp_path) == ["pipe"]
 
 
 # Interrupted

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.moving import dump_volume, reshard_volume
 from s3k_async.moving.formats import open_dump
+from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes import init_volume
 from tests.metadata.marking import Hand, a_directory, a_file
@@ -38,6 +42,31 @@ async def test_a_dump_is_of_what_is_visible(steps: int, visible: set[str], tmp_p
     found = [entry for portion in open_dump(target).portions() for entry in portion]
     assert {entry.path for entry in found} == visible
     assert {entry.pending for entry in found} == {""}
+
+
+async def test_a_directory_that_is_renamed_during_a_dump_is_in_it_under_one_name(tmp_path: Path) -> None:
+    """Under both, the files were in it twice, with one id; under neither, not at all."""
+    sides = set()
+    for number in range(24):
+        settings, target = config(2), str(tmp_path / f"{number}.dump")
+        await init_volume(settings)
+        async with S3kClient(config=settings) as fs:
+            await fs.write("/a/1/2/d/f", b"")
+            await fs.write("/b/f", b"")
+            plan, asked = FaultPlan(), count()
+
+            async def rename(call: Call, fs: S3kClient = fs, number: int = number, asked: Any = asked) -> None:
+                if call.method == "query" and next(asked) == number:
+                    await fs.rename("/a/1/2/d", "/b/d")
+
+            async with opened(settings, plan) as volume:
+                plan.gate = rename
+                await dump_volume(volume, target)
+        found = [entry.path for portion in open_dump(target).portions() for entry in portion]
+        moved = tuple(sorted(path for path in found if "/d" in path))
+        assert moved in (("/a/1/2/d", "/a/1/2/d/f"), ("/b/d", "/b/d/f")), number
+        sides.add(moved)
+    assert len(sides) == 2
 
 
 @pytest.mark.parametrize(("steps", "visible"), [(4, OLD), (8, OLD), (9, NEW), (11, NEW)])
