@@ -225,22 +225,28 @@ class _Change:
         return True
 
     async def _publish(self) -> None:
-        jobs = self.store.jobs
+        self._published = None  # so it stays for whoever is stopped meanwhile
         try:
-            await jobs.publish(self.job)
+            await self.store.jobs.publish(self.job)
         except OutcomeUnknownError as error:
-            self._published = None
-            # An abort settles it, whether it comes first or too late.
-            state = await jobs.abort(self.job)
-            if state == "aborted":
-                self._published = False
-                raise ServiceError(
-                    "the change could not be published; nothing was changed", path=self.source
-                ) from error
-            if state != "published":
-                raise
+            await self._find_out(error)
+        except S3kError:
+            self._published = False
+            raise
         self._published = True
         await self._log.commit()
+
+    async def _find_out(self, unknown: OutcomeUnknownError) -> None:
+        """Return if the job is published after all: an abort settles it, whether it comes first or too late."""
+        try:
+            state = await self.store.jobs.abort(self.job)
+        except S3kError as error:
+            raise unknown from error  # a service that cannot be reached does not tell that nothing has happened
+        if state == "aborted":
+            self._published = False
+            raise ServiceError("the change could not be published; nothing was changed", path=self.source) from unknown
+        if state != "published":
+            raise unknown
 
     async def _fold(self) -> None:
         try:

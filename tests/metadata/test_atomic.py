@@ -17,8 +17,10 @@ from s3k_async.errors import (
     ConflictError,
     LeaseExpiredError,
     NotDirectoryError,
+    OutcomeUnknownError,
     PathExistsError,
     PathNotFoundError,
+    ResponseLostError,
     S3kError,
     ServiceError,
     UncommittedFileError,
@@ -215,6 +217,31 @@ async def test_a_failure_at_every_call_changes_nothing_or_is_none(name: str, tim
                 await everything(world, name)
                 await settled(world)
                 await check_log(world)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_change_whose_answer_was_lost_is_not_said_to_have_failed_when_the_service_is_down_then(
+    name: str,
+) -> None:
+    change, after = CHANGES[name]
+    unknown = 0
+    for number in range(1, await calls_of(name) + 1):
+        async with grown(f"atomic-{name}-lost-{number}") as world:
+            faults = FaultPlan()
+            faults.fail(number, ResponseLostError("lost"), when="after")
+            faults.fail_when(partial(is_from, number + 1), ServiceError("refused"), times=EVER)
+            raised: S3kError | None = None
+            try:
+                await world.client(faults).run_change(change)
+            except S3kError as error:
+                raised = error
+            found = await seen(world)
+            if isinstance(raised, OutcomeUnknownError):
+                assert found in (GROWN, after), number
+                unknown += found == after
+            else:
+                assert found == (after if raised is None else GROWN), (number, raised)
+    assert unknown == 1, "the publish itself"
 
 
 async def test_T7_a_live_reservation_below_refuses_the_whole_rename() -> None:
