@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from s3k_async.concurrency import AdaptiveLimit
-from s3k_async.errors import ResponseLostError, S3kError
+from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError
 from s3k_async.requests import Meter
 from s3k_async.retry import TRANSIENT, Retries, RetryAccount, RetryPolicy, retry, retry_read
 from s3k_async.sources import Sources
@@ -71,7 +71,13 @@ class Sender:
         if fence is not None and fence.due():
             await fence.look()
         self.meter.sent(operation, retried=again, size=size)
-        answer = await request()
+        try:
+            answer = await request()
+        except ConditionFailedError:
+            # That nothing was changed is certain; what the item was is an answer like any other.
+            if fence is not None and fence.late():
+                await fence.look()
+            raise
         if fence is not None and fence.late():
             try:
                 await fence.look()

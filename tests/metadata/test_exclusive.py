@@ -401,6 +401,29 @@ async def test_an_answer_that_was_held_up_is_not_believed_once_the_volume_was_lo
         await volume.items.query("ks://v/-sf0")
 
 
+@pytest.mark.parametrize("over", [False, True], ids=["locked", "was locked"])
+async def test_a_condition_that_fails_late_is_not_believed_once_the_volume_was_locked(rig: Rig, over: bool) -> None:
+    """A reshard had taken the item away, and the caller was told that there is none."""
+    faults = FaultPlan()
+    volume = await rig.open(faults)
+    await volume.items.write(Put({**ITEM, "op": "first"}, ABSENT))
+    held = rig.held(rig.lock())
+
+    async def gate(call: Call) -> None:
+        if call.method == "write":
+            faults.gate = None
+            await held.__aenter__()
+            rig.clock.advance(QUIET_SECONDS)
+            if over:
+                await held.__aexit__(None, None, None)
+
+    faults.gate = gate
+    with pytest.raises(VolumeMismatchError if over else BusyError):
+        await volume.items.write(Put({**ITEM, "op": "ours"}, ABSENT))
+    if not over:
+        await held.__aexit__(None, None, None)
+
+
 async def test_an_answer_that_was_held_up_is_believed_if_nothing_happened(rig: Rig) -> None:
     faults = FaultPlan()
     volume = await rig.open(faults)
