@@ -35,8 +35,11 @@ class ReadAhead:
         return self._blocks[-1].end if self._blocks else self._start
 
     def seek(self, position: int) -> None:
-        """Keep what begins at `position`, or nothing."""
-        if position != self._start:
+        """Keep what begins at `position`, or nothing.
+
+        Nothing, too, once a block has failed: that may be long ago, and nobody had asked for it.
+        """
+        if position != self._start or any(map(_has_failed, self._blocks)):
             self.drop()
             self._start = position
 
@@ -71,6 +74,11 @@ class ReadAhead:
             if not block.task.done():
                 with suppress(RuntimeError):  # the loop is closed, and has ended the task
                     block.task.get_loop().call_soon_threadsafe(block.task.cancel)
+
+
+def _has_failed(block: _Block) -> bool:
+    task = block.task
+    return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 def _look(task: asyncio.Task[bytes]) -> None:

@@ -278,6 +278,22 @@ async def test_a_reader_that_is_closed_lets_go_of_what_it_reads_ahead() -> None:
         assert ended == 2
 
 
+async def test_a_block_that_failed_before_anybody_needed_it_is_fetched_again() -> None:
+    """The network was away for a moment while the reader did something else; now it is there."""
+    config = memory_config(Tuning(read_ahead=100, retry=Retries.alike(RetryPolicy(attempts=1))))
+    await init_volume(config)
+    faults = FaultPlan()
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", DATA)
+        async with fs.open("/f") as reader:
+            faults.fail(len(faults.calls) + 4, UnreachableError("the cable", path="data"))
+            assert await reader.read(100) == DATA[:100]
+            assert await reader.read(100) == DATA[100:200]
+            await anyio.wait_all_tasks_blocked()
+            assert await reader.read(100) == DATA[200:300]
+            assert await reader.read() == DATA[300:]
+
+
 async def test_a_block_that_fails_fails_the_read_that_needs_it_and_no_other() -> None:
     config = memory_config(Tuning(read_ahead=100, retry=Retries.alike(RetryPolicy(attempts=1))))
     await init_volume(config)
@@ -287,8 +303,10 @@ async def test_a_block_that_fails_fails_the_read_that_needs_it_and_no_other() ->
         async with fs.open("/f") as reader:
             first = len(faults.calls)
             faults.fail(first + 3, UnreachableError("the cable", path="data"))
+            faults.fail(first + 5, UnreachableError("the cable", path="data"))
             assert await reader.read(100) == DATA[:100]
             assert await reader.read(100) == DATA[100:200]
+            await anyio.wait_all_tasks_blocked()
             with pytest.raises(UnreachableError):
                 await reader.read(100)
             assert await reader.tell() == 200
