@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,12 +13,26 @@ from s3k_async.cli.invocation import Invocation
 if TYPE_CHECKING:
     from s3k_async.settings import Option
 
-__all__ = ["PlainCommand", "VolumeCommand", "common_options", "for_each"]
+__all__ = ["Amount", "PlainCommand", "VolumeCommand", "common_options", "for_each"]
 
 T = TypeVar("T")
 
 _PREFIX = "common_"
 """Keeps the parameters of the common options apart from those that commands have under the same word."""
+
+
+class Amount(click.FloatRange):
+    """A finite number that is not negative: click takes `nan` and `inf` for numbers, too."""
+
+    def __init__(self, *, min_open: bool = False) -> None:
+        super().__init__(min=0, min_open=min_open)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. Raises BadParameter."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number of that kind.", param, ctx)
+        return number
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:

@@ -148,3 +148,13 @@ def test_the_documentation_has_every_command_and_flag() -> None:
         for param in command.params:
             if isinstance(param, click.Option) and param not in settings:
                 assert all(f"`{flag}" in section for flag in param.opts), f"{name} {param.opts} is not documented"
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1"])
+@pytest.mark.parametrize(
+    "command",
+    ["gc --grace", "gc --lease", "gc --rate", "oplog compact --grace", "fsck verify --grace", "fsck repair --grace"],
+)
+def test_a_number_that_is_none_is_a_mistake_of_the_user(cli: Cli, volume: str, command: str, number: str) -> None:
+    done = cli.fails(2, *command.split(), number)
+    assert "internal error" not in done.errors

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from s3k_async.cli.addresses import Address, parse_volume_address
-from s3k_async.cli.command import VolumeCommand, common_options
+from s3k_async.cli.command import Amount, VolumeCommand, common_options
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
@@ -79,7 +79,7 @@ def _options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             ),
             click.option(
                 "--grace",
-                type=click.FloatRange(min=0),
+                type=Amount(),
                 default=GRACE_SECONDS,
                 show_default=True,
                 metavar="SECONDS",

@@ -12,7 +12,7 @@ import anyio
 import click
 
 from s3k_async.cli.addresses import parse_volume_address
-from s3k_async.cli.command import VolumeCommand
+from s3k_async.cli.command import Amount, VolumeCommand
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
@@ -49,7 +49,7 @@ class _Asked:
 @click.option("--yes", is_flag=True, help="Delete. Without it, only tell what would be deleted.")
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0),
+    type=Amount(),
     default=GRACE_SECONDS,
     show_default=True,
     metavar="SECONDS",
@@ -57,13 +57,13 @@ class _Asked:
 )
 @click.option(
     "--lease",
-    type=click.FloatRange(min=0),
+    type=Amount(),
     metavar="SECONDS",
     help="The longest lease that any client of the volume is configured with [default: the volume's setting].",
 )
 @click.option("--list", "mark_to", metavar="FILE", help="Keep the list of candidates, to sweep it later.")
 @click.option("--sweep", "sweep_from", metavar="FILE", help="Sweep a list that --list has written; goes on with it.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="KEYS", help="At most so many a second.")
+@click.option("--rate", type=Amount(min_open=True), metavar="KEYS", help="At most so many a second.")
 @click.option("--exclusive", is_flag=True, help="Nobody else changes the volume: needed without an operation log.")
 @click.option("--audit", metavar="FILE", help="Write down in a local file, too, what is deleted.")
 @click.pass_obj

@@ -13,7 +13,7 @@ import anyio
 import click
 
 from s3k_async.cli.addresses import Address, parse_address, parse_volume_address
-from s3k_async.cli.command import VolumeCommand, common_options
+from s3k_async.cli.command import Amount, VolumeCommand, common_options
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural, time_text
@@ -114,7 +114,7 @@ def tail(invocation: Invocation, volume: str | None, number: int, since: str | N
 @click.argument("volume", required=False)
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0),
+    type=Amount(),
     default=GRACE_SECONDS,
     show_default=True,
     metavar="SECONDS",

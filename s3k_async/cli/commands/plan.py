@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from s3k_async.cli.command import PlainCommand
+from s3k_async.cli.command import Amount, PlainCommand
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.errors import ConfigError
@@ -70,8 +70,8 @@ class _Assumed:
 @_number("--file-size", "1M", 0, "SIZE", "Size of a file.")
 @_number("--suffix-count", "10", 1, "N", "Suffix count of the volume.")
 @_number("--concurrency", "32", 1, "N", "Requests in flight for each service.")
-@click.option("--latency", type=click.FloatRange(0), default=4.0, metavar="MS", help="Of a read of the table.")
-@click.option("--s3-latency", type=click.FloatRange(0), default=25.0, metavar="MS", help="Of a put to the bucket.")
+@click.option("--latency", type=Amount(), default=4.0, metavar="MS", help="Of a read of the table.")
+@click.option("--s3-latency", type=Amount(), default=25.0, metavar="MS", help="Of a put to the bucket.")
 @click.option("--no-atomic", is_flag=True, help="Rename or delete entry by entry.")
 @click.option("--warm", is_flag=True, help="A table at its full quota, instead of a new on-demand one.")
 @click.pass_obj
