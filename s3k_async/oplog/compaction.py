@@ -47,6 +47,9 @@ TOMBSTONE_SECONDS: Final = 86_400.0
 """Tombstones younger than this are kept whatever the grace period, and a compaction that has taken half as long gives
 up: so none that began before a removal can write the removed object's earlier state after the tombstone was dropped."""
 
+QUARANTINED: Final = "quarantine/"
+"""What fsck puts before the keys of log objects that nobody can understand, and a dot and a checksum behind them."""
+
 _PENDING, _COMMITTED, _MANIFEST, _PART = range(4)
 """The turns of removal."""
 
@@ -136,38 +139,56 @@ class Compactor:
         return segments
 
     async def _read_checkpoints(self, spill: Spill, done: Compaction) -> None:
-        """Keep what the checkpoints say. Those that are whole are replaced, unless that is all there would be to do."""
+        """Keep what the checkpoints say. Those that are whole are replaced, unless that is all there would be to do.
+
+        So are those of which nothing is missing but what lies in quarantine: nobody could ever read them whole. The
+        segments that they cover and that are still there stay, since they may say what the missing part did.
+        """
         read: set[str] = set()
         whole: list[Checkpoint] = []
+        given_up: list[Checkpoint] = []
+        quarantined = await self._quarantined()
         while new := [each for each in await self._reader.checkpoints.valid() if each.key not in read]:
             for checkpoint in new:
                 read.add(checkpoint.key)
                 if isinstance(checkpoint, DamagedLog):
                     done.damaged.append(checkpoint)
-                elif await self._read_one(checkpoint, spill, done):
+                elif not (damaged := await self._read_one(checkpoint, spill, done)):
                     whole.append(checkpoint)
+                elif damaged <= quarantined:
+                    given_up.append(checkpoint)
         covered: frozenset[str] = frozenset().union(*(checkpoint.segments for checkpoint in whole))
         if covered:
             _note(spill, await self._reader.left_of(covered), _PENDING)
-        if len(whole) > 1 or spill.database.execute("SELECT 1 FROM removals LIMIT 1").fetchone():
-            _note(spill, [checkpoint.key for checkpoint in whole], _MANIFEST)
-            for checkpoint in whole:
+        if given_up or len(whole) > 1 or spill.database.execute("SELECT 1 FROM removals LIMIT 1").fetchone():
+            _note(spill, [checkpoint.key for checkpoint in [*whole, *given_up]], _MANIFEST)
+            for checkpoint in [*whole, *given_up]:
                 _note(spill, checkpoint.part_keys(), _PART)
 
-    async def _read_one(self, checkpoint: Checkpoint, spill: Spill, done: Compaction) -> bool:
-        """Keep what one checkpoint says; whether all of it could be read."""
-        whole = True
+    async def _read_one(self, checkpoint: Checkpoint, spill: Spill, done: Compaction) -> set[str]:
+        """Keep what one checkpoint says; the keys of what could not be read."""
+        damaged: set[str] = set()
         async for finding in self._reader.checkpoints.of(checkpoint):
             if isinstance(finding, DamagedLog):
                 done.damaged.append(finding)
-                whole = False
+                damaged.add(finding.key)
             else:
                 spill.add([finding])
-        return whole
+        return damaged
+
+    async def _quarantined(self) -> set[str]:
+        """The keys of the manifests and parts that fsck has put into quarantine."""
+        found = set()
+        for prefix in (MANIFESTS, PARTS):
+            async for info in self._blobs.list_all(QUARANTINED + prefix):
+                found.add(info.key.removeprefix(QUARANTINED).rpartition(".")[0])
+        return found
 
     async def _note_strays(self, spill: Spill) -> None:
-        """Parts without a manifest, of a run that died or was overtaken; those of one under way are younger."""
-        valid = {each.key for each in await self._reader.checkpoints.valid()}
+        """Parts without a manifest, of a run that died or was overtaken; those of one under way are younger. The parts
+        of a manifest that lies in quarantine are whole, and stay.
+        """
+        valid = {each.key for each in await self._reader.checkpoints.valid()} | await self._quarantined()
         limit_ms = self._began_ms - int(TOMBSTONE_SECONDS * 1000)
         async for info in self._blobs.list_all(PARTS):
             owner = owner_of_part(info.key)
