@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +15,7 @@ from s3k_async._native import Entries
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.listing import Listing
 from s3k_async.metadata.codec import in_columns
-from s3k_async.model import ROOT, Progress
+from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.moving.formats import PORTION, DumpEnd, DumpForm, DumpHeader, DumpWriter
 from s3k_async.requests import Requests, counted
 from s3k_async.sources import SYSTEM, Sources
@@ -82,14 +82,20 @@ async def dump_volume(
             if progress is not None:
                 progress(Progress("dump", end.entries, bytes=end.bytes))
 
-        if top.is_dir and path != ROOT:
-            await add(in_columns([top], volume.store.keys))
-        listing = Listing(recursive=True, include_uncommitted=include_uncommitted)
-        async with aclosing(listing.pages(volume, path)) as pages:
+        async with aclosing(_found(volume, top, include_uncommitted)) as pages:
             async for page in pages:
                 await add(page)
         await run_sync(writer.finish, end)
     return DumpResult(end.entries, end.files, end.directories, end.bytes)
+
+
+async def _found(volume: Volume, top: Entry, include_uncommitted: bool) -> AsyncGenerator[Entries, None]:
+    if top.is_dir and top.path != ROOT:
+        yield in_columns([top], volume.store.keys)
+    listing = Listing(recursive=True, include_uncommitted=include_uncommitted)
+    async with aclosing(listing.pages(volume, top.path)) as pages:
+        async for page in pages:
+            yield page
 
 
 def _writer(form: DumpForm, file: BinaryIO, header: DumpHeader) -> DumpWriter:
