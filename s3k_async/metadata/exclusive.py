@@ -133,6 +133,11 @@ class ExclusiveLock:
                 await items.write(Update(RECORD_KEY, when, {**self.fields(), OPERATION: self._sources.uuid()}))
             except ConditionFailedError:
                 continue
+            except BaseException:
+                # It may be ours all the same, and would keep everybody out for work that nobody began.
+                with anyio.CancelScope(shield=True):
+                    await self._give_up(items, finished=False)
+                raise
             return
         raise BusyError("other clients kept changing the volume record", path=where)
 

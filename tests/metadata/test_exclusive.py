@@ -41,6 +41,7 @@ from s3k_async.retry import RetryPolicy
 from s3k_async.sources import Sources
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Item, Key, Put, Update
+from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.exclusive import exclusive_volume
 from tests.support import FakeClock, fake_sources
@@ -150,6 +151,26 @@ async def test_failing_before_anything_was_touched_unlocks(rig: Rig) -> None:
     with pytest.raises(RuntimeError, match="early"):
         async with rig.held(rig.lock()):
             raise RuntimeError("early")
+    await (await rig.open()).close()
+
+
+async def test_a_lock_is_not_left_behind_by_who_was_cancelled_while_taking_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could have opened the volume until the work was begun again, and finished."""
+    volume = await open_volume(rig.config, sources=rig.sources, locked=True)
+    write = MemoryItems.write
+
+    async def cancelled(items: MemoryItems, action: Put | Update | Delete) -> None:
+        monkeypatch.undo()
+        await write(items, action)
+        scope.cancel()
+        await anyio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(MemoryItems, "write", cancelled)
+    with anyio.CancelScope() as scope:
+        await rig.lock().take(volume.items, volume.record, "t")
+    assert scope.cancelled_caught
     await (await rig.open()).close()
 
 
@@ -282,8 +303,6 @@ async def test_an_open_client_notices_that_the_volume_is_gone(rig: Rig) -> None:
 
 
 async def open_volume_items_delete(rig: Rig) -> None:
-    from s3k_async.stores.memory_items import MemoryItems
-
     await MemoryItems(rig.config.name).write(Delete(RECORD_KEY, Condition()))
 
 
