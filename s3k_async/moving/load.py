@@ -85,7 +85,8 @@ async def load_volume(
 
     Raises PathNotFoundError (no such dump), CorruptDataError (it was cut or damaged), DirectoryNotEmptyError (the
     volume is not empty), InvalidArgumentError (another volume's dump), DataMissingError (`check`) and BusyError, with
-    nothing changed; NotDirectoryError, LeaseExpiredError; and the services' errors.
+    nothing changed, but that a volume that was made for it stays, empty; NotDirectoryError, LeaseExpiredError; and the
+    services' errors.
     """
     dump, end, subject = await run_sync(_opened, source)
     lock = ExclusiveLock("load", subject, sources)
@@ -194,9 +195,16 @@ class _Load:
         through = files.intersection(path for entry in portion for path in _native.ancestors(entry.path))
         if through:
             raise NotDirectoryError("the path of an entry of the dump leads through a file", path=min(through))
+        if self._bytes_from is not None:
+            self._require_copyable(portion, self._bytes_from)
         for entry in portion:
             if normalize(entry.path) != entry.path:
                 raise CorruptDataError(f"a path of the dump is no normal one: {entry.path!r}", path=self._dump.path)
+
+    def _require_copyable(self, portion: Sequence[Entry], source: Volume) -> None:
+        for entry in portion:
+            if entry.committed and entry.physical is not None and source.storage.own_key(entry.physical) is None:
+                raise UnsupportedError("the file's bytes lie outside the volume that was dumped", path=entry.path)
 
     async def _missing(self, files: Sequence[Entry]) -> list[str]:
         async def lacks(entry: Entry) -> bool:

@@ -47,8 +47,9 @@ async def destroy_volume(
 ) -> int:
     """Remove a volume with everything in it; how many objects that are not the volume's were left where they were.
 
-    Nobody may use the volume meanwhile: it is marked first, so that it cannot be opened any more, but clients that
-    have it open are not stopped. Without `force` only a volume without files and directories is removed
+    Nobody may use the volume meanwhile: it is marked first, so that it cannot be opened any more; clients that
+    have it open notice it within seconds, and are not waited for. Without `force` only a volume without files and
+    directories is removed
     (DirectoryNotEmptyError). Only what is recognised is deleted: physical keys and log entries in places that carry
     this volume's mark; a bucket stays. Raises VolumeNotFoundError, NotAVolumeError, VolumeMismatchError,
     ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects that could not be deleted.

@@ -27,6 +27,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     PermissionDeniedError,
     S3kError,
+    UnsupportedError,
     VolumeNotFoundError,
 )
 from s3k_async.model import Entry
@@ -412,6 +413,19 @@ async def test_a_dump_replaces_a_file_when_it_is_whole(target: str, monkeypatch:
     assert open_dump(target).verify().files > 0
     with pytest.raises((PermissionDeniedError, S3kError)):
         await dump(source, str(Path(target) / "below"))
+
+
+async def test_bytes_that_cannot_be_copied_stop_the_load_before_anything_is_changed(target: str) -> None:
+    """The volume was left locked, for a load that could never be finished."""
+    source, other = await made(config()), config()
+    async with opened(source) as volume:
+        entry = await volume.store.get("/top")
+        assert entry is not None
+        await volume.store.restore(replace(entry, physical="s3://elsewhere/adopted"), entry)
+        await dump_volume(volume, target)
+        with pytest.raises(UnsupportedError, match="outside"):
+            await load(target, other, bytes_from=volume)
+    assert await entries(other) == {}
 
 
 async def test_a_dump_does_not_replace_a_pipe_or_a_device(tmp_path: Path) -> None:
