@@ -55,7 +55,7 @@ class Settling:
                 await self._end_one(entry, published=True)
                 return
             if not self._jobs.lease_runs(record):
-                await self.complete(record)
+                await self._complete_around(entry, record)
             elif self._sources.monotonic() >= deadline:
                 raise BusyError("another client is moving or deleting it", path=entry.path)
             else:
@@ -63,6 +63,17 @@ class Settling:
                 delay = min(POLL_CAP_SECONDS, delay * 2)
             if await self._is_over(entry):
                 return
+
+    async def _complete_around(self, entry: Entry, record: JobRecord) -> None:
+        """Bring a job to its end, or, where a damaged item is in the way of that, at least this entry. The marks that
+        stay behind mean the old side, with the record and without it.
+        """
+        try:
+            await self.complete(record)
+        except ItemFormatError:
+            if record.is_published:
+                raise
+            await self._end_one(entry, published=False)
 
     async def stands(self, directory: Entry) -> bool:
         """Whether a marked directory stands all the same: nobody removes or moves it. A mark that means nothing by now

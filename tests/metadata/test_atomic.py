@@ -15,6 +15,7 @@ from s3k_async.concurrency import to_the_end
 from s3k_async.errors import (
     BusyError,
     ConflictError,
+    ItemFormatError,
     LeaseExpiredError,
     NotDirectoryError,
     OutcomeUnknownError,
@@ -29,6 +30,7 @@ from s3k_async.metadata.marks import parse_mark
 from s3k_async.metadata.ordered import walk
 from s3k_async.model import Entry
 from s3k_async.stores.faults import Call, Died, FaultPlan, Moment
+from s3k_async.stores.items import Condition, Update
 from tests.metadata.world import GROWN, Client, Paths, World
 
 EVER: Final = 10**9
@@ -401,3 +403,19 @@ async def test_an_empty_directory_with_something_hidden_in_it_stays() -> None:
         assert {path for path in await world.scanned() if path.startswith("/e")} == set()
         found = await seen(world)
         assert found == {path: data for path, data in GROWN.items() if not path.startswith("/e")}
+
+
+async def test_a_damaged_item_refuses_a_rename_and_does_not_close_its_directory_for_ever() -> None:
+    """Neither owner nor successor can list what is left of such a rename; who needs a directory drops its mark."""
+    async with grown("atomic-damaged") as world:
+        client = world.client()
+        key = client.store.keys.key("/d/x/h")
+        await client.store.items.write(Update(key, Condition(), set={"ver": "no number"}))
+        with pytest.raises(ItemFormatError):
+            await client.run_change(rename)
+        for path in ("/d/new", "/d/x/new", "/d/y/new", "/e/z/new"):
+            await world.client().write(path, b"new")
+            assert (await world.client().need(path)).size == 3
+        await client.store.items.write(Update(key, Condition(), set={"ver": 1}))
+        await world.client().run_change(delete)
+        assert await seen(world) == {**GONE, "/e/z": None, "/e/z/new": b"new"}
