@@ -25,7 +25,7 @@ from s3k_async.errors import (
     S3kError,
 )
 from s3k_async.metadata.bulk import Done, Failure, delete_files, move_files
-from s3k_async.metadata.codec import in_columns, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.codec import NEXT, in_columns, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job
 from s3k_async.metadata.ordered import walk
 from s3k_async.metadata.portions import PARTS, cost_of_files, portions
@@ -177,7 +177,9 @@ class Tree:
         try:
             # The mark is set before these are read: of two renames into each other one sees the other.
             obstacle = await self._look_ahead(marked, target)
-            made = None if obstacle is not None else await self._make_top(marked, target, job)
+            made = None
+            if obstacle is None:
+                made, obstacle = await self._make_top(marked, target, job)
         except S3kError:
             await self._store.release(marked, job)
             raise
@@ -201,20 +203,22 @@ class Tree:
                 return entry
         return None
 
-    async def _make_top(self, marked: Entry, target: str, job: Job) -> Entry | None:
-        """The directory at the target; None if its parent is gone by now, or marked. Waiting for that mark while ours
-        is set could be waiting for somebody who waits for us.
+    async def _make_top(self, marked: Entry, target: str, job: Job) -> tuple[Entry | None, Entry | None]:
+        """The directory at the target; none if its parent is gone by now, or marked, or if a job has hidden something
+        at the target, which comes second. Waiting for a mark while ours is set could be waiting for somebody who waits
+        for us.
         """
         parent = _native.split(target)[0]
         if not await self._store.stands(parent):
-            return None
+            return None, None
         checks: list[Action] = []
         if parent != ROOT:
             checks.append(Check(self._store.keys.key(parent), is_unmarked_directory()))
         try:
-            return await self._make_target(marked, target, job, checks)
+            return await self._make_target(marked, target, job, checks), None
         except ConflictError:
-            return None
+            hidden = await self._store.stored(target)
+            return None, hidden if hidden is not None and hidden.pending else None
 
     async def _make_target(self, marked: Entry, target: str, job: Job, checks: list[Action]) -> Entry:
         """The directory at the target, marked by our job: made now, or left there by an interrupted rename. Raises
@@ -239,9 +243,10 @@ class Tree:
                 [Put(to_item(moved, self._store.keys), ABSENT if existing is None else unchanged(existing)), *checks],
             )
         except ConditionFailedError as error:
-            if 0 in error.current and existing is None:
+            there = error.current.get(0)
+            if existing is None and there is not None and not there.get(NEXT):
                 raise PathExistsError("the target exists", path=target) from error
-            raise ConflictError("the target's parent is being moved or deleted", path=target) from error
+            raise ConflictError("the target or its parent is being moved or deleted", path=target) from error
         return moved
 
     async def _move_below(self, marked: Entry, made: Entry, run: _Run) -> bool:

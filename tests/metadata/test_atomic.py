@@ -419,3 +419,22 @@ async def test_a_damaged_item_refuses_a_rename_and_does_not_close_its_directory_
         await client.store.items.write(Update(key, Condition(), set={"ver": 1}))
         await world.client().run_change(delete)
         assert await seen(world) == {**GONE, "/e/z": None, "/e/z/new": b"new"}
+
+
+async def test_what_a_dead_rename_has_hidden_does_not_take_the_path_from_a_plain_one() -> None:
+    async with grown("atomic-hidden-plain") as world:
+        for number in range(5, 14):
+            plan = FaultPlan()
+            plan.die(number, when="after")
+            plan.fail_when(partial(is_from, number + 1), Died("is dead"), times=EVER)
+            with pytest.raises(Died):
+                await world.client(plan).run_change(rename)
+            world.clock.advance(1000)
+            if "/e/z" in await world.scanned():
+                break
+        assert "/e/z" in await world.scanned()
+        client = world.client()
+        await client.store.make_directory("/p")
+        await client.tree.rename(await client.need("/p"), "/e/z")
+        assert await seen(world) == {**GROWN, "/e/z": None}
+        assert [entry for entry in (await world.scanned()).values() if entry.pending] == []
