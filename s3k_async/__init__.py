@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from s3k_async.client import S3kClient
     from s3k_async.config import Tuning, VolumeConfig
     from s3k_async.hadoop import HadoopFileSystem
+    from s3k_async.metadata.jobs import JobRecord
     from s3k_async.sync import S3kSyncClient
     from s3k_async.volumes import destroy_volume, init_volume
 
@@ -25,6 +26,7 @@ __all__ = [  # noqa: PLE0604
     "FileStatus",
     "ManyResult",
     "HadoopFileSystem",
+    "JobRecord",
     "Progress",
     "S3kClient",
     "S3kSyncClient",
@@ -37,6 +39,7 @@ __all__ = [  # noqa: PLE0604
 
 _HOMES = {
     "HadoopFileSystem": "s3k_async.hadoop",
+    "JobRecord": "s3k_async.metadata.jobs",
     "S3kClient": "s3k_async.client",
     "S3kSyncClient": "s3k_async.sync",
     "Tuning": "s3k_async.config",

@@ -42,6 +42,7 @@ from s3k_async.listing import (
     walk_pages,
 )
 from s3k_async.many import ManyPaths
+from s3k_async.metadata.jobs import JobRecord
 from s3k_async.metadata.tree import TreeResult
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
 from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
@@ -66,6 +67,7 @@ Path: TypeAlias = str | os.PathLike[str]
 SCHEME = "s3k://"
 Pages: TypeAlias = AsyncIterator[list[T]]
 Ranges: TypeAlias = list[bytes]
+Jobs: TypeAlias = list[JobRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +298,10 @@ class S3kClient(ManyPaths):
         Raises PathNotFoundError.
         """
         return await summary(self._volume(), self._path(path))
+
+    async def jobs(self) -> Jobs:
+        """Renames and deletions of directories that are under way, or whose owner died. Raises ItemFormatError."""
+        return [record async for record in self._volume().store.jobs.records()]
 
     async def checksum(self, path: Path) -> str:
         """`xxh128:` and 32 hex digits: XXH3 of 128 bits over a file's bytes, computed now if it was not recorded.

@@ -18,6 +18,7 @@ from s3k_async.errors import ClosedClientError
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.listing import EntryType, Listing, Walked
 from s3k_async.many import Answers, Contents, Outcomes, Statuses
+from s3k_async.metadata.jobs import JobRecord
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, ManyResult
 from s3k_async.publishing import ProgressCallback
 from s3k_async.requests import RequestCounter, Requests
@@ -32,6 +33,7 @@ __all__ = ["S3kSyncClient"]
 T = TypeVar("T")
 
 Ranges: TypeAlias = list[bytes]
+Jobs: TypeAlias = list[JobRecord]
 PagesOf: TypeAlias = Callable[[S3kClient], AsyncIterator[Sequence[T]]]
 
 
@@ -247,6 +249,10 @@ class S3kSyncClient:
     def content_summary(self, path: Path) -> ContentSummary:
         """Bytes, files and directories of a subtree, itself included; files being written count for nothing."""
         return self._call(lambda fs: fs.content_summary(path))
+
+    def jobs(self) -> Jobs:
+        """Renames and deletions of directories that are under way, or whose owner died. Raises ItemFormatError."""
+        return self._call(lambda fs: fs.jobs())
 
     def checksum(self, path: Path) -> str:
         """`xxh128:` and 32 hex digits: XXH3 of 128 bits over a file's bytes, computed now if it was not recorded."""

@@ -41,6 +41,7 @@ _COMMANDS: Final = {
     "load": ("moving", "Fill an empty volume with a dumped tree."),
     "reshard": ("moving", "Give a volume another suffix count."),
     "fsck": ("check", "Compare table, log and bytes; mend what does not fit."),
+    "jobs": ("jobs", "List changes of many entries that are under way; settle those that died."),
     "oplog": ("oplog", "Show, follow and compact the operation log."),
     "gc": ("gc", "Delete bytes that no file names; tells first what."),
 }

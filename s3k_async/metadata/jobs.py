@@ -57,7 +57,10 @@ PART_SEPARATOR = "#"
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What a job's record says. Times are epoch milliseconds."""
+    """What the table says of a rename or deletion of many entries. Times are epoch milliseconds.
+
+    While `lease_ms` is ahead, its owner is at work; afterwards whoever needs an entry of it brings it to its end.
+    """
 
     id: str
     kind: JobKind

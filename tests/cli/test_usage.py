@@ -25,6 +25,7 @@ COMMANDS = (
     "mkdir",
     "touch",
     "fsck",
+    "jobs",
     "oplog",
     "dump",
     "load",
@@ -95,6 +96,9 @@ COMMANDS = (
         ["ls", "--secret-access-key", "secret"],
         ["fsck", "mend", "memory://x"],
         ["fsck", "repair", "--grace", "x"],
+        ["jobs", "./x", "./y"],
+        ["jobs", "mend", "./x"],
+        ["jobs", "settle", "memory://x/a"],
     ],
     ids=lambda arguments: " ".join(arguments)[:40],
 )

@@ -70,6 +70,7 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "copy": lambda fs: fs.copy("/f", "/g"),
     "copy_to": lambda fs: fs.copy_to(fs, "/f", "/g"),
     "content_summary": lambda fs: fs.content_summary("/f"),
+    "jobs": lambda fs: fs.jobs(),
     "checksum": lambda fs: fs.checksum("/f"),
     "physical_path": lambda fs: fs.physical_path("/f"),
 }

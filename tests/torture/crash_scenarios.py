@@ -21,6 +21,7 @@ LOOKS = frozenset(
         "glob",
         "is_dir",
         "is_file",
+        "jobs",
         "list",
         "physical_path",
         "read",

@@ -51,6 +51,7 @@ async def test_the_verbs_that_look_change_nothing() -> None:
         "glob": lambda fs: drain(fs.glob("/**")),
         "is_dir": lambda fs: fs.is_dir("/d"),
         "is_file": lambda fs: fs.is_file("/d"),
+        "jobs": lambda fs: fs.jobs(),
         "list": lambda fs: drain(fs.list("/", recursive=True)),
         "physical_path": lambda fs: fs.physical_path("/d/f"),
         "read": lambda fs: fs.read("/d/f"),

@@ -1,0 +1,165 @@
+"""jobs: changes of many entries that are under way, or whose owners died."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import anyio
+import click
+
+from s3k_async.cli.addresses import parse_volume_address
+from s3k_async.cli.command import VolumeCommand, common_options, for_each
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.output import time_text
+from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
+from s3k_async.metadata.jobs import JobRecord
+from s3k_async.model import ROOT
+from s3k_async.sources import SYSTEM
+from s3k_async.volumes import Volume, open_volume
+
+__all__ = ["jobs", "list_jobs", "settle"]
+
+T = TypeVar("T")
+
+_UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+class _Jobs(click.Group):
+    """Without the name of a command it is list."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params += common_options(hidden=True)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--help" not in args and not any(each in self.commands for each in args):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+jobs = _Jobs(
+    name="jobs",
+    help="""Renames and deletions of directories that are under way, or whose owner died.
+
+    Without the name of a command they are listed: s3k jobs ./vol.""",
+)
+
+
+@jobs.command(name="list", cls=VolumeCommand)
+@click.argument("volume", required=False)
+@click.pass_obj
+def list_jobs(invocation: Invocation, /, volume: str | None) -> None:
+    """List the jobs of a volume: id, kind, state, what, age, and whether the owner's lease still runs."""
+
+    async def work(opened: Volume) -> None:
+        found = opened.store.jobs
+        async for record in found.records():
+            runs = found.lease_runs(record)
+            if invocation.json:
+                invocation.output.json(_document(record) | {"lease_runs": runs})
+            else:
+                invocation.output.line(_line(record, runs=runs))
+
+    _run(invocation, volume, work)
+
+
+@jobs.command(cls=VolumeCommand)
+@click.argument("arguments", nargs=-1, metavar="[VOLUME] [ID]...")
+@click.pass_obj
+def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
+    """Bring jobs to their end whose owner's lease is over: all of them, or those of the ids.
+
+    What was published is completed, what was not is aborted. A job whose lease runs is left alone; naming it is an
+    error (6).
+    """
+    named = bool(arguments) and _is_volume(arguments[0])
+    volume, ids = (arguments[0], arguments[1:]) if named else (None, arguments)
+
+    async def work(opened: Volume) -> None:
+        opened.store.require_writable(ROOT)
+        if ids:
+            await for_each(tuple(dict.fromkeys(ids)), lambda job_id: _settle_named(invocation, opened, job_id))
+            return
+        records = [record async for record in opened.store.jobs.records()]
+        over = {record.id: record for record in records if not opened.store.jobs.lease_runs(record)}
+        for record in records:
+            if record.id not in over:
+                _tell(invocation, record, "left", f"its lease runs until {time_text(record.lease_ms)}")
+        await for_each(tuple(over), lambda job_id: _settle(invocation, opened, over[job_id]))
+
+    _run(invocation, volume, work)
+
+
+async def _settle_named(invocation: Invocation, opened: Volume, job_id: str) -> None:
+    record = await opened.store.jobs.record(job_id)
+    if record is None:
+        raise PathNotFoundError("there is no such job", path=job_id)
+    if opened.store.jobs.lease_runs(record):
+        raise BusyError(f"the lease of its owner runs until {time_text(record.lease_ms)}", path=job_id)
+    await _settle(invocation, opened, record)
+
+
+async def _settle(invocation: Invocation, opened: Volume, record: JobRecord) -> None:
+    if not await opened.store.settling.complete(record):
+        raise BusyError("somebody else has taken the job over", path=record.id)
+    if record.kind == "mark":
+        _tell(invocation, record, "released")
+    else:
+        _tell(invocation, record, "completed" if record.is_published else "aborted")
+
+
+def _tell(invocation: Invocation, record: JobRecord, outcome: str, why: str = "") -> None:
+    text = f"{outcome}: {record.id}  {record.kind}  {_what(record)}"
+    invocation.say(f"{text} ({why})" if why else text, **_document(record), outcome=outcome)
+
+
+def _run(invocation: Invocation, volume: str | None, work: Callable[[Volume], Awaitable[T]]) -> T:
+    address = parse_volume_address(volume) if volume is not None else None
+    if address is not None and address.path != ROOT:
+        raise InvalidArgumentError("a volume is meant here, not a path in one", path=volume)
+    config = invocation.resolve(address.volume if address else None)
+
+    async def main() -> T:
+        opened = await open_volume(config)
+        try:
+            return await work(opened)
+        finally:
+            await opened.close()
+
+    return anyio.run(main)
+
+
+def _is_volume(text: str) -> bool:
+    """Ids have none of what an address begins with or has in it."""
+    return "/" in text or text.startswith((".", "~"))
+
+
+def _line(record: JobRecord, *, runs: bool) -> str:
+    lease = "lease runs" if runs else "lease over"
+    age = _age(SYSTEM.now_ms() - record.started_ms) if record.started_ms else "-"
+    return f"{record.id}  {record.kind:<11}  {record.state or '-':<9}  {_what(record)}  {age}  {lease}"
+
+
+def _what(record: JobRecord) -> str:
+    return f"{record.source} -> {record.target}" if record.target else record.source or "-"
+
+
+def _age(milliseconds: int) -> str:
+    """Whole days, hours, minutes or seconds: `45s`, `2h`."""
+    seconds = max(0, milliseconds // 1000)
+    unit, size = next((each for each in _UNITS if seconds >= each[1]), _UNITS[-1])
+    return f"{seconds // size}{unit}"
+
+
+def _document(record: JobRecord) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "kind": record.kind,
+        "state": record.state or None,
+        "source": record.source or None,
+        "target": record.target or None,
+        "lease_ms": record.lease_ms,
+        "started_ms": record.started_ms,
+        "published_ms": record.published_ms or None,
+    }

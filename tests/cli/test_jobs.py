@@ -1,0 +1,133 @@
+"""jobs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import anyio
+import pytest
+
+from s3k_async.metadata.jobs import JOB_PARTITION
+from s3k_async.settings import resolve
+from s3k_async.stores.items import ABSENT, OPERATION, PARTITION, SORT, Put, Value
+from s3k_async.stores.sqlite import SqliteItems
+from s3k_async.volumes import open_volume
+from tests.cli.conftest import Cli
+from tests.metadata.dying import DEAD, rename_and_die
+from tests.test_volumes_legacy import legacy_item
+
+When = Literal["before", "after"]
+
+
+@pytest.fixture(params=["memory", "embedded"])
+def place(request: pytest.FixtureRequest, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The default volume, with a file in `/d`."""
+    if request.param == "memory":
+        name: str = request.getfixturevalue("volume")
+    else:
+        name = "./vol"
+        cli.ok("init", name)
+        monkeypatch.setenv("S3K_VOLUME", name)
+    cli.ok("put", "-", "/d/f", stdin=b"1")
+    return name
+
+
+def die(volume: str, when: When, *, source: str = "/d", target: str = "/e", lease: int | None = DEAD) -> str:
+    async def work() -> str:
+        return await rename_and_die(resolve(volume), source, target, when, lease=lease)
+
+    return anyio.run(work)
+
+
+def test_a_volume_without_jobs(cli: Cli, place: str) -> None:
+    for arguments in (["jobs"], ["jobs", place], ["jobs", "--json"], ["jobs", "settle"], ["jobs", "settle", place]):
+        assert cli.ok(*arguments).out == ""
+
+
+@pytest.mark.parametrize(
+    ("when", "state", "outcome", "file"),
+    [("before", "preparing", "aborted", "/d/f"), ("after", "published", "completed", "/e/f")],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_dead_rename_is_listed_and_settled(
+    cli: Cli, place: str, when: When, state: str, outcome: str, file: str, named: bool
+) -> None:
+    job = die(place, when)
+    (line,) = cli.ok("jobs").lines
+    assert line.split()[:6] == [job, "rename", state, "/d", "->", "/e"]
+    assert line.endswith("s  lease over")
+    document = cli.ok("jobs", place, "--json").json()
+    assert document | {"started_ms": 0, "published_ms": 0} == {
+        "id": job,
+        "kind": "rename",
+        "state": state,
+        "source": "/d",
+        "target": "/e",
+        "lease_ms": DEAD,
+        "lease_runs": False,
+        "started_ms": 0,
+        "published_ms": 0,
+    }
+    assert (document["published_ms"] is None) == (when == "before")
+    assert cli.ok("jobs", "settle", place, *([job] if named else [])).lines == [f"{outcome}: {job}  rename  /d -> /e"]
+    assert cli.ok("jobs").out == ""
+    assert cli.ok("find", "/", "--type", "f").lines == [file]
+    cli.ok("fsck", "repair", "--grace", "0", "--yes")
+    assert cli.ok("cat", file).output == b"1"
+
+
+def test_settling_as_json(cli: Cli, place: str) -> None:
+    job = die(place, "after")
+    document = cli.ok("jobs", "settle", "--json").json()
+    assert (document["id"], document["state"], document["outcome"]) == (job, "published", "completed")
+
+
+def test_a_job_whose_lease_runs_is_left_alone(cli: Cli, place: str) -> None:
+    job = die(place, "before", lease=None)
+    assert cli.ok("jobs").lines[0].endswith("lease runs")
+    assert cli.ok("jobs", "--json").json()["lease_runs"] is True
+    assert "lease of its owner runs until" in cli.fails(6, "jobs", "settle", job).errors
+    assert cli("jobs", "settle", place, job, "--json").error()["path"] == job
+    assert cli.ok("jobs", "settle").out.startswith(f"left: {job}  rename  /d -> /e (its lease runs until ")
+    assert cli.ok("jobs", "settle", "--json").json()["outcome"] == "left"
+    assert cli.ok("jobs", "--json").json()["state"] == "preparing"
+
+
+def test_an_id_of_no_job(cli: Cli, place: str) -> None:
+    job = die(place, "before")
+    assert cli.fails(3, "jobs", "settle", "nonsense").errors == "s3k: there is no such job: nonsense\n"
+    assert cli.ok("jobs", "--json").json()["id"] == job
+    done = cli.fails(10, "jobs", "settle", "nonsense", job)
+    assert done.lines == [f"aborted: {job}  rename  /d -> /e"]
+    assert cli.ok("jobs").out == ""
+
+
+def test_jobs_of_other_kinds(cli: Cli, volume: str) -> None:
+    async def put(job: str, kind: str) -> None:
+        opened = await open_volume(resolve(volume))
+        record: dict[str, Value] = {PARTITION: JOB_PARTITION, SORT: job, OPERATION: job, "kind": kind, "lease": DEAD}
+        await opened.items.write(Put(record, ABSENT))
+        await opened.close()
+
+    anyio.run(put, "one", "mark")
+    assert cli.ok("jobs").lines == ["one  mark         -          -  -  lease over"]
+    assert cli.ok("jobs", "settle", "one").lines == ["released: one  mark  -"]
+    anyio.run(put, "two", "transaction")
+    anyio.run(put, "three", "mark")
+    done = cli.fails(10, "jobs", "settle")
+    assert done.lines == ["released: three  mark  -"]
+    assert "job two is of a kind that this version cannot settle" in done.errors
+    assert cli.ok("jobs", "--json").json()["id"] == "two"
+
+
+def test_a_volume_of_s3_filesystem_1_0(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fill() -> None:
+        items = SqliteItems("old.sqlite")
+        await items.create()
+        await items.write(Put(legacy_item("bucket", "/", "file", 10), ABSENT))
+        await items.close()
+
+    anyio.run(fill)
+    given = ["--kind", "s3k-1.0", "--suffix-count", "10", "--table", "sqlite:old.sqlite", "--data-location", "."]
+    assert cli.ok("jobs", "s3k://bucket", *given).out == ""
+    assert "reading only" in cli.fails(5, "jobs", "settle", "s3k://bucket", *given).errors

@@ -1,0 +1,54 @@
+"""A rename of a directory whose owner dies around its publish, on any volume."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from s3k_async.config import VolumeConfig
+from s3k_async.metadata.jobs import Job, Jobs, JobState, job_key
+from s3k_async.stores.faults import Died
+from s3k_async.stores.items import Condition, Update
+from s3k_async.volumes import open_volume
+
+__all__ = ["DEAD", "rename_and_die"]
+
+DEAD = 1
+"""A lease that ran out long ago."""
+
+
+async def rename_and_die(
+    config: VolumeConfig, source: str, target: str, when: Literal["before", "after"], *, lease: int | None = DEAD
+) -> str:
+    """Rename a directory, die before or after the publish, and return the job's id. With `lease` None the one that the
+    owner took goes on running."""
+    publish = Jobs.publish
+
+    async def die_around(jobs: Jobs, job: Job) -> None:
+        if when == "after":
+            await publish(jobs, job)
+        raise Died("is dead")
+
+    async def dead(_jobs: Jobs, _job: Job) -> JobState:
+        raise Died("is dead")
+
+    async def says_nothing(_jobs: Jobs, _job: Job) -> None:
+        pass
+
+    volume = await open_volume(config)
+    try:
+        entry = await volume.store.get(source)
+        assert entry is not None
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Jobs, "publish", die_around)
+            patched.setattr(Jobs, "abort", dead)
+            patched.setattr(Jobs, "_end", says_nothing)
+            with pytest.raises(Died):
+                await volume.atomic.rename(entry, target)
+        (record,) = [each async for each in volume.store.jobs.records()]
+        if lease is not None:
+            await volume.items.write(Update(job_key(record.id), Condition(), set={"lease": lease}))
+        return record.id
+    finally:
+        await volume.close()
