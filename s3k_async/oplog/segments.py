@@ -134,7 +134,8 @@ def encode_segment(segment_id: str, operations: Operations, start: int = 0, end:
 
 
 def seal_segment(segment_id: str, count: int, lines: bytes) -> bytes:
-    """The pending object of so many operations, given as their lines."""
+    """The pending object of so many operations, given as their lines. Raises LogFormatError for an id that is none."""
+    segment_key(segment_id, "pending")
     return seal(_head(segment_id, "pending", count) + lines)
 
 

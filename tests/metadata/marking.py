@@ -45,13 +45,13 @@ class Hand:
         for entry in entries:
             await self.items.write(Put(to_item(entry, self.keys), ABSENT))
 
-    async def record(self, job: str, state: JobState = "preparing", kind: str = "rename") -> None:
-        """Write a job's record, new or again."""
+    async def record(self, job: str, state: JobState = "preparing", kind: str = "rename", lease: int = 1) -> None:
+        """Write a job's record, new or again; its lease is over, unless one in epoch milliseconds is given."""
         item: dict[str, Value] = {
             PARTITION: JOB_PARTITION,
             SORT: job,
             "kind": kind,
-            "lease": 1,
+            "lease": lease,
             OPERATION: SYSTEM.uuid(),
         }
         stored = await self.items.get(job_key(job))

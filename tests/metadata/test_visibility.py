@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from s3k_async.errors import DirectoryNotEmptyError, ItemFormatError
+from s3k_async.errors import BusyError, ItemFormatError
 from s3k_async.metadata.codec import NEXT
 from s3k_async.metadata.jobs import JobState
 from s3k_async.metadata.marks import GONE, HERE, Then
@@ -24,6 +24,8 @@ from tests.metadata.marking import Hand, a_directory, a_file
 from tests.metadata.rig import Rig
 
 TOP, OLD, NEW = a_directory("/d"), a_file("/d/f"), a_file("/d/f", version=7)
+
+FAR_FUTURE_MS = 10**14
 
 STATES: list[JobState | None] = ["preparing", "published", "aborted", None]
 """Of a job; None: it has no record."""
@@ -210,12 +212,22 @@ async def test_an_entry_that_is_marked_again_meanwhile_is_on_the_side_of_its_new
 async def test_an_empty_directory_with_a_hidden_entry_is_not_removed(ground: Ground) -> None:
     """A job that is about to show the entry would leave it without a parent."""
     await ground.hand.put(TOP, OLD)
-    await ground.hand.record("J")
+    await ground.hand.record("J", lease=FAR_FUTURE_MS)
     await ground.hand.mark("/d/f", "J", HERE)
     assert not await ground.store.has_children("/d")
-    with pytest.raises(DirectoryNotEmptyError):
+    with pytest.raises(BusyError):
         await ground.store.remove_directory(TOP)
     assert await ground.store.stored("/d") is not None
+    assert await ground.store.stored("/d/f") is not None
+
+
+async def test_what_a_dead_job_has_hidden_goes_before_its_directory(ground: Ground) -> None:
+    await ground.hand.put(TOP, OLD)
+    await ground.hand.record("J")
+    await ground.hand.mark("/d/f", "J", HERE)
+    await ground.store.remove_directory(TOP)
+    assert await ground.store.stored("/d") is None
+    assert await ground.store.stored("/d/f") is None
 
 
 async def test_many_hidden_entries_are_looked_through_by_the_page(ground: Ground) -> None:

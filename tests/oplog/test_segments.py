@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from s3k_async.errors import LogFormatError
@@ -65,6 +65,7 @@ def test_segments_are_written_the_same_for_ever(name: str) -> None:
     assert written == golden(name)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(sample.operations(), max_size=4).map(distinct))
 def test_any_operations_survive_the_round_trip(operations: tuple[Operation, ...]) -> None:
     data = encode_segment("s", operations)
