@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -22,8 +23,14 @@ from s3k_async.planning import (
     renaming,
     suggest_suffix_count,
 )
+from s3k_async.planning.work import Work
 
-TREES = {"list": listing, "rename": renaming, "delete": deletion, "plain rename": partial(renaming, atomic=False)}
+TREES: dict[str, Callable[..., Work]] = {
+    "list": listing,
+    "rename": renaming,
+    "delete": deletion,
+    "plain rename": partial(renaming, atomic=False),
+}
 
 
 def prediction(
