@@ -85,10 +85,10 @@ class Ours:
             found += batch.num_rows
         return found
 
-    async def rename(self, path: str, target: str) -> int:
+    async def rename(self, path: str, target: str, *, atomic: bool) -> int:
         """The whole verb: job, mark, target directory, files, and the source's removal."""
-        return (await self.fs.rename(path, target)).files
+        return (await self.fs.rename(path, target, atomic=atomic)).files
 
-    async def delete(self, path: str) -> int:
+    async def delete(self, path: str, *, atomic: bool) -> int:
         """The whole verb."""
-        return (await self.fs.delete(path, recursive=True)).files
+        return (await self.fs.delete(path, recursive=True, atomic=atomic)).files

@@ -19,7 +19,8 @@ SUFFIXES = 16
 
 
 async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
-    """The verb with and without its log; by hand the transactions alone, the same number of files in each."""
+    """The verb with and without its log, visible at once (`atomic`) or file by file, which is what the transactions by
+    hand do, the same number of files in each."""
     async with AsyncExitStack() as stack:
         low = Aiobotocore(await stack.enter_async_context(client_of(server.engine, "dynamodb")))
         for log in (False, True):
@@ -43,11 +44,13 @@ def _cases(scope: Scope, server: Canned, fs: S3kClient, low: Aiobotocore, files:
     verbs: dict[str, dict[str, Run]] = {
         "rename": {
             "aiobotocore": partial(low.rename, "/tree", "/moved", SUFFIXES),
-            name: partial(ours.rename, "/tree", "/moved"),
+            name: partial(ours.rename, "/tree", "/moved", atomic=False),
+            f"{name}, atomic": partial(ours.rename, "/tree", "/moved", atomic=True),
         },
         "delete": {
             "aiobotocore": partial(low.delete, "/tree", SUFFIXES),
-            name: partial(ours.delete, "/tree"),
+            name: partial(ours.delete, "/tree", atomic=False),
+            f"{name}, atomic": partial(ours.delete, "/tree", atomic=True),
         },
     }
     return [
