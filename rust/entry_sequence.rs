@@ -162,6 +162,11 @@ impl Entries {
         self.filtered(py, |entry| !entry.is_reservation())
     }
 
+    /// Those with this pending change.
+    fn carrying(&self, py: Python<'_>, mark: &str) -> Self {
+        self.filtered(py, |entry| entry.bytes(Attribute::Pending) == mark.as_bytes())
+    }
+
     /// Those whose path begins with a text.
     fn below(&self, py: Python<'_>, prefix: &str) -> Self {
         let mut path = String::new();

@@ -2,6 +2,7 @@
 
 mod arrow;
 mod attributes;
+mod change;
 mod columns;
 mod cut;
 mod digest;
@@ -42,7 +43,7 @@ mod _native {
     #[pymodule_export]
     use crate::keys::{decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys};
     #[pymodule_export]
-    use crate::moves::{Deletes, Moves};
+    use crate::moves::{Deletes, Endings, Moves};
     #[pymodule_export]
     use crate::operations::Operations;
     #[pymodule_export]

@@ -8,10 +8,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
+use crate::change::{Change, Place};
 use crate::entries::EntryView;
 use crate::errors::bad_operation;
 use crate::items::Attribute;
-use crate::moves::{Change, Place, compared};
+use crate::moves::compared;
 use crate::paths::push_child;
 use crate::quote::{push_ascii_quoted, push_integer};
 use crate::view::{Subscript, View, count_of, index_of};

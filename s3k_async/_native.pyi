@@ -15,6 +15,7 @@ from s3k_async.stores.items import Action, Delete, Item, Put, Update, Value
 
 __all__ = [
     "Deletes",
+    "Endings",
     "Entries",
     "FileStatus",
     "Moves",
@@ -178,11 +179,22 @@ class Moves(Sequence[Action]):
 
     `entropy` is 16 bytes for each entry, of which its operation id is made. Raises InvalidPathError for a target that
     is none or too long, ValueError for another amount of entropy.
+
+    With `marks`, one for what goes and one for what comes, what is stored is not deleted: an Update marks it, and if
+    it is a directory gives it the operation id; the item at the target is marked as well. Raises ValueError for an
+    empty mark.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
     def __new__(
-        cls, entries: Entries, volume: str, target: str, suffix_count: int, hash: HashName, entropy: bytes
+        cls,
+        entries: Entries,
+        volume: str,
+        target: str,
+        suffix_count: int,
+        hash: HashName,
+        entropy: bytes,
+        marks: tuple[str, str] | None = None,
     ) -> Moves: ...
     def __len__(self) -> int: ...
     @overload
@@ -204,12 +216,12 @@ class Moves(Sequence[Action]):
 
 @final
 class Deletes(Sequence[Action]):
-    """Removals of entries: for each a Delete of what is stored, unchanged, where it is stored. `entropy` as for
-    `Moves`.
+    """Removals of entries: for each a Delete of what is stored, unchanged, where it is stored. With `mark`, an Update
+    that marks it instead, as for `Moves`. `entropy` and errors likewise.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
-    def __new__(cls, entries: Entries, entropy: bytes) -> Deletes: ...
+    def __new__(cls, entries: Entries, entropy: bytes, mark: str | None = None) -> Deletes: ...
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, key: int, /) -> Action: ...
@@ -227,6 +239,29 @@ class Deletes(Sequence[Action]):
 
     def operations(self, time_ms: int) -> Operations:
         """What the log says of them, begun at a time in epoch milliseconds."""
+
+@final
+class Endings(Sequence[Action]):
+    """The end of marks, of which the log has heard already: for each entry a Delete of what is stored, unchanged, where
+    it is stored, or, unless `remove`, an Update that takes `next` from it.
+    """
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+    def __new__(cls, entries: Entries, remove: bool) -> Endings: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int, /) -> Action: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> list[Action]: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
+        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
+
+    def count(self, value: object) -> int:
+        """How many elements are equal."""
+
+    def take(self, rows: Sequence[int]) -> Endings:
+        """The endings of some entries, by their places among these. Raises ValueError for a place there is not."""
 
 @final
 class Operations(Sequence[Operation]):
@@ -435,6 +470,9 @@ class Entries(Sequence[Entry]):
 
     def without_reservations(self) -> Entries:
         """All but the reservations."""
+
+    def carrying(self, mark: str) -> Entries:
+        """Those whose pending change is this text."""
 
     def below(self, prefix: str) -> Entries:
         """Those whose path begins with this text: `/` or `/a/b/`."""

@@ -9,13 +9,13 @@ folded in by whoever comes next.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import anyio
 
 from s3k_async import _native
-from s3k_async._native import Deletes, Entries, Moves
+from s3k_async._native import Entries
 from s3k_async.concurrency import Budget, to_the_end
 from s3k_async.errors import (
     BusyError,
@@ -30,9 +30,10 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.metadata.changes import Outcome
-from s3k_async.metadata.codec import NEXT, from_item, in_columns, is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.codec import NEXT, from_item, in_columns, is_unmarked_directory, to_item
 from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job
 from s3k_async.metadata.marks import job_of
+from s3k_async.metadata.plans import ColumnPlan, plan_deletes, plan_moves
 from s3k_async.metadata.portions import PARTS, cost, mixed_portions
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.transactions import Refusal, carry_out
@@ -40,14 +41,12 @@ from s3k_async.metadata.tree import Tree, TreeResult
 from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.oplog.log import HeldLog, OperationLog
 from s3k_async.oplog.segments import Operations
-from s3k_async.stores.items import ABSENT, MAX_TRANSACTION, OPERATION, Action, Check, Put, Update, Value
+from s3k_async.stores.items import ABSENT, Action, Check, Put
 
-__all__ = ["AtomicTree"]
+__all__ = ["AtomicChange", "AtomicTree"]
 
 _LOG = logging.getLogger(__name__)
 
-ENTROPY = 16
-"""Bytes of entropy in an operation id."""
 UNDO_SECONDS = 10.0
 """How long a cancelled change goes on dropping its marks; what is left then is dropped by whoever comes next."""
 
@@ -69,7 +68,7 @@ class AtomicTree:
         """
         self._store.require_writable(entry.path)
         async with self._store.jobs.hold("delete", entry.path) as job:
-            change = _Change(self._store, job, entry.path, "", progress)
+            change = AtomicChange(self._store, job, entry.path, "", progress)
 
             async def prepare() -> bool:
                 await change.log_removal(await change.mark_top(entry))
@@ -106,13 +105,15 @@ class AtomicTree:
             await store.sources.sleep(store.sources.uniform(0.0, pause))
             pause = min(POLL_CAP_SECONDS, pause * 2)
 
-    async def _attempt(self, source: Entry, target: str, progress: OnProgress) -> tuple[_Change | None, Entry | None]:
+    async def _attempt(
+        self, source: Entry, target: str, progress: OnProgress
+    ) -> tuple[AtomicChange | None, Entry | None]:
         """The change, when it was made. Otherwise another job is at work where it would go, and was not waited for:
         it might wait for us. The entry that it marks, if known.
         """
         obstacle: Entry | None = None
         async with self._store.jobs.hold("rename", source.path, target) as job:
-            change = _Change(self._store, job, source.path, target, progress)
+            change = AtomicChange(self._store, job, source.path, target, progress)
 
             async def prepare() -> bool:
                 nonlocal obstacle
@@ -186,8 +187,8 @@ class _JobLog:
 
 
 @dataclass
-class _Change:
-    """One atomic change under way, owned by a job."""
+class AtomicChange:
+    """One atomic change under way, owned by a job: prepared, published, folded in, or undone."""
 
     store: MetadataStore
     job: Job
@@ -336,10 +337,9 @@ class _Change:
         store, directories, work = self.store, list[str](), entries
         deadline = store.deadline()
         while len(work := await self._ready(work)) > 0:
-            plan = _Plan(store, work, target, self.job)
-            size = MAX_TRANSACTION // plan.width
-            lanes = [(range(len(work))[start : start + size],) for start in range(0, len(work), size)]
-            report = await carry_out(store.items, self._log, plan, lanes, store.sources.uuid, check=self.job.check)
+            plan = self._plan(work, target)
+            lanes, token = plan.lanes(), store.sources.uuid
+            report = await carry_out(store.items, self._log, plan, lanes, token, check=self.job.check)
             for error in report.failed.values():
                 raise error
             done = work if not report.refused else work.take(sorted(report.succeeded))
@@ -349,6 +349,12 @@ class _Change:
                 store.still_time(deadline, plan.path(min(report.refused)))
             work = await self._refused(plan, report.refused)
         return directories
+
+    def _plan(self, entries: Entries, target: str) -> ColumnPlan:
+        if not target:
+            return plan_deletes(entries, self.store.sources, self.job.gone)
+        marks = (self.job.gone, self.job.here)
+        return plan_moves(entries, target, self.store.keys, self.store.sources, marks)
 
     async def _ready(self, entries: Entries) -> Entries:
         """The entries without marks of others and without reservations that ran out, each as it is by now."""
@@ -374,7 +380,7 @@ class _Change:
         await self.store.abandon(current)
         return await self.store.stored(entry.path)
 
-    async def _refused(self, plan: _Plan, refused: Mapping[int, Refusal]) -> Entries:
+    async def _refused(self, plan: ColumnPlan, refused: Mapping[int, Refusal]) -> Entries:
         """What is there by now where entries were not what was read; what is in the way at a target is settled."""
         again = []
         for row, refusal in refused.items():
@@ -399,48 +405,3 @@ class _Change:
             count = self.result.files + self.result.directories
             path = _native.split(done[0].path)[0]
             self.progress(Progress(self.job.kind, count, bytes=self.result.bytes, path=path))
-
-
-class _Plan:
-    """Entries to be prepared, as rows of transactions: the mark of each, and its item at the target."""
-
-    def __init__(self, store: MetadataStore, entries: Entries, target: str, job: Job) -> None:
-        keys, now = store.keys, store.sources.now_ms()
-        entropy = store.sources.entropy(ENTROPY * len(entries))
-        self.entries = entries
-        self.width = 2 if target else 1
-        """Actions to each entry; the first is on its own item."""
-        if target:
-            moves = Moves(entries, keys.volume, target, keys.suffix_count, keys.hash, entropy)
-            self.operations = moves.operations(now)
-        else:
-            self.operations = Deletes(entries, entropy).operations(now)
-        self._ids = self.operations.ids()
-        self._keys = keys
-        self._job = job
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def identities(self, rows: Iterable[int]) -> list[str]:
-        return [self._ids[row] for row in rows]
-
-    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
-        return [action for row in rows for action in self._actions(row)]
-
-    def _actions(self, row: int) -> Iterator[Action]:
-        entry = self.entries[row]
-        marked: dict[str, Value] = {NEXT: self._job.gone}
-        if entry.is_dir:
-            # A listing knows a directory by its operation.
-            marked[OPERATION] = self._ids[row]
-        yield Update(self._keys.key(entry.path), unchanged(entry), set=marked)
-        after = self.operations[row].after
-        if after is not None:
-            yield Put(to_item(replace(after, pending=self._job.here), self._keys), ABSENT)
-
-    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
-        return [(rows[position // self.width], position % self.width)]
-
-    def path(self, row: int) -> str:
-        return self.entries[row].path

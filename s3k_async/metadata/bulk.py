@@ -6,10 +6,10 @@ meanwhile is decided anew from what is stored; what is gone is no failure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from s3k_async._native import Deletes, Entries, Moves, Operations
+from s3k_async._native import Entries
 from s3k_async.errors import (
     BusyError,
     LeaseExpiredError,
@@ -19,19 +19,16 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.metadata.codec import NEXT, from_item, from_items, in_columns
+from s3k_async.metadata.plans import ColumnPlan, plan_deletes, plan_moves
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.transactions import Report, carry_out
-from s3k_async.stores.items import MAX_TRANSACTION, Action, Item
+from s3k_async.stores.items import Item
 
 __all__ = ["Done", "Failure", "delete_files", "move_files"]
 
 Failure = tuple[str, Exception]
 Check = Callable[[], None]
 
-MOVES = MAX_TRANSACTION // 2
-"""Files moved in one transaction."""
-ENTROPY = 16
-"""Bytes of entropy in an operation id."""
 ROUNDS = 8
 """How often an entry that keeps changing is decided anew."""
 
@@ -57,12 +54,7 @@ async def delete_files(store: MetadataStore, entries: Entries, check: Check = la
     """Delete files and reservations; what is gone already counts as deleted. `check` is called before each transaction,
     and what it raises ends the work.
     """
-
-    def plan(entries: Entries) -> _PagePlan:
-        deletes = Deletes(entries, store.sources.entropy(ENTROPY * len(entries)))
-        return _PagePlan(entries, deletes, 1, deletes.operations(store.sources.now_ms()))
-
-    return await _BulkChange(store, plan, check).apply(entries)
+    return await _BulkChange(store, lambda entries: plan_deletes(entries, store.sources), check).apply(entries)
 
 
 async def move_files(store: MetadataStore, entries: Entries, target: str, check: Check = lambda: None) -> Done:
@@ -70,11 +62,8 @@ async def move_files(store: MetadataStore, entries: Entries, target: str, check:
     Reservations are refused. `check` as for `delete_files`.
     """
 
-    def plan(entries: Entries) -> _PagePlan:
-        keys = store.keys
-        entropy = store.sources.entropy(ENTROPY * len(entries))
-        moves = Moves(entries, keys.volume, target, keys.suffix_count, keys.hash, entropy)
-        return _PagePlan(entries, moves, 2, moves.operations(store.sources.now_ms()))
+    def plan(entries: Entries) -> ColumnPlan:
+        return plan_moves(entries, target, store.keys, store.sources)
 
     committed = entries.without_reservations()
     refused = Done()
@@ -89,37 +78,10 @@ async def move_files(store: MetadataStore, entries: Entries, target: str, check:
     return done
 
 
-class _PagePlan:
-    """What to do to each entry of a page."""
-
-    def __init__(self, entries: Entries, changes: Moves | Deletes, width: int, operations: Operations) -> None:
-        self.entries = entries
-        self.operations = operations
-        self.width = width
-        """Actions to each entry; the first is on its own item."""
-        self._changes = changes
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def identities(self, rows: Iterable[int]) -> list[str]:
-        every = self.operations.ids()
-        return [every[row] for row in rows]
-
-    def actions(self, rows: Sequence[int]) -> Sequence[Action]:
-        return self._changes.take(rows)
-
-    def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
-        return [(rows[position // self.width], position % self.width)]
-
-    def path(self, row: int) -> str:
-        return self.entries[row].path
-
-
 class _BulkChange:
     """One change of many entries under way."""
 
-    def __init__(self, store: MetadataStore, plan: Callable[[Entries], _PagePlan], check: Check) -> None:
+    def __init__(self, store: MetadataStore, plan: Callable[[Entries], ColumnPlan], check: Check) -> None:
         self._store = store
         self._plan = plan
         self._check = check
@@ -164,12 +126,10 @@ class _BulkChange:
 
     async def _page(self, entries: Entries) -> None:
         plan = self._plan(entries)
-        rows = range(len(entries))
-        size = MAX_TRANSACTION // plan.width
-        lanes = [(rows[start : start + size],) for start in range(0, len(rows), size)]
         store = self._store
         try:
-            report = await carry_out(store.items, store.changes, plan, lanes, store.sources.uuid, check=self._check)
+            lanes, token = plan.lanes(), store.sources.uuid
+            report = await carry_out(store.items, store.changes, plan, lanes, token, check=self._check)
         except LogFormatError as error:
             await self._without_the_odd(entries, error)
         except LeaseExpiredError:
@@ -189,7 +149,7 @@ class _BulkChange:
         for half in (range(middle), range(middle, len(entries))):
             await self._page(entries.take(half))
 
-    def _sort_out(self, plan: _PagePlan, report: Report) -> None:
+    def _sort_out(self, plan: ColumnPlan, report: Report) -> None:
         undone = set(report.failed)
         for row, error in report.failed.items():
             self._fail(plan.path(row), error)
@@ -207,14 +167,14 @@ class _BulkChange:
         self._done.files += len(done)
         self._done.bytes += done.totals()[2]
 
-    def _occupied(self, plan: _PagePlan, row: int, item: Item | None) -> None:
+    def _occupied(self, plan: ColumnPlan, row: int, item: Item | None) -> None:
         path = plan.path(row)
         if item is not None and item.get(NEXT):
             self._fail(path, BusyError("another client's job is at work at the target", path=path))
         else:
             self._fail(path, PathExistsError("the target exists", path=path))
 
-    def _again(self, plan: _PagePlan, row: int, item: Item) -> None:
+    def _again(self, plan: ColumnPlan, row: int, item: Item) -> None:
         """Decide anew, from what is stored by now."""
         path = plan.path(row)
         try:

@@ -181,6 +181,8 @@ def test_selections(entries: list[Entry], data: st.DataObject) -> None:
         wanted = next((place for place in range(start, len(entries)) if entries[place].is_dir), None)
         assert found.next_directory(start) == wanted
     assert found.marked() == [(place, entry.pending) for place, entry in enumerate(entries) if entry.pending]
+    for mark in {entry.pending for entry in entries} | {"other"}:
+        assert found.carrying(mark) == [entry for entry in entries if entry.pending == mark]
     assert found[1:].marked() == [(place, entry.pending) for place, entry in enumerate(entries[1:]) if entry.pending]
 
 

@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from s3k_async import _native
-from s3k_async._native import Deletes, Entries, Moves, Operations, Rows
+from s3k_async._native import Deletes, Endings, Entries, Moves, Operations, Rows
 from s3k_async.errors import InvalidPathError, LogFormatError
-from s3k_async.metadata.codec import to_item, unchanged
+from s3k_async.metadata.codec import NEXT, to_item, unchanged
 from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.marks import GONE, HERE, Mark
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, operation_line
 from s3k_async.stores.dynamodb_codec import encode_transaction_action
-from s3k_async.stores.items import ABSENT, Action, Delete, Put
+from s3k_async.stores.items import ABSENT, OPERATION, Action, Delete, Put, Update, Value
 from tests.native.strategies import HASHES, NAMES
 
 TEXTS = st.one_of(
@@ -126,6 +127,67 @@ def test_deletes_as_planned_one_by_one(drawn: list[Entry], keys: KeyScheme) -> N
     _same_lines(operations)
 
 
+MARKS = st.one_of(
+    st.uuids().map(lambda job: (Mark(str(job), GONE).text(), Mark(str(job), HERE).text())),
+    st.tuples(TEXTS.filter(bool), TEXTS.filter(bool)),
+)
+
+
+def _marking(entry: Entry, keys: KeyScheme, mark: str, operation: str) -> Update:
+    """The log knows a file by its operation, which a mark leaves alone; a listing knows a directory by it."""
+    marked: dict[str, Value] = {NEXT: mark, OPERATION: operation} if entry.is_dir else {NEXT: mark}
+    return Update(keys.key(entry.path), unchanged(entry), set=marked)
+
+
+@given(entries(), KEYS, TARGETS, MARKS)
+def test_moves_prepared_as_one_by_one(drawn: list[Entry], keys: KeyScheme, target: str, marks: tuple[str, str]) -> None:
+    wanted: list[Action] = []
+    for before, after in zip(drawn, _moved(drawn, target), strict=True):
+        wanted.append(_marking(before, keys, marks[0], after.operation))
+        wanted.append(Put(to_item(replace(after, pending=marks[1]), keys), ABSENT))
+    columns, entropy = _columns(drawn, keys), _entropy(len(drawn))
+    moves = Moves(columns, keys.volume, target, keys.suffix_count, keys.hash, entropy, marks)
+    assert len(moves) == 2 * len(drawn)
+    assert list(moves) == wanted == moves
+    assert json.loads(_native.encode_transaction("meta", moves, "t")) == _body(wanted)
+    # The log says of it what it says of a move that is made at once.
+    plain = Moves(columns, keys.volume, target, keys.suffix_count, keys.hash, entropy)
+    assert moves.operations(77) == plain.operations(77)
+    assert moves.operations(77).lines(0, len(drawn)) == plain.operations(77).lines(0, len(drawn))
+
+
+@given(entries(), KEYS, MARKS)
+def test_deletes_prepared_as_one_by_one(drawn: list[Entry], keys: KeyScheme, marks: tuple[str, str]) -> None:
+    identities = _native.uuid_texts(_entropy(len(drawn)))
+    wanted: list[Action] = [
+        _marking(entry, keys, marks[0], identity) for entry, identity in zip(drawn, identities, strict=True)
+    ]
+    columns, entropy = _columns(drawn, keys), _entropy(len(drawn))
+    deletes = Deletes(columns, entropy, marks[0])
+    assert len(deletes) == len(drawn)
+    assert list(deletes) == wanted == deletes
+    assert json.loads(_native.encode_transaction("meta", deletes, "t")) == _body(wanted)
+    plain = Deletes(columns, entropy).operations(78)
+    assert deletes.operations(78) == plain
+    assert deletes.operations(78).lines(0, len(drawn)) == plain.lines(0, len(drawn))
+
+
+@given(entries(), KEYS, MARKS, st.booleans())
+def test_marks_ended_as_one_by_one(
+    drawn: list[Entry], keys: KeyScheme, marks: tuple[str, str], all_are_marked: bool
+) -> None:
+    """Each on the condition that the mark is still there, or still not."""
+    marked = [replace(entry, pending=marks[0]) for entry in drawn] if all_are_marked else drawn
+    columns = _columns(marked, keys)
+    removals: list[Action] = [Delete(keys.key(entry.path), unchanged(entry)) for entry in marked]
+    droppings: list[Action] = [Update(keys.key(entry.path), unchanged(entry), remove=(NEXT,)) for entry in marked]
+    for remove, wanted in ((True, removals), (False, droppings)):
+        endings = Endings(columns, remove)
+        assert len(endings) == len(marked)
+        assert list(endings) == wanted == endings
+        assert json.loads(_native.encode_transaction("meta", endings, "t")) == _body(wanted)
+
+
 def _same_lines(operations: Operations) -> None:
     assert operations.ids() == [operation.id for operation in operations]
     for start, end in ((0, len(operations)), (1, 3), (2, 2), (0, 1000)):
@@ -147,14 +209,16 @@ def test_some_rows() -> None:
     files = _columns(_files(10), SCHEME)
     moves = Moves(files, "v", "/t", 7, "xxh3", _entropy(10))
     deletes = Deletes(files, _entropy(10))
+    endings = Endings(files, True)
     assert moves.take([3, 1]) == [*moves[6:8], *moves[2:4]]
     assert moves.take(range(4, 8)).take([1, 2]) == moves[10:14]
     assert deletes.take(range(2)) == deletes[:2] == [deletes[0], deletes[1]]
     assert deletes[-1] == deletes[9]
+    assert endings.take([3, 1]) == [endings[3], endings[1]] == [deletes[3], deletes[1]]
     assert moves.take([3, 1]).operations(5) == [moves.operations(5)[3], moves.operations(5)[1]]
     assert moves.operations(5)[2:4].lines(0, 2) == moves.operations(5).lines(2, 4)
     assert moves.operations(5)[2:4].ids() == moves.operations(5).ids()[2:4]
-    for changes in (moves, deletes):
+    for changes in (moves, deletes, endings):
         with pytest.raises(ValueError, match="no such row"):
             changes.take([10])
         with pytest.raises(IndexError):
@@ -165,7 +229,8 @@ def test_they_are_sequences() -> None:
     files = _columns(_files(3), SCHEME)
     moves = Moves(files, "v", "/t", 7, "xxh3", _entropy(3))
     deletes = Deletes(files, _entropy(3))
-    for sequence in (moves, deletes, moves.operations(1)):
+    endings = Endings(files, False)
+    for sequence in (moves, deletes, endings, moves.operations(1)):
         assert sequence.index(sequence[1]) == 1
         assert sequence.count(sequence[1]) == 1
         assert list(reversed(sequence)) == list(sequence)[::-1]
@@ -180,8 +245,19 @@ def test_what_is_deleted_is_what_is_stored_wherever_that_is() -> None:
     entry = _files(1)[0]
     item = to_item(entry, SCHEME)
     stray = next(key for key in SCHEME.partitions("/d") if key != item["path"])
-    (delete,) = Deletes(Rows([item | {"path": stray}]).entries("v"), _entropy(1))
-    assert delete.key == (stray, "f0")
+    columns = Rows([item | {"path": stray}]).entries("v")
+    for changes in (Deletes(columns, _entropy(1)), Deletes(columns, _entropy(1), "m"), Endings(columns, False)):
+        assert changes[0].key == (stray, "f0")
+
+
+def test_a_mark_is_not_empty_and_has_a_text() -> None:
+    files = _columns(_files(1), SCHEME)
+    for marks in (("", "here"), ("gone", "")):
+        with pytest.raises(ValueError, match="a mark is not empty"):
+            Moves(files, "v", "/t", 7, "xxh3", _entropy(1), marks)
+    for mark in ("", "\ud800"):
+        with pytest.raises(ValueError, match=r"a mark is not empty|surrogates not allowed"):
+            Deletes(files, _entropy(1), mark)
 
 
 @pytest.mark.parametrize("count", [0, 9, 11])
