@@ -13,12 +13,11 @@ from weakref import WeakSet
 
 from s3k_async import _native
 from s3k_async._native import Xxh3_128
+from s3k_async.addresses import SCHEME, Path, inside
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
-    ArgumentTypeError,
     ClosedClientError,
     ConflictError,
-    CrossVolumeError,
     ForkedClientError,
     InvalidArgumentError,
     PartialFailureError,
@@ -51,20 +50,17 @@ from s3k_async.reading import existing, need_readable, read_file, read_spans
 from s3k_async.requests import RequestCounter, Requests, counted, counting
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.stores.blobs import Buffer
+from s3k_async.transaction import Transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from s3k_async.volumes import Volume
 
-__all__ = ["Path", "S3kClient", "volume_text"]
+__all__ = ["SCHEME", "Path", "S3kClient", "volume_text"]
 
 T = TypeVar("T")
 
-Path: TypeAlias = str | os.PathLike[str]
-"""`/a/b`, `a/b` (below the root) or `s3k://<volume>/a/b`."""
-
-SCHEME = "s3k://"
 Pages: TypeAlias = AsyncIterator[list[T]]
 Ranges: TypeAlias = list[bytes]
 Jobs: TypeAlias = list[JobRecord]
@@ -300,7 +296,7 @@ class S3kClient(ManyPaths):
         return await summary(self._volume(), self._path(path))
 
     async def jobs(self) -> Jobs:
-        """Renames and deletions of directories that are under way, or whose owner died. Raises ItemFormatError."""
+        """Changes of many entries that are under way, or whose owner died. Raises ItemFormatError."""
         return [record async for record in self._volume().store.jobs.records()]
 
     async def checksum(self, path: Path) -> str:
@@ -385,6 +381,18 @@ class S3kClient(ManyPaths):
         return FileStatus.of(await touch(self._volume(), self._path(path)))
 
     # Changing the tree
+
+    def transaction(self) -> Transaction:
+        """Several changes that happen together or not at all, for `with`; see `Transaction`.
+
+            async with client.transaction() as tx:
+                await tx.write("/out/part-0", data)
+                await tx.delete("/out/part-of-yesterday")
+
+        What is raised inside leaves everything as it was.
+        """
+        self._volume()
+        return Transaction(self._volume, self._path, self._writers)
 
     async def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
         """Make a directory and its missing parents.
@@ -556,16 +564,7 @@ class S3kClient(ManyPaths):
         return _native.normalize(self._inside(path))
 
     def _inside(self, path: Path) -> str:
-        """The path without the volume's URL."""
-        text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
-        if not isinstance(text, str):
-            raise ArgumentTypeError(f"a path is text, not {type(text).__name__}", path=repr(text))
-        if text[: len(SCHEME)].lower() != SCHEME:
-            return text
-        name, _, rest = text[len(SCHEME) :].partition("/")
-        if name != self.name:
-            raise CrossVolumeError(f"the path is not in the volume {self.name!r}", path=text)
-        return f"/{rest}"
+        return inside(path, self.name)
 
 
 def volume_text(config: VolumeConfig) -> str:

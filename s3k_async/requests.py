@@ -15,7 +15,17 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, ParamSpec, Protoco
 
 from s3k_async.errors import InvalidArgumentError
 
-__all__ = ["Count", "Meter", "Part", "RequestCounter", "Requests", "counted", "counting", "deferred"]
+__all__ = [
+    "Count",
+    "Meter",
+    "Part",
+    "RequestCounter",
+    "Requests",
+    "counted",
+    "counting",
+    "counting_towards",
+    "deferred",
+]
 
 Part: TypeAlias = Literal["table", "data", "log"]
 """Where a request goes: the metadata table, the place of the bytes, the place of the operation log."""
@@ -219,6 +229,32 @@ def counting(client: RequestCounter | None = None, *, waited: bool = False) -> I
         yield counter
     finally:
         # Not `reset`, which refuses where the body was left in another context: a generator that is being closed.
+        _counter.set(outer)
+
+
+class _Share(RequestCounter):
+    """Counts one of several bodies towards their total."""
+
+    __slots__ = ("_total",)
+
+    def __init__(self, total: RequestCounter, within: RequestCounter | None) -> None:
+        super().__init__(within, waited=True)
+        self._total = total
+
+    def _add(self, key: tuple[Part, str], requests: int, retries: int, unwaited: int, size: int) -> None:
+        self._total._add(key, requests, retries, unwaited, size)
+
+
+@contextmanager
+def counting_towards(total: RequestCounter) -> Iterator[None]:
+    """Count what the body, and the tasks that it starts, ask for and somebody waits for, in addition to what `total`
+    has counted: one of several calls that are one piece of work.
+    """
+    outer = _counter.get()
+    _counter.set(_Share(total, outer))
+    try:
+        yield
+    finally:
         _counter.set(outer)
 
 

@@ -24,6 +24,8 @@ from s3k_async.publishing import ProgressCallback
 from s3k_async.requests import RequestCounter, Requests
 from s3k_async.stores.blobs import Buffer
 from s3k_async.sync_files import SyncFileReader, SyncFileWriter
+from s3k_async.sync_transaction import SyncTransaction
+from s3k_async.transaction import Transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -251,7 +253,7 @@ class S3kSyncClient:
         return self._call(lambda fs: fs.content_summary(path))
 
     def jobs(self) -> Jobs:
-        """Renames and deletions of directories that are under way, or whose owner died. Raises ItemFormatError."""
+        """Changes of many entries that are under way, or whose owner died. Raises ItemFormatError."""
         return self._call(lambda fs: fs.jobs())
 
     def checksum(self, path: Path) -> str:
@@ -324,6 +326,15 @@ class S3kSyncClient:
         return self._call(lambda fs: fs.touch(path))
 
     # Changing the tree
+
+    def transaction(self) -> SyncTransaction:
+        """Several changes that happen together or not at all, for `with`; see `Transaction`."""
+        session = self._session()
+
+        async def begun() -> Transaction:
+            return (await session.opened()).transaction()
+
+        return SyncTransaction(session.bridge, session.bridge.run(begun), self)
 
     def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
         """Make a directory and its missing parents."""

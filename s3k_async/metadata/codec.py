@@ -35,7 +35,7 @@ def to_item(entry: Entry, keys: KeyScheme) -> dict[str, Value]:
     if not entry.is_dir:
         item |= {
             "size": entry.size,
-            "physpath": entry.physical or UNCOMMITTED,
+            "physpath": UNCOMMITTED if entry.physical is None else entry.physical,
             "physcommitted": entry.committed,
         }
     for name, value in (("etag", entry.etag), ("sum", entry.checksum), (NEXT, entry.pending)):

@@ -264,13 +264,13 @@ class DirectoryStore(EntryReader):
         async with self.jobs.hold("mark", entry.path) as job:
             marked = await self.mark_current(entry, job)
             try:
-                await self._need_empty(entry.path)
+                await self.need_empty(entry.path)
                 await self.delete_marked(marked, job)
             except S3kError:
                 await self.release(marked, job)
                 raise
 
-    async def _need_empty(self, path: str) -> None:
+    async def need_empty(self, path: str) -> None:
         """Raise DirectoryNotEmptyError unless nothing is stored below a directory: what a job has hidden there would be
         left without a parent. What its marks lead to is waited for.
         """

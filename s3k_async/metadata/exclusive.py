@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias
 
 import anyio
 
-from s3k_async.concurrency import first_error
+from s3k_async.concurrency import raise_first
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
@@ -164,8 +164,7 @@ class ExclusiveLock:
                 finished = True
                 tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            error = first_error(group)
-            raise error from error.__cause__
+            raise_first(group)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._give_up(items, finished=finished)

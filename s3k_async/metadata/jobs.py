@@ -17,7 +17,7 @@ from typing import Literal, cast, get_args
 
 import anyio
 
-from s3k_async.concurrency import first_error
+from s3k_async.concurrency import raise_first
 from s3k_async.errors import ConditionFailedError, ItemFormatError, LeaseExpiredError, S3kError
 from s3k_async.metadata.marks import GONE, HERE, Mark, job_of
 from s3k_async.sources import Sources
@@ -127,10 +127,12 @@ def record_from(item: Item) -> JobRecord:
 class Job:
     """A job that this client owns. `mark`, `gone` and `here` are what its entries carry."""
 
-    def __init__(self, identity: str, kind: JobKind, owner: str, sources: Sources) -> None:
+    def __init__(self, identity: str, kind: JobKind, owner: str, sources: Sources, *, parts: int = 0) -> None:
         self.id = identity
         self.kind = kind
         self.owner = owner
+        self.parts = parts
+        """Of a transaction: how many items list the paths that it marks."""
         self.mark = Mark(identity).text()
         self.gone = Mark(identity, GONE).text()
         self.here = Mark(identity, HERE).text()
@@ -177,7 +179,7 @@ class Jobs:
 
         Afterwards the record of a job that is `over` is removed; that of any other is left to whoever comes next.
         """
-        job = Job(self._sources.uuid(), kind, self._sources.uuid(), self._sources)
+        job = Job(self._sources.uuid(), kind, self._sources.uuid(), self._sources, parts=parts)
         sent, lease = self._sources.monotonic(), self._lease()
         record: dict[str, Value] = {
             PARTITION: JOB_PARTITION,
@@ -204,7 +206,7 @@ class Jobs:
         """Own a job whose owner is held for dead, for the time of the body; one that was not published is aborted by
         that. None: somebody else was faster. Afterwards as for `hold`.
         """
-        job = Job(record.id, record.kind, self._sources.uuid(), self._sources)
+        job = Job(record.id, record.kind, self._sources.uuid(), self._sources, parts=record.parts)
         job.over = False
         sent, lease = self._sources.monotonic(), self._lease()
         changed: dict[str, Value] = {"lease": lease, "owner": job.owner, OPERATION: self._sources.uuid()}
@@ -292,8 +294,7 @@ class Jobs:
                 yield
                 tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            error = first_error(group)
-            raise error from error.__cause__
+            raise_first(group)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._end(job)

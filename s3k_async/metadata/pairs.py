@@ -115,10 +115,10 @@ class PairRenames:
             if self._missing_ok and target is not None:
                 return None
             raise PathNotFoundError("no such file", path=pair.source)
-        if source.is_reservation:
-            raise UncommittedFileError("a reservation cannot be renamed", path=pair.source)
         if pair.source == pair.target:
             return None
+        if source.is_reservation:
+            raise UncommittedFileError("a reservation cannot be renamed", path=pair.source)
         for path in _native.ancestors(pair.target):
             above = found[path]
             if above is None:

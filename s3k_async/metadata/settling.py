@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 from s3k_async._native import Entries
 from s3k_async.concurrency import Budget
-from s3k_async.errors import BusyError, ConditionFailedError, ItemFormatError, OutcomeUnknownError, UnsupportedError
-from s3k_async.metadata.codec import NEXT, in_columns, to_item, unchanged
+from s3k_async.errors import BusyError, ConditionFailedError, ItemFormatError, OutcomeUnknownError
+from s3k_async.metadata.codec import NEXT, in_columns, to_item
 from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job, JobRecord, Jobs
-from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.marks import GONE, HERE, Then, job_of, parse_mark
+from s3k_async.metadata.parts import Part, read_part, remove_parts
+from s3k_async.metadata.plans import plan_endings
 from s3k_async.metadata.portions import PARTS, cost, mixed_portions
 from s3k_async.metadata.reader import EntryReader
-from s3k_async.metadata.transactions import UNLOGGED, carry_out
+from s3k_async.metadata.transactions import UNLOGGED, Lane, carry_out
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation
 from s3k_async.sources import Sources
@@ -89,9 +90,6 @@ class Settling:
 
     async def complete(self, record: JobRecord) -> bool:
         """Take a job over whose lease has run out, and bring it to its end. False if somebody else was faster."""
-        if record.kind == "transaction":
-            # Nobody writes these yet; a newer client knows which paths such a job has marked.
-            raise UnsupportedError(f"job {record.id} is of a kind that this version cannot settle")
         async with self._jobs.take_over(record) as job:
             if job is None:
                 return False
@@ -99,12 +97,40 @@ class Settling:
             return True
 
     async def end(self, job: Job, source: str, target: str, *, published: bool) -> None:
-        """Fold in, or drop, all marks of a rename or delete. What fails is raised, and can be done again."""
+        """Fold in, or drop, all marks of a job. What fails is raised, and can be done again."""
+        if job.kind == "transaction":
+            await self._end_parts(job, published=published)
         if source:
             await _Ending(self._reader, job, job.gone, published, self._sources).run(source)
         if target:
             await _Ending(self._reader, job, job.here, not published, self._sources).run(target)
         job.over = True
+
+    async def _end_parts(self, job: Job, *, published: bool) -> None:
+        """From the last part to the first, so that a directory which the transaction made comes after what is in it."""
+        for number in reversed(range(job.parts)):
+            part = await read_part(self._reader.items, job.id, number)
+            if part is not None:
+                await self._end_part(job, part, published=published)
+        await remove_parts(self._reader.items, job)
+
+    async def _end_part(self, job: Job, part: Part, *, published: bool) -> None:
+        for top in part.trees:
+            await _Ending(self._reader, job, job.gone, published, self._sources).run(top)
+            await _Ending(self._reader, job, job.here, not published, self._sources).run(top)
+        stored = await self._reader.stored_many(part.paths)
+        marked = [entry for entry in stored if entry is not None and job_of(entry.pending) == job.id]
+        plan = _MarkedPlan(marked, [self._ending(entry, published=published) for entry in marked])
+        files = [row for row, entry in enumerate(marked) if not entry.is_dir]
+        directories = [row for row, entry in enumerate(marked) if entry.is_dir][::-1]
+        await self._carry_out(job, plan, [(rows,) for rows in _by_transaction(files)])
+        await self._carry_out(job, plan, [_by_transaction(directories)])
+
+    async def _carry_out(self, job: Job, plan: _MarkedPlan, lanes: Sequence[Lane]) -> None:
+        """What is no longer as it was read has been ended by somebody else."""
+        report = await carry_out(self._reader.items, UNLOGGED, plan, lanes, self._sources.uuid, check=job.check)
+        for error in report.failed.values():
+            raise error
 
     async def _is_over(self, entry: Entry) -> bool:
         stored = await self._reader.stored(entry.path)
@@ -168,26 +194,23 @@ class _Ending:
     async def _marked(self, directory: str) -> AsyncGenerator[Entries, None]:
         async with aclosing(self._reader.stored_children(directory)) as pages:
             async for page in pages:
-                places = [place for place, text in page.marked() if text == self._mark]
-                yield page if len(places) == len(page) else page.take(places)
+                yield page.carrying(self._mark)
 
     async def _end(self, entries: Entries) -> None:
         """What is no longer as it was listed has been ended by somebody else."""
-        rows = range(len(entries))
-        lanes = [(rows[start : start + MAX_TRANSACTION],) for start in range(0, len(rows), MAX_TRANSACTION)]
-        plan = _EndPlan(entries, self._reader.keys, self._remove)
-        report = await carry_out(self._reader.items, UNLOGGED, plan, lanes, self._sources.uuid, check=self._job.check)
+        plan = plan_endings(entries, remove=self._remove)
+        items, token = self._reader.items, self._sources.uuid
+        report = await carry_out(items, UNLOGGED, plan, plan.lanes(), token, check=self._job.check)
         for error in report.failed.values():
             raise error
 
 
 @dataclass(slots=True)
-class _EndPlan:
-    """Marked entries as rows of transactions."""
+class _MarkedPlan:
+    """Marked entries as rows of transactions, each with what ends its mark."""
 
-    entries: Entries
-    keys: KeyScheme
-    remove: bool
+    entries: Sequence[Entry]
+    endings: Sequence[Action]
     operations: Sequence[Operation] = ()
 
     def __len__(self) -> int:
@@ -197,14 +220,14 @@ class _EndPlan:
         return []
 
     def actions(self, rows: Sequence[int]) -> Sequence[Action]:
-        return [self._action(self.entries[row]) for row in rows]
-
-    def _action(self, entry: Entry) -> Action:
-        key, when = self.keys.key(entry.path), unchanged(entry)
-        return Delete(key, when) if self.remove else Update(key, when, remove=(NEXT,))
+        return [self.endings[row] for row in rows]
 
     def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
         return [(rows[position], 0)]
 
     def path(self, row: int) -> str:
         return self.entries[row].path
+
+
+def _by_transaction(rows: Sequence[int]) -> list[Sequence[int]]:
+    return [rows[start : start + MAX_TRANSACTION] for start in range(0, len(rows), MAX_TRANSACTION)]

@@ -82,13 +82,14 @@ class MetadataStore(DirectoryStore):
             current = await self._look(path)
             if current is not None and current.is_dir:
                 raise IsDirectoryError("a directory is at the path", path=path)
-            if current is None or not (current.pending or self._ran_out(current)):
+            if current is None or not (current.pending or self.ran_out(current)):
                 break
             self.still_time(deadline, path)
             await (self.settle(current) if current.pending else self.abandon(current))
         return self.target(path, current)
 
-    def _ran_out(self, entry: Entry) -> bool:
+    def ran_out(self, entry: Entry) -> bool:
+        """Whether this is a reservation whose writer is held for dead."""
         return entry.is_reservation and entry.lease_ms <= self.sources.now_ms()
 
     def target(self, path: str, current: Entry | None) -> Target:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeAlias
 
+from anyio.lowlevel import checkpoint_if_cancelled
+
 from s3k_async.concurrency import run_all, to_the_end
 from s3k_async.errors import (
     BusyError,
@@ -103,8 +105,14 @@ async def carry_out(
     work = _Work(items, plan, token, check, report)
 
     async def body(outcome: Outcome) -> None:
+        left = iter(lanes)
+
+        async def go(_: int) -> None:
+            for lane in left:  # a task for each lane would cost more than it gives
+                await work.go_along(lane)
+
         try:
-            await run_all(work.go_along, lanes, limit=TRANSACTIONS)
+            await run_all(go, range(min(TRANSACTIONS, len(lanes))), limit=TRANSACTIONS)
         finally:
             whole = len(report.succeeded) == len(plan)
             outcome.succeeded = None if whole else set(plan.identities(report.succeeded))
@@ -132,6 +140,8 @@ class _Work:
         """Change the rows, leaving out those whose conditions fail."""
         left = rows
         while left:
+            # What is seen to its end does not notice that the others were cancelled meanwhile.
+            await checkpoint_if_cancelled()
             self.check()
             try:
                 await to_the_end(partial(self._send, left))

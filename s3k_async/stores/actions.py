@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Sequence
 
-from s3k_async._native import Deletes, Moves
+from s3k_async._native import Deletes, Endings, Moves
 from s3k_async.errors import ConditionFailedError, ServiceError
 from s3k_async.stores.items import (
     MAX_LOAD,
@@ -72,7 +72,7 @@ def validate_transaction(actions: Sequence[Action], token: str) -> None:
         raise ValueError(f"a transaction has 1 to {MAX_TRANSACTION} actions, not {len(actions)}")
     if not 1 <= len(token.encode()) <= MAX_TOKEN:
         raise ValueError(f"an idempotency token has 1 to {MAX_TOKEN} characters")
-    if isinstance(actions, Moves | Deletes):
+    if isinstance(actions, Moves | Deletes | Endings):
         return  # cut from items that were read, each of them once
     for action in actions:
         validate(action)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import islice
@@ -42,7 +43,7 @@ class _Table:
         self.items: dict[Key, dict[str, Value]] = {}
         self.order: list[Key] = []
         self.tags: dict[str, str] = {}
-        self.tokens: dict[str, tuple[int, str]] = {}
+        self.tokens: OrderedDict[str, tuple[int, str]] = OrderedDict()
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -76,15 +77,18 @@ class _Table:
             self.items[key] = dict(item)
 
     def transact(self, actions: Sequence[Action], token: str, now_ms: int) -> None:
-        for old in [name for name, (expiry, _) in self.tokens.items() if expiry <= now_ms]:
-            del self.tokens[old]
+        # The oldest come first: to look at all of them would take longer than the transaction.
+        while self.tokens and next(iter(self.tokens.values()))[0] <= now_ms:
+            self.tokens.popitem(last=False)
         wanted = fingerprint(actions)
-        if token in self.tokens:
-            if self.tokens[token][1] != wanted:
+        expiry, known = self.tokens.get(token, (0, ""))
+        if expiry > now_ms:
+            if known != wanted:
                 raise token_mismatch(actions)
             return
         self.apply(actions)
         self.tokens[token] = (now_ms + TOKEN_LIFE_MS, wanted)
+        self.tokens.move_to_end(token)
 
 
 _tables: dict[str, _Table] = {}

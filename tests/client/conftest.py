@@ -9,6 +9,7 @@ import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
+from s3k_async.metadata import together
 from s3k_async.sync import S3kSyncClient
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING
@@ -35,3 +36,16 @@ def sync_fs(config: VolumeConfig) -> Iterator[S3kSyncClient]:
     """A blocking client."""
     with S3kSyncClient(config=config) as client:
         yield client
+
+
+@pytest.fixture
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How a transaction is carried out: its size decides that, and here the test."""
+    if request.param == "by a job":
+        monkeypatch.setattr(together, "AT_ONCE", 0)
+
+
+@pytest.fixture
+def by_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No transaction fits into one of the table."""
+    monkeypatch.setattr(together, "AT_ONCE", 0)

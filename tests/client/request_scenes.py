@@ -74,6 +74,17 @@ async def read_through(fs: S3kClient, path: str) -> None:
         await reader.read()
 
 
+async def transaction(fs: S3kClient, number: int = 1) -> object:
+    """So many files written over, as many new ones, one moved and one deleted."""
+    async with fs.transaction() as tx:
+        for each in range(number):
+            await tx.write(f"/d/part-{each:05}", DATA)
+            await tx.write(f"/e/part-{each:05}", DATA)
+        await tx.rename("/d/part-00098", "/e/part-00098")
+        await tx.delete("/d/part-00099")
+    return tx.result
+
+
 def pairs_of(number: int) -> list[tuple[str, str]]:
     """Files of `/d` and where they go to."""
     return [(f"/d/part-{each:05}", f"/e/part-{each:05}") for each in range(number)]
@@ -131,6 +142,8 @@ SCENES: dict[str, Scene] = {
         lambda fs: fs.delete("/d", recursive=True, atomic=False), hundred
     ),
     "delete_many, 100 files": Scene(lambda fs: fs.delete_many([old for old, _ in pairs_of(100)]), hundred),
+    "transaction of 4 files": Scene(transaction, hundred),
+    "transaction of 102 files": Scene(lambda fs: transaction(fs, 50), hundred),
     "copy a file": Scene(lambda fs: fs.copy("/d/f", "/e/g"), file),
     "copy over a file": Scene(lambda fs: fs.copy("/d/f", "/e/g", overwrite=True), two_files),
     "copy a directory of 100 files": Scene(lambda fs: fs.copy("/d", "/e/d", recursive=True), hundred),

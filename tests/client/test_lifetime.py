@@ -38,6 +38,11 @@ async def drained(stream: AsyncIterator[object]) -> None:
         pass
 
 
+async def written_together(fs: S3kClient) -> None:
+    async with fs.transaction() as tx:
+        await tx.write("/f", b"")
+
+
 async def opened(fs: S3kClient, mode: str) -> None:
     await fs.open("/f", mode)
 
@@ -69,6 +74,7 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "delete_many": lambda fs: fs.delete_many(["/f"]),
     "copy": lambda fs: fs.copy("/f", "/g"),
     "copy_to": lambda fs: fs.copy_to(fs, "/f", "/g"),
+    "transaction": written_together,
     "content_summary": lambda fs: fs.content_summary("/f"),
     "jobs": lambda fs: fs.jobs(),
     "checksum": lambda fs: fs.checksum("/f"),

@@ -154,6 +154,14 @@ async def test_a_pair_that_is_named_twice_and_one_that_stays(fs: S3kClient) -> N
 
 
 @backends
+async def test_a_reservation_that_is_to_stay_where_it_is_stays(fs: S3kClient) -> None:
+    """As `rename` does it: nothing is moved, so nothing is refused."""
+    async with fs.open("/f", "wb"):
+        assert await fs.rename_many([("/f", "/f")]) == ManyResult()
+        assert failures(await fs.rename_many([("/f", "/g")])) == {"/f": UncommittedFileError}
+
+
+@backends
 async def test_directories_come_after_files_in_their_order(fs: S3kClient) -> None:
     await fill(fs, "/d/f", "/d/x/g", "/e/h", "/file")
     result = await fs.rename_many(

@@ -247,7 +247,24 @@ async def test_a_sequential_reader_finds_the_next_blocks_under_way() -> None:
             assert await reader.read(200) == DATA[200:400]
             assert await reader.read() == DATA[400:]
         gets = [call for call in faults.calls if call.store == "blobs" and call.method == "get"]
-        assert len(gets) == len(DATA) // 100, "nothing is fetched twice"
+        assert len(gets) == 7, "four of 100 bytes, three of 200: nothing is fetched twice"
+
+
+async def test_a_reader_of_long_pieces_is_handed_blocks_as_long_as_they_are() -> None:
+    """Shorter ones would have to be put together, which costs as much as fetching them."""
+    config = memory_config(Tuning(read_ahead=100, part_size=1000))
+    await init_volume(config)
+    faults = FaultPlan()
+    async with faulty_client(faults, config) as fs:
+        await fs.write("/f", DATA)
+        async with fs.open("/f") as reader:
+            assert await reader.read(200) == DATA[:200]
+            assert await reader.read(200) == DATA[200:400]
+            assert [block.end for block in reader._ahead._blocks] == [600, 800]
+            assert await reader.read(200) == DATA[400:600]
+            assert await reader.read() == DATA[600:]
+        gets = [call for call in faults.calls if call.store == "blobs" and call.method == "get"]
+        assert len(gets) == len(DATA) // 200
 
 
 async def test_a_reader_that_is_closed_lets_go_of_what_it_reads_ahead() -> None:

@@ -12,8 +12,23 @@ from s3k_async.client import S3kClient
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.sync import S3kSyncClient
 from s3k_async.sync_files import SyncFileReader, SyncFileWriter
+from s3k_async.sync_transaction import SyncTransaction
+from s3k_async.transaction import Transaction
 
-PAIRS = [(S3kClient, S3kSyncClient), (FileReader, SyncFileReader), (FileWriter, SyncFileWriter)]
+CLIENTS = (S3kClient, Transaction)
+PAIRS = [
+    (S3kClient, S3kSyncClient),
+    (Transaction, SyncTransaction),
+    (FileReader, SyncFileReader),
+    (FileWriter, SyncFileWriter),
+]
+
+BLOCKING = {
+    "Opening[FileReader] | Opening[FileWriter]": "SyncFileReader | SyncFileWriter",
+    "Opening[FileWriter]": "SyncFileWriter",
+    "Transaction": "SyncTransaction",
+}
+"""What a verb gives that has a blocking counterpart."""
 
 NOT_SHARED = {
     # For the blocking file, which calls them between its hops over the bridge.
@@ -67,7 +82,7 @@ def test_a_member_is_the_same_in_both(asynchronous: type, blocking: type, name: 
     one, other = public(asynchronous)[name], public(blocking)[name]
     assert isinstance(one, property) == isinstance(other, property)
     if callable(one):
-        if asynchronous is S3kClient:
+        if asynchronous in CLIENTS:
             assert parameters(one) == parameters(other)
             assert kinds(one) == kinds(other)
         else:
@@ -85,7 +100,7 @@ def test_both_clients_are_made_alike() -> None:
     assert kinds(S3kClient.__init__) == kinds(S3kSyncClient.__init__)
 
 
-@pytest.mark.parametrize(("asynchronous", "blocking", "name"), [each for each in shared() if each[0] is S3kClient])
+@pytest.mark.parametrize(("asynchronous", "blocking", "name"), [each for each in shared() if each[0] in CLIENTS])
 def test_no_blocking_verb_gives_something_to_await(asynchronous: type, blocking: type, name: str) -> None:
     one, other = public(asynchronous)[name], public(blocking)[name]
     if isinstance(one, property):
@@ -93,10 +108,7 @@ def test_no_blocking_verb_gives_something_to_await(asynchronous: type, blocking:
     assert not inspect.iscoroutinefunction(other)
     result = str(inspect.signature(one).return_annotation)
     wanted = str(inspect.signature(other).return_annotation)
-    if name == "open":
-        assert (result, wanted) == ("Opening[FileReader] | Opening[FileWriter]", "SyncFileReader | SyncFileWriter")
-    else:
-        assert wanted == result.replace("AsyncIterator", "Iterator")
+    assert wanted == BLOCKING.get(result, result.replace("AsyncIterator", "Iterator"))
 
 
 def test_a_difference_would_be_noticed() -> None:

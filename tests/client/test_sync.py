@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import io
+import os
 import pickle
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from s3k_async.errors import (
     WrongLoopError,
 )
 from s3k_async.model import ChangeResult, ContentSummary, ManyResult, Progress
+from s3k_async.settings import resolve
 from s3k_async.sync import S3kSyncClient
 from s3k_async.sync_files import SyncFileWriter
 from s3k_async.volumes import init_volume
@@ -325,12 +327,54 @@ def test_a_failed_close_stays_failed(sync_fs: S3kSyncClient) -> None:
 def test_a_file_that_was_forgotten_is_discarded(sync_fs: S3kSyncClient) -> None:
     with pytest.warns(ResourceWarning, match="not closed"):
         sync_fs.open("/f", "wb").write(DATA)
+    wait_until_discarded(sync_fs, "/f")
+
+
+@backends
+def test_a_file_that_was_forgotten_is_discarded_where_warnings_are_errors(
+    sync_fs: S3kSyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda given: raised.append(given.exc_type))
+    sync_fs.open("/f", "wb").write(DATA)
+    assert raised == [ResourceWarning]
+    wait_until_discarded(sync_fs, "/f")
+
+
+def wait_until_discarded(fs: S3kSyncClient, path: str) -> None:
     # The discarding was posted before this call, so it is at work or done; nothing is ever published.
     for _ in range(10_000):
-        assert list(sync_fs.list("/")) == []
-        if not sync_fs.exists("/f"):
+        assert list(fs.list("/")) == []
+        if not fs.exists(path):
             return
     pytest.fail("the reservation is still there")
+
+
+def test_what_a_forked_child_writes_after_its_parent_has_closed_is_kept(tmp_path: Path) -> None:
+    """The parent's is the last connection that is known to be open, so that closing it would remove the log."""
+    directory = str(tmp_path / "volume")
+    asyncio.run(init_volume(resolve(directory)))
+    parent = S3kSyncClient(directory)
+    parent.write("/before", DATA)
+    opened, closed = os.pipe(), os.pipe()
+
+    def close() -> None:
+        os.read(opened[0], 1)
+        parent.close()
+        os.write(closed[1], b"x")
+
+    def child() -> None:
+        with S3kSyncClient(directory) as client:
+            client.write("/first", DATA)
+            os.write(opened[1], b"x")
+            os.read(closed[0], 1)
+            for number in range(20):
+                client.write(f"/second-{number}", DATA)
+
+    threading.Thread(target=close, daemon=True).start()
+    assert fork_and_run(child) == 0
+    with S3kSyncClient(directory) as client:
+        assert len(list(client.list("/"))) == 22
 
 
 @backends

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import anyio
 import pytest
 
 from s3k_async._native import Entries
@@ -20,6 +21,7 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.bulk import Done, delete_files, move_files
 from s3k_async.metadata.codec import in_columns, to_item
+from s3k_async.metadata.transactions import TRANSACTIONS
 from s3k_async.model import Entry
 from s3k_async.stores.faults import Call
 from s3k_async.stores.items import ABSENT, Put
@@ -180,6 +182,38 @@ async def test_a_cancellation_sees_what_was_sent_to_its_end(rig: Rig) -> None:
     assert len(await there(rig, "/d")) == FILES - len(moved)
     await rig.store.changes.log.drained()
     assert (await kinds(rig, "committed"), await kinds(rig, "pending")) == (len(moved), 0)
+
+
+@pytest.mark.parametrize("how", ["task", "scope"])
+async def test_after_a_cancellation_nothing_more_is_sent(rig: Rig, how: str) -> None:
+    files = await planted(rig, 500)
+    most = asyncio.Event()
+    go = asyncio.Event()
+    scope = anyio.CancelScope()
+
+    async def gate(call: Call) -> None:
+        if call.method == "transact":
+            if calls(rig.faults, "transact") == TRANSACTIONS:
+                most.set()
+            await go.wait()
+
+    async def move() -> None:
+        with scope:
+            await move_files(rig.store, files, "/t")
+
+    rig.faults.calls.clear()
+    rig.faults.gate = gate
+    task = asyncio.create_task(move())
+    await most.wait()
+    (task if how == "task" else scope).cancel()
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.wait({task})
+    rig.faults.gate = None
+    assert task.cancelled() == (how == "task")
+    assert calls(rig.faults, "transact") == TRANSACTIONS
+    assert len(await there(rig, "/t")) == 50 * TRANSACTIONS
+    assert len(await there(rig, "/d")) == 500 - 50 * TRANSACTIONS
 
 
 async def test_a_transaction_that_ended_in_no_known_way_stays_pending(rig: Rig) -> None:

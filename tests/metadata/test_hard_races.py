@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from typing import NoReturn
 
 import pytest
 
 from s3k_async.concurrency import merge, to_the_end
 from s3k_async.errors import ConflictError, IsDirectoryError, LeaseExpiredError, ServiceError
 from s3k_async.fsck.decide import Facts, decide
+from s3k_async.metadata.atomic import AtomicTree
+from s3k_async.metadata.jobs import Job, Jobs
 from s3k_async.metadata.tree import Tree
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from tests.metadata.rig import Rig
@@ -207,6 +210,33 @@ async def test_a_pending_directory_that_was_marked_since_is_seen_to_have_happene
     entry = await rig.need("/a")
     found = decide(Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [entry], (await rig.truths())[entry.id]))
     assert [(one.kind, "it happened" in one.detail) for one in found] == [("log_pending", True)]
+
+
+async def test_what_an_aborted_job_had_marked_is_not_taken_for_what_a_later_one_began_from(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark gives a directory the id of the operation that is being prepared, and the abortion leaves it."""
+    rig.stop_renewing()
+    await rig.store.make_directory("/a/s")
+    entry = await rig.need("/a/s")
+
+    async def dead(_jobs: Jobs, _job: Job) -> NoReturn:
+        raise Died("is dead")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Jobs, "publish", dead)
+        patched.setattr(Jobs, "abort", dead)
+        with pytest.raises(Died):
+            await AtomicTree(rig.store, rig.tree).rename(await rig.need("/a"), "/b")
+    rig.clock.advance(1000)
+    faults = FaultPlan()
+    error = ServiceError("no", service_code="X")
+    faults.fail_when(lambda call: call.key.endswith(".committed"), error, times=99)
+    later = rig.client(faults)
+    await AtomicTree(later, Tree(later)).rename(await rig.need("/a"), "/c")
+    moved, truth = await rig.need("/c/s"), (await rig.truths())[entry.id]
+    found = decide(Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [moved], truth))
+    assert {(one.path, one.action) for one in found} == {("/b/s", "roll_back_log"), ("/c/s", "commit_log")}
 
 
 async def test_a_wide_tree_is_not_held_at_once_while_it_is_walked() -> None:

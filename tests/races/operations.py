@@ -214,7 +214,7 @@ class Rename:
         directory = self.source in tree and tree[self.source] is None
         if self.source not in tree:
             yield PathNotFoundError
-        elif isinstance(tree[self.source], Reserved):
+        elif any(isinstance(tree[path], Reserved) for path in (self.source, *below(tree, self.source))):
             yield UncommittedFileError
         if directory and (self.target == self.source or self.target.startswith(self.source + "/")):
             yield RenameIntoSelfError

@@ -1,0 +1,88 @@
+"""Transactions of the blocking client: each call is one hop over the bridge."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from s3k_async.addresses import Path
+from s3k_async.bridge import Bridge
+from s3k_async.model import ChangeResult
+from s3k_async.stores.blobs import Buffer
+from s3k_async.sync_files import SyncFileWriter
+from s3k_async.transaction import Transaction
+
+__all__ = ["SyncTransaction"]
+
+T = TypeVar("T")
+
+
+class SyncTransaction:
+    """Several changes that happen together, at the end of `with` or by `commit`, or not at all.
+
+    As `Transaction`, which says what each call raises; any number of threads may use it.
+    """
+
+    def __init__(self, bridge: Bridge, transaction: Transaction, owner: object) -> None:
+        self._bridge = bridge
+        self._transaction = transaction
+        self._owner = owner
+        """Kept from being finalised, which would close the volume."""
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._transaction)[1:]}"
+
+    @property
+    def closed(self) -> bool:
+        """Whether it came to its end, in whatever way."""
+        return self._transaction.closed
+
+    @property
+    def result(self) -> ChangeResult:
+        """What was done, once it is; raises UnsupportedError before. Directories that were made on the way count."""
+        return self._transaction.result
+
+    def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> None:
+        """Upload `data`, which is to be the file at a path; missing parents are made at the end."""
+        self._run(lambda: self._transaction.write(path, data, overwrite=overwrite))
+
+    def open(self, path: Path, mode: str = "wb") -> SyncFileWriter:
+        """A file to be written, `wb`, or created, `xb`, for `with`; closing it publishes nothing yet."""
+
+        async def opened() -> SyncFileWriter:
+            return SyncFileWriter(self._bridge, await self._transaction.open(path, mode), self._owner)
+
+        return self._run(opened)
+
+    def rename(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
+        """Move a file or a directory at the end; its new parent is there by then, or is made by the transaction."""
+        self._run(lambda: self._transaction.rename(source, target, overwrite=overwrite))
+
+    def delete(self, path: Path, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at the end."""
+        self._run(lambda: self._transaction.delete(path, recursive=recursive, missing_ok=missing_ok))
+
+    def makedirs(self, path: Path) -> None:
+        """Make a directory and its missing parents at the end, if they are not there by then."""
+        self._run(lambda: self._transaction.makedirs(path))
+
+    def commit(self) -> ChangeResult:
+        """Make all of it happen, and return what was done; called again, the same."""
+        return self._run(self._transaction.commit)
+
+    def discard(self) -> None:
+        """Do nothing of it, and drop the bytes that were uploaded. No effect after the end."""
+        self._run(self._transaction.discard)
+
+    def __enter__(self) -> Self:
+        self._run(self._transaction.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run(lambda: self._transaction.__aexit__(kind, error, trace))
+
+    def _run(self, call: Callable[[], Awaitable[T]]) -> T:
+        return self._bridge.run(call)

@@ -1,0 +1,394 @@
+"""Changes of a caller's own that happen together: bytes are uploaded as they come, and nothing else is done before the
+end, which is decided and carried out in `metadata.intents` and `metadata.together`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+from weakref import WeakSet
+
+import anyio
+
+from s3k_async import _native
+from s3k_async.addresses import Path
+from s3k_async.concurrency import run_all
+from s3k_async.errors import (
+    InvalidArgumentError,
+    IsDirectoryError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+    PathExistsError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    RenameIntoSelfError,
+    S3kError,
+    StreamClosedError,
+    UncommittedFileError,
+    UnsupportedError,
+)
+from s3k_async.files import FileWriter, Opening, bytes_of, check_mode
+from s3k_async.metadata.intents import Intent, MakeDirectory, Move, Remove, WriteFile
+from s3k_async.metadata.store import Target
+from s3k_async.metadata.together import change_together
+from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, FileStatus
+from s3k_async.publishing import is_below
+from s3k_async.reading import OpenVolume, existing
+from s3k_async.requests import RequestCounter, counting_towards
+from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
+from s3k_async.stores.blobs import Buffer
+
+__all__ = ["Transaction"]
+
+_LOG = logging.getLogger(__name__)
+
+DROPS = 16
+"""Uploaded bytes that are dropped at the same time."""
+
+
+class Transaction:
+    """Several changes that happen together, at the end of `with` or by `commit`, or not at all.
+
+    Nobody sees anything of it before, and then readers see all of it; a listing that is under way at that moment may
+    see a part, if it all fits into one transaction of the table. What is raised by the body or by the end has changed
+    nothing, but for OutcomeUnknownError, and a cancellation that comes during the end: all of it, or nothing. The verbs
+    refuse what can be seen to fail when they are called; what has changed by the end is looked at then: files are
+    written over whatever is there, and what was to be moved or removed must be what it was when its verb was called.
+    The verbs may be called by several tasks.
+
+    Two operations on one path are refused with InvalidArgumentError, and so is one below, or above, a path that another
+    moves, removes or writes; what is below a directory that the transaction makes is fine. Every verb raises
+    StreamClosedError after the end, and otherwise what the client's verb of its name does.
+    """
+
+    def __init__(
+        self, volume: Callable[[], OpenVolume], place: Callable[[Path], str], writers: WeakSet[FileWriter]
+    ) -> None:
+        self._volume = volume
+        self._place = place
+        self._writers = writers
+        self._claims = _Claims()
+        self._intents: list[Intent] = []
+        self._under_way: Counter[str] = Counter()
+        self._files: dict[_Writer, None] = {}
+        self._requests = RequestCounter()
+        self._over = False
+        self._result: ChangeResult | None = None
+
+    def __repr__(self) -> str:
+        return f"<Transaction of {len(self._intents)} {'over' if self._over else 'open'}>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether it came to its end, in whatever way."""
+        return self._over
+
+    @property
+    def result(self) -> ChangeResult:
+        """What was done, once it is; raises UnsupportedError before. Directories that were made on the way count."""
+        if self._result is None:
+            raise UnsupportedError("there is no result: the transaction is not committed")
+        return self._result
+
+    async def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> None:
+        """Upload `data`, which is to be the file at a path; missing parents are made at the end.
+
+        Raises PathExistsError (not `overwrite`), IsDirectoryError, NoSpaceError; at the end NotDirectoryError, and
+        LeaseExpiredError when the upload is longer ago than `Tuning.lease`.
+        """
+        place = self._open_place(path)
+        view = bytes_of(data, place)
+        async with self._claimed(place):
+            target = await self._target(place, overwrite=overwrite)
+            content = await self._volume().storage.put(target.object_id, view)
+            await self._note_file(target, content, overwrite=overwrite)
+
+    def open(self, path: Path, mode: str = "wb") -> Opening[FileWriter]:
+        """A file to be written, `wb`, or created, `xb`, for `with`; closing it publishes nothing yet.
+
+        Bytes are uploaded as they are written. Left by an exception, or discarded, it is no part of the transaction.
+        Raises UnsupportedError for other modes, and as `write`.
+        """
+        place = self._open_place(path)
+        check_mode(mode, place)
+        if mode == "rb":
+            raise UnsupportedError("the files of a transaction are opened for writing", path=place)
+        return Opening(lambda: self._open_writer(place, overwrite=mode == "wb"))
+
+    async def rename(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
+        """Move a file or a directory at the end; its new parent is there by then, or is made by the transaction.
+
+        Raises PathNotFoundError (the source), RenameIntoSelfError, NotDirectoryError (the target is below a file that
+        is the source), PathExistsError (it is above the source), UncommittedFileError; at the end PathNotFoundError
+        (the parent, or the source is gone), PathExistsError (the target, unless both are files and `overwrite`),
+        NotDirectoryError, ConflictError (the source is another version by now), UncommittedFileError (a new file below
+        the directory is being written).
+        """
+        old, new = self._open_place(source), self._open_place(target)
+        self._claims.check(old)
+        self._claims.check(new)
+        with counting_towards(self._requests):
+            entry = await existing(self._volume().store, old)
+        self._need_open()
+        if entry.is_dir and is_below(new, old):
+            raise RenameIntoSelfError("the target is the directory itself or below it", path=new)
+        if new == old:
+            return
+        if entry.is_reservation:
+            raise UncommittedFileError("a reservation cannot be renamed", path=old)
+        if is_below(new, old):
+            raise NotDirectoryError("the path leads through a file", path=old)
+        if is_below(old, new):
+            raise PathExistsError("the target exists", path=new)
+        self._volume().store.keys.key(new)
+        self._claims.take(old)
+        try:
+            self._claims.take(new)
+        except InvalidArgumentError:
+            self._claims.release(old)
+            raise
+        self._intents.append(Move(entry, new, overwrite))
+
+    async def delete(self, path: Path, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at the end.
+
+        Raises PathNotFoundError (unless `missing_ok`), PermissionDeniedError (the root); at the end PathNotFoundError
+        (it is gone, and not `missing_ok`), ConflictError (it is another version by now), DirectoryNotEmptyError.
+        """
+        place = self._open_place(path)
+        if place == ROOT:
+            raise PermissionDeniedError("the root cannot be deleted", path=place)
+        self._claims.check(place)
+        with counting_towards(self._requests):
+            entry = await self._volume().store.get(place)
+        self._need_open()
+        if entry is None:
+            if missing_ok:
+                return
+            raise PathNotFoundError("no such file or directory", path=place)
+        self._claims.take(place)
+        self._intents.append(Remove(entry, recursive, missing_ok))
+
+    async def makedirs(self, path: Path) -> None:
+        """Make a directory and its missing parents at the end, if they are not there by then.
+
+        Raises at the end PathExistsError (a file is there), NotDirectoryError.
+        """
+        place = self._open_place(path)
+        if place == ROOT:
+            return
+        self._volume().store.keys.key(place)
+        self._claims.take(place, makes_directory=True)
+        self._intents.append(MakeDirectory(place))
+
+    async def commit(self) -> ChangeResult:
+        """Make all of it happen, and return what was done; called again, the same.
+
+        Raises as the verbs tell, InvalidArgumentError while a file is still being written, BusyError while others are
+        in the way, OutcomeUnknownError. Any other failure than that of an unfinished file is final.
+        """
+        if self._result is not None:
+            return self._result
+        self._need_open()
+        unfinished = [*self._under_way.keys(), *(writer.name for writer in self._files)]
+        if unfinished:
+            raise InvalidArgumentError("a file of the transaction is still being written", path=unfinished[0])
+        store = self._volume().store
+        self._over = True
+        try:
+            with counting_towards(self._requests):
+                done = await change_together(store, self._intents, self._renewed)
+        except S3kError as error:
+            if not isinstance(error, OutcomeUnknownError):
+                await self._drop()
+            raise
+        self._result = ChangeResult(done.files, done.directories, done.bytes, self._requests.requests)
+        return self._result
+
+    async def discard(self) -> None:
+        """Do nothing of it, and drop the bytes that were uploaded. No effect after the end."""
+        if self._over:
+            return
+        self._over = True
+        for writer in list(self._files):
+            await writer.discard()
+        await self._drop()
+
+    async def __aenter__(self) -> Self:
+        self._need_open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and not self._over:
+                await self.commit()
+        finally:
+            await self.discard()
+
+    # Files
+
+    def _open_place(self, path: Path) -> str:
+        self._need_open()
+        place = self._place(path)
+        self._volume().store.require_writable(place)
+        return place
+
+    def _need_open(self) -> None:
+        if self._over:
+            raise StreamClosedError("the transaction is over")
+
+    async def _target(self, place: str, *, overwrite: bool) -> Target:
+        """What to upload for: the file that is there, or a new object. Nothing is made for it in the table."""
+        store = self._volume().store
+        current = await store.get(place)
+        if current is not None and current.is_dir:
+            raise IsDirectoryError("a directory is at the path", path=place)
+        if current is not None and not overwrite and not store.ran_out(current):
+            raise PathExistsError("the file exists", path=place)
+        # The bytes of a reservation are its writer's to publish, under its id.
+        return store.target(place, current if current is not None and current.committed else None)
+
+    @asynccontextmanager
+    async def _claimed(self, place: str) -> AsyncIterator[None]:
+        """Hold a path for a file that is being written; a failure gives it back."""
+        self._claims.take(place)
+        self._under_way[place] += 1
+        try:
+            with counting_towards(self._requests):
+                yield
+        except BaseException:
+            self._claims.release(place)
+            raise
+        finally:
+            del self._under_way[place]
+
+    async def _open_writer(self, place: str, *, overwrite: bool) -> FileWriter:
+        self._need_open()
+        async with self._claimed(place):
+            target = await self._target(place, overwrite=overwrite)
+            self._need_open()
+            upload = self._volume().storage.writer(target.object_id)
+        writer = _Writer(self, target, upload, overwrite=overwrite)
+        self._files[writer] = None
+        self._writers.add(writer)
+        return writer
+
+    def _let_go(self, writer: _Writer) -> None:
+        """Nothing comes of the file."""
+        if writer in self._files:
+            del self._files[writer]
+            self._claims.release(writer.name)
+
+    async def _note_file(self, target: Target, content: Content, *, overwrite: bool) -> None:
+        """The bytes are there; unless the transaction ended meanwhile, they are a part of it."""
+        write = WriteFile(
+            path=target.path,
+            object_id=target.object_id,
+            content=content,
+            lease_ms=target.lease_ms,
+            replaces=target.current is not None,
+            overwrite=overwrite,
+        )
+        if self._over:
+            await self._remove_bytes(write)
+            self._need_open()
+        self._intents.append(write)
+
+    async def _renewed(self, write: WriteFile) -> WriteFile:
+        """The file that it was to replace is not at its path any more: it may live on at another one."""
+        storage, content = self._volume().storage, write.content
+        target = self._volume().store.target(write.path, None)
+        copied = await storage.copy_from(storage, content.physical, target.object_id, content.size, content.checksum)
+        await self._remove_bytes(write)
+        renewed = replace(write, object_id=target.object_id, content=copied, lease_ms=target.lease_ms, replaces=False)
+        self._intents[self._intents.index(write)] = renewed
+        return renewed
+
+    async def _drop(self) -> None:
+        """Remove the uploaded bytes, which certainly nobody names; bounded, and shielded from cancellation."""
+        writes = [intent for intent in self._intents if isinstance(intent, WriteFile)]
+        with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+            await run_all(self._remove_bytes, writes, limit=DROPS)
+
+    async def _remove_bytes(self, write: WriteFile) -> None:
+        try:
+            await self._volume().storage.delete(write.content.physical)
+        except S3kError as error:
+            _LOG.warning("unpublished bytes at %s are left to garbage collection: %s", write.content.physical, error)
+
+
+class _Writer(FileWriter):
+    """A file of a transaction: publishing it makes it a part of that."""
+
+    def __init__(self, transaction: Transaction, target: Target, upload: PhysicalWriter, *, overwrite: bool) -> None:
+        now = transaction._volume().store.sources.now_ms()
+        blank = Entry(target.path, False, target.object_id, 1, now // 1000, now, physical=UNCOMMITTED)
+        super().__init__(transaction._volume, target.current or blank, upload, reserved=False)
+        self._transaction = transaction
+        self._target = target
+        self._overwrite = overwrite
+
+    async def write(self, data: Buffer) -> int:
+        with counting_towards(self._transaction._requests):
+            return await super().write(data)
+
+    async def drain(self) -> None:
+        with counting_towards(self._transaction._requests):
+            await super().drain()
+
+    async def commit(self) -> FileStatus:
+        """Make the file, which has to be whole, a part of the transaction. The status is what it will be like."""
+        with counting_towards(self._transaction._requests):
+            return await super().commit()
+
+    async def _publish(self, content: Content) -> Entry:
+        await self._transaction._note_file(self._target, content, overwrite=self._overwrite)
+        del self._transaction._files[self]
+        will_be = self._entry.with_content(content, mtime_ms=self._entry.mtime_ms, operation="")
+        return replace(will_be, committed=False)
+
+    async def _fail(self, error: BaseException) -> None:
+        await super()._fail(error)
+        # Nothing but the transaction could publish the bytes: that some were perhaps stored is no reason to hold it up.
+        self._transaction._let_go(self)
+
+    async def _drop(self) -> None:
+        await super()._drop()
+        self._transaction._let_go(self)
+
+
+class _Claims:
+    """Paths that operations of one transaction are on."""
+
+    def __init__(self) -> None:
+        self._paths: dict[str, bool] = {}
+        """Whether a path is only to be a directory: then others may be below it."""
+        self._above: Counter[str] = Counter()
+
+    def check(self, path: str, *, makes_directory: bool = False) -> None:
+        """Raise InvalidArgumentError if another operation is on the path, or on one above or below it."""
+        if path in self._paths and not (makes_directory and self._paths[path]):
+            raise InvalidArgumentError("another operation of the transaction is on this path", path=path)
+        if any(not self._paths.get(above, True) for above in _native.ancestors(path)):
+            raise InvalidArgumentError("another operation of the transaction is on a path above", path=path)
+        if self._above[path] and not makes_directory:
+            raise InvalidArgumentError("another operation of the transaction is on a path below", path=path)
+
+    def take(self, path: str, *, makes_directory: bool = False) -> None:
+        """Hold a path. Raises as `check`."""
+        self.check(path, makes_directory=makes_directory)
+        if path not in self._paths:
+            self._paths[path] = makes_directory
+            self._above.update(_native.ancestors(path))
+
+    def release(self, path: str) -> None:
+        """Give a path back that was taken once."""
+        del self._paths[path]
+        self._above.subtract(_native.ancestors(path))

@@ -1,0 +1,72 @@
+"""Clients that were stopped just before a write of a job, and go on when others have acted: their conditions fail."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from s3k_async.errors import LeaseExpiredError
+from s3k_async.metadata.jobs import job_key
+from s3k_async.metadata.marks import GONE
+from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.stores.items import OPERATION, Condition, Update
+from s3k_async.stores.memory_items import MemoryItems
+from tests.engines.volumes import fresh_name
+from tests.metadata.marking import Hand
+from tests.metadata.world import World
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = await World(fresh_name("late")).start()
+    yield made
+    await made.drop()
+
+
+async def test_who_publishes_late_finds_the_job_aborted(world: World) -> None:
+    """Whoever took it over is still dropping its marks: published now, some of it would happen."""
+    faults = FaultPlan()
+    jobs = world.client(faults).store.jobs
+    async with jobs.hold("rename", "/d", "/e") as job:
+
+        async def take_over(call: Call) -> None:
+            assert call.method == "write"
+            faults.gate = None
+            taken = Update(
+                job_key(job.id),
+                Condition(equals={"owner": job.owner, "state": "preparing"}),
+                set={"state": "aborted", "owner": "another", OPERATION: "taken over"},
+            )
+            await MemoryItems(world.name).write(taken)
+
+        faults.gate = take_over
+        with pytest.raises(LeaseExpiredError):
+            await jobs.publish(job)
+        assert faults.gate is None
+        record = await jobs.record(job.id)
+        assert record is not None
+        assert (record.state, record.owner) == ("aborted", "another")
+
+
+async def test_who_folds_in_a_mark_late_leaves_what_has_come_since(world: World) -> None:
+    """Of two that meet the mark of a published removal, the faster one writes a new file in its place."""
+    faults = FaultPlan()
+    slow, fast = world.client(faults), world.client()
+    await fast.write("/d/f", b"old")
+    hand = Hand(MemoryItems(world.name), fast.store.keys)
+    await hand.record("job", "published", kind="delete")
+    await hand.mark("/d/f", "job", GONE)
+    met = await slow.store.stored("/d/f")
+    assert met is not None
+
+    async def write(call: Call) -> None:
+        if call.method in ("write", "transact"):
+            faults.gate = None
+            await fast.write("/d/f", b"new")
+
+    faults.gate = write
+    await slow.store.settle(met)
+    assert faults.gate is None
+    found = await fast.need("/d/f")
+    assert await fast.storage.read(str(found.physical)) == b"new"
