@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 
 from s3k_async.errors import ClosedClientError, ForkedClientError, WrongLoopError
 
-__all__ = ["Bridge", "current_bridge"]
+__all__ = ["Bridge", "current_bridge", "run_on"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,6 +43,26 @@ def current_bridge() -> Bridge:
     return found if found is not None else _bridges.setdefault(pid, Bridge(pid))
 
 
+def run_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[T]]) -> T:
+    """Await `call()` on a loop that another thread runs, and return its result. The caller's context variables are
+    those of the call; an interrupt (Ctrl-C) cancels it and is raised when it has cleaned up. Raises RuntimeError for a
+    loop that is closed.
+    """
+    pending = _Call(call)
+    try:
+        loop.call_soon_threadsafe(pending.start)
+        pending.wait(None)
+    except BaseException:
+        loop.call_soon_threadsafe(pending.cancel)
+        pending.wait(CANCEL_SECONDS)
+        raise
+    try:
+        return pending.result()
+    finally:
+        # An error's traceback refers to this frame, and must not keep itself alive through the call.
+        del pending
+
+
 class Bridge:
     """An event loop in a daemon thread, and blocking calls into it. Usable from any other thread of its process."""
 
@@ -65,19 +85,7 @@ class Bridge:
         loop = self._ready()
         if threading.current_thread() is self._thread:
             raise WrongLoopError("a blocking call cannot be made from a callback of the client")
-        pending = _Call(call)
-        loop.call_soon_threadsafe(pending.start)
-        try:
-            pending.wait(None)
-        except BaseException:
-            loop.call_soon_threadsafe(pending.cancel)
-            pending.wait(CANCEL_SECONDS)
-            raise
-        try:
-            return pending.result()
-        finally:
-            # An error's traceback refers to this frame, and must not keep itself alive through the call.
-            del pending
+        return run_on(loop, call)
 
     def post(self, call: Callable[[], Awaitable[object]]) -> None:
         """Have `call()` awaited some time soon; for finalizers, which must not wait. Nothing in another process."""
@@ -175,6 +183,9 @@ class _Call(Generic[T]):
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        elif not self._future.done():
+            # The interrupt came before the call was on its way.
+            self._future.set_exception(ClosedClientError("the call was interrupted before it was on its way"))
 
     def wait(self, seconds: float | None) -> None:
         """Return when the call is over, or after so many seconds."""

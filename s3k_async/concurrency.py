@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NoReturn, Self, TypeVar
 
 import anyio
 
 from s3k_async.errors import ThrottledError
 
-__all__ = ["AdaptiveLimit", "Budget", "ByteBudget", "first_error", "gather", "merge", "run_all", "to_the_end"]
+__all__ = ["AdaptiveLimit", "Budget", "ByteBudget", "gather", "merge", "raise_first", "run_all", "to_the_end"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,8 +39,7 @@ async def run_all(work: Callable[[T], Awaitable[object]], items: Iterable[T] | A
                 await slots.acquire()
                 tasks.start_soon(one, item)
     except BaseExceptionGroup as group:
-        error = first_error(group)
-        raise error from error.__cause__
+        raise_first(group)
 
 
 class Budget:
@@ -83,8 +82,7 @@ class Budget:
                     if alone is not None:
                         await alone.wait()
         except BaseExceptionGroup as group:
-            error = first_error(group)
-            raise error from error.__cause__
+            raise_first(group)
 
 
 class AdaptiveLimit:
@@ -250,12 +248,18 @@ async def _iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, N
             yield item
 
 
-def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error inside a group, however deep. Raise it `from` its own cause, which hides the group."""
+def raise_first(group: BaseExceptionGroup[BaseException]) -> NoReturn:
+    """Raise the first error inside a group, however deep, as itself."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return error
+    context = error.__context__
+    try:
+        raise error
+    finally:
+        # Else its context is a group that it is in itself, and who pickles contexts, as Dask does, never ends.
+        error.__context__ = context
+        del error
 
 
 async def merge(

@@ -138,7 +138,7 @@ class Tuning:
     """Bytes in a part."""
     read_ahead: int = 4 * 1024 * 1024
     """Bytes a file reader fetches at once when it is read in small pieces; once it has read as much on end, two more
-    such blocks are on their way."""
+    such blocks are on their way, as long as the pieces if these are longer (up to `part_size`)."""
     lease: float = 3600.0
     """Seconds after which a reservation that was not committed may be taken over."""
     busy_timeout: float = 10.0

@@ -29,7 +29,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.metadata.store import MetadataStore, Target
-from s3k_async.model import Entry, FileStatus
+from s3k_async.model import Content, Entry, FileStatus
 from s3k_async.races import Race
 from s3k_async.reading import SPAN_REQUESTS, OpenVolume, need_readable, read_span
 from s3k_async.storage.physical import PhysicalStorage
@@ -54,8 +54,8 @@ T = TypeVar("T")
 FIRST_WINDOW = 256 * 1024
 """Bytes fetched at the start of sequential reading; doubles up to `Tuning.read_ahead`."""
 BLOCKS_AHEAD = 2
-"""Blocks of `Tuning.read_ahead` bytes that are fetched beyond what a sequential reader has asked for, once it has read
-as much as one at a time."""
+"""Blocks that are fetched beyond what a sequential reader has asked for, once it has read `Tuning.read_ahead` bytes at
+a time. A block has so many bytes, or as many as are read at once, up to a part."""
 
 NOTHING_APPLIED: tuple[type[S3kError], ...] = (
     BusyError,
@@ -348,12 +348,14 @@ class FileReader:
         """At least `wanted` bytes from `begin`: more where somebody reads on and on."""
         storage = self._volume().storage
         most = storage.tuning.read_ahead
+        # Blocks as long as the reads are handed on as they come. Longer than a part they would be put together, too.
+        block = max(most, min(wanted, storage.tuning.part_size))
         was, self._run = self._run, max(self._run * 2, FIRST_WINDOW, wanted) if sequential else 0
         self._run = min(self._run, most)
         end = min(self.size, begin + max(wanted, self._run))
         self._ahead.seek(begin)
-        if most and was >= most and end - self._ahead.end <= SPAN_REQUESTS * most:
-            self._ahead.extend(min(self.size, end + BLOCKS_AHEAD * most), most, self._span)
+        if most and was >= most and end - self._ahead.end <= SPAN_REQUESTS * block:
+            self._ahead.extend(min(self.size, end + BLOCKS_AHEAD * block), block, self._span)
         blocks = []
         while begin < end:
             blocks.append(await (self._ahead.take() if self._ahead else self._span(begin, end)))
@@ -428,14 +430,9 @@ class FileWriter:
         if self._status is not None:
             return self._status
         self.need_open()
-        volume = self._volume()
+        self._volume()
         try:
-            content = await self._upload.finish()
-            try:
-                entry = await volume.store.commit(self._entry, content)
-            except S3kError as error:
-                await drop_unpublished(volume.storage, content.physical, error)
-                raise
+            entry = await self._publish(await self._upload.finish())
         except BaseException as error:
             await self._fail(error)
             raise
@@ -510,6 +507,15 @@ class FileWriter:
             raise self._failure
         if self.closed:
             raise StreamClosedError("the file is closed", path=self._entry.path)
+
+    async def _publish(self, content: Content) -> Entry:
+        """Make the uploaded bytes the file; they are dropped if that certainly failed."""
+        volume = self._volume()
+        try:
+            return await volume.store.commit(self._entry, content)
+        except S3kError as error:
+            await drop_unpublished(volume.storage, content.physical, error)
+            raise
 
     async def _fail(self, error: BaseException) -> None:
         if self._failure is not None:

@@ -216,5 +216,6 @@ class SyncFileWriter(_SyncFile):
         writer: FileWriter | None = getattr(self, "_writer", None)
         if writer is None or writer.over or self._bridge.pid != os.getpid():
             return
-        _warn(f"discarding a file that was not closed: {self._path}", ResourceWarning, source=self)
+        # The warning last: it raises where warnings are errors.
         self._bridge.post(writer.discard)
+        _warn(f"discarding a file that was not closed: {self._path}", ResourceWarning, source=self)

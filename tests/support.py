@@ -1,21 +1,26 @@
-"""What several tests need: sources of time and randomness that they control, and a forked child."""
+"""What several tests need: time and randomness that they control, a forked child, a program that may hang."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
+import subprocess
 import sys
 import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import pytest
 from anyio.lowlevel import checkpoint
 
 from s3k_async.sources import Sources
 
-__all__ = ["FakeClock", "fake_sources", "fork_and_run"]
+__all__ = ["FakeClock", "fake_sources", "fork_and_run", "run_program"]
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass
@@ -71,3 +76,27 @@ def fork_and_run(work: Callable[[], object]) -> int:
             os._exit(1)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def run_program(*arguments: str, limit: float) -> str:
+    """Run Python with these arguments, in a session of its own, and return all that it printed.
+
+    Fails if it ends with another code than 0, or has not ended within `limit` seconds; then what it
+    started ends with it.
+    """
+    program = subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = program.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(program.pid, signal.SIGKILL)
+        output, _ = program.communicate()
+        pytest.fail(f"hung for {limit} seconds: {output}", pytrace=False)
+    assert program.returncode == 0, output
+    return output

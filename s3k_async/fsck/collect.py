@@ -149,9 +149,14 @@ class Collector:
     async def _sweep(self, batch: list[Verdict], candidates: CandidateReader, news: _News | None, now_ms: int) -> None:
         grace_ms = self._ages.grace_ms
         left = self._leave("waiting", batch, lambda verdict: verdict.since_ms + grace_ms > now_ms)
+        at_work = await open_transactions(self._place.store.items)
         # A table that lacks entries may lack those of pending operations too, and a job may yet publish them.
-        if candidates.end.lost or await open_transactions(self._place.store.items):
+        if candidates.end.lost or at_work:
             left = self._leave("undecided", left, lambda verdict: verdict.is_pending)
+        # A transaction looks at its leases once, and logs its files when all directories are prepared: hours may lie
+        # between. Until then nothing names their bytes.
+        if at_work:
+            left = self._leave("undecided", left, lambda verdict: not verdict.operations)
         if news is not None and left:
             # Twice: to be missed by both readings an entry must move twice, and the second move is news to the log.
             named = await self._named(left) | await self._named(left)

@@ -181,9 +181,14 @@ class _Case:
         return any(_shows(entry, operation) for entry in self.stand.entries)
 
     def built_upon(self) -> bool:
-        identity = self.record.operation.id
+        """Whether a later operation began from what this one wrote. The id alone does not tell: a directory has that of
+        the job which marked it last, even if that was aborted; then it is of an earlier version.
+        """
+        identity, version = self.record.operation.id, self.record.operation.version
         befores = [other.operation.before for other in self.pending if other is not self.record]
-        return bool(identity) and any(before is not None and before.operation == identity for before in befores)
+        return bool(identity) and any(
+            before is not None and (before.operation, before.version) == (identity, version) for before in befores
+        )
 
     def unfinished(self) -> bool:
         """Whether the operation would commit exactly the reservation that is there."""

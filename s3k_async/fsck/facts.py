@@ -29,6 +29,7 @@ __all__ = [
     "LogObjectFacts",
     "ParentFacts",
     "Standing",
+    "objects_of",
     "standing",
 ]
 
@@ -113,7 +114,8 @@ class Facts:
     now_ms: int
     grace_ms: int
     entries: Sequence[Entry] = ()
-    """Items of the table with this id, as they are stored: one, unless something went wrong or is under way."""
+    """Items of the table with this id, as they are stored: one, unless something went wrong or is under way. An item
+    that is another object now, and this one once the job that marks it is published, is among them."""
     truth: Truth | None = None
     """What the log says; None if it does not know the id."""
     blobs: Sequence[BlobInfo] = ()
@@ -208,6 +210,12 @@ def standing(facts: Facts) -> Standing:
         if side is not None and side.id == facts.object_id:
             sides.append(side)
     return Standing(tuple(sides), () if in_flux else tuple(stale), in_flux)
+
+
+def objects_of(entry: Entry) -> set[str]:
+    """The ids of the objects that a stored item is, or will be when the job that marks it is published."""
+    mark = _mark(entry) if entry.pending else None
+    return {entry.id, mark.then.id} if mark is not None and isinstance(mark.then, Entry) else {entry.id}
 
 
 def _mark(entry: Entry) -> Mark | None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from s3k_async import _native
 from s3k_async.concurrency import merge
 from s3k_async.errors import BlobNotFoundError, InvalidArgumentError, ItemFormatError, LogFormatError
-from s3k_async.fsck.facts import Facts, ItemFacts, LogObjectFacts
+from s3k_async.fsck.facts import Facts, ItemFacts, LogObjectFacts, objects_of
 from s3k_async.fsck.parts import Child, Parts, Pile, State
 from s3k_async.metadata.codec import from_item, from_items
 from s3k_async.metadata.jobs import JOB_PARTITION, JobRecord, record_from
@@ -241,7 +241,8 @@ class Gatherer:
 
     def _add(self, entry: Entry) -> None:
         counts, parts = self.counts, self.parts
-        parts.add("entries", entry.id, entry)
+        for object_id in objects_of(entry):
+            parts.add("entries", object_id, entry)
         if entry.is_dir:
             counts.directories += 1
             parts.add("directories", entry.path, entry.path)

@@ -10,7 +10,7 @@ from s3k_async import _native
 from s3k_async.concurrency import gather, run_all
 from s3k_async.errors import BlobNotFoundError, InvalidPathError, ItemFormatError, LogFormatError
 from s3k_async.fsck.decide import decide
-from s3k_async.fsck.facts import Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts
+from s3k_async.fsck.facts import Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts, objects_of
 from s3k_async.fsck.gather import Ground, jobs_of, read_item
 from s3k_async.fsck.parts import Child
 from s3k_async.metadata.codec import from_item
@@ -122,7 +122,7 @@ async def _entries(ground: Ground, suspects: Sequence[Facts], seen: dict[str, _S
     for object_id, places in wanted.items():
         for path in sorted(places & found.keys()):
             entry = found[path]
-            if entry is not None and entry.id == object_id:
+            if entry is not None and object_id in objects_of(entry):
                 seen[object_id].entries.append(entry)
             else:
                 seen[object_id].occupied[path] = entry is not None and entry.is_dir

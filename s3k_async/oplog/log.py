@@ -270,7 +270,7 @@ class _LogObject(Protocol):
         """The pending object's bytes."""
 
     def committed(self, succeeded: Sequence[str], unknown: Sequence[str]) -> bytes:
-        """The committed object's bytes; at least one operation succeeded."""
+        """The committed object's bytes; of at least one operation it is known what became of it."""
 
 
 class _EntryObject:
@@ -362,7 +362,8 @@ class _NativePending:
         for part in self._objects:
             successes = [operation_id for operation_id in part.ids if operation_id in done]
             open_ids = [operation_id for operation_id in part.ids if operation_id in undecided]
-            if successes:
+            # Where nothing succeeded, a mark still tells what certainly failed from what may have happened.
+            if successes or 0 < len(open_ids) < len(part.ids):
                 marks.append((part.committed_key, part.committed(successes, open_ids)))
             elif not open_ids:
                 removals.append(part.pending_key)

@@ -184,8 +184,6 @@ class SqliteItems:
     def _opened(self) -> _State:
         state = self._state
         if state is None or state.process != os.getpid():
-            if state is not None:
-                state.connections.abandon()
             self._state = state = _State(self._path)
         return state
 
@@ -202,25 +200,32 @@ class SqliteItems:
         await asyncio.wrap_future(self._opened().writes.submit(write))
 
     def _create(self) -> bool:
-        """Build the database aside and link it into place, so that nobody ever sees half of one."""
+        while True:
+            with os_errors(self._path), self._opened().connections.guarded():
+                if os.path.lexists(self._path) and self._recognised():
+                    return False
+                if self._build():
+                    return True
+
+    def _build(self) -> bool:
+        """Build the database aside and link it into place, so that nobody ever sees half of one. False if somebody
+        else's is there.
+        """
         directory = os.path.dirname(self._path)
         building = f"{self._path}.{self._sources.uuid()}.new"
-        with os_errors(self._path), self._opened().connections.guarded():
-            if os.path.lexists(self._path) and self._recognised():
-                return False
-            os.makedirs(directory, exist_ok=True)
-            try:
-                os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-                database = connect(building, create=True)
-                with closing(database):
-                    database.executescript(f"PRAGMA journal_mode=WAL; BEGIN; {_SCHEMA} COMMIT;")
-                os.link(building, self._path)
-            except FileExistsError:
-                return not self._recognised() and self._create()
-            finally:
-                for suffix in ("", *_BESIDES):
-                    _unlink(building + suffix)
-            sync_directory(directory)
+        os.makedirs(directory, exist_ok=True)
+        try:
+            os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            database = connect(building, create=True)
+            with closing(database):
+                database.executescript(f"PRAGMA journal_mode=WAL; BEGIN; {_SCHEMA} COMMIT;")
+            os.link(building, self._path)
+        except FileExistsError:
+            return False
+        finally:
+            for suffix in ("", *_BESIDES):
+                _unlink(building + suffix)
+        sync_directory(directory)
         return True
 
     def _recognised(self) -> bool:

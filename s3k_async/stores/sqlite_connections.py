@@ -1,8 +1,7 @@
-"""Connections to one SQLite database: opened with care, never shared by two threads, never touched after a fork."""
+"""Connections to one SQLite database: opened with care, never shared by two threads, none open across a fork."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import sqlite3
@@ -36,7 +35,12 @@ BUSY_TIMEOUT = 5.0
 
 
 class _ForkGate:
-    """Lets a fork happen only between calls into SQLite, whose global mutexes would stay locked in the child."""
+    """Lets a fork happen only between calls into SQLite, and while no connection is open.
+
+    In a child SQLite's global mutexes would stay locked, and its list of open files would say that this process holds
+    the locks which keep others from removing the write-ahead log: a connection of the child's own would not take them.
+    Then whoever closes last elsewhere, the parent for one, removes the log that the child goes on writing to.
+    """
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -46,10 +50,12 @@ class _ForkGate:
         os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._begin_in_child)
 
     def watch(self, pool: Connections) -> None:
-        self._pools.add(pool)
+        with self._condition:
+            self._pools.add(pool)
 
     @contextmanager
     def passed(self) -> Iterator[None]:
+        """Not to be nested: a fork that waits for the outer one keeps the inner one waiting."""
         with self._condition:
             while self._forking:
                 self._condition.wait()
@@ -63,9 +69,14 @@ class _ForkGate:
 
     def _close(self) -> None:
         with self._condition:
+            while self._forking:  # another thread is, and would let others in before this fork has happened
+                self._condition.wait()
             self._forking = True
             while self._inside:
                 self._condition.wait()
+            pools = list(self._pools)
+        for pool in pools:
+            pool.close_free()
 
     def _open(self) -> None:
         with self._condition:
@@ -75,8 +86,7 @@ class _ForkGate:
     def _begin_in_child(self) -> None:
         self._condition = threading.Condition()
         self._forking = False
-        for pool in self._pools:
-            pool.abandon()
+        self._inside = 0
 
 
 _gates: dict[str, _ForkGate] = {}
@@ -89,14 +99,12 @@ def _gate() -> _ForkGate:
 class Connections:
     """A pool of one process's connections to the database at `path`.
 
-    `borrowed` gives a thread one that nobody else has, opened when none is free. A connection that a fork copied
-    is neither used nor closed in the child: closing it could damage the database under its real owner.
+    `borrowed` gives a thread one that nobody else has, opened when none is free. None is open while a fork happens.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._free: list[tuple[tuple[int, int], sqlite3.Connection]] = []
-        self._all: list[sqlite3.Connection] = []
         self._closed = False
         self._lock = threading.Lock()
         self._gate = _gate()
@@ -116,13 +124,13 @@ class Connections:
             with self._lock:
                 self._free.append((identity, connection))
             if self._closed:
-                self._close_free()
+                self.close_free()
 
     def close(self) -> None:
         """Close the connections that are free; one that is in use follows when it is given back."""
         self._closed = True
         with self.guarded():
-            self._close_free()
+            self.close_free()
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
@@ -130,20 +138,12 @@ class Connections:
         with sqlite_errors(self._path), self._gate.passed():
             yield
 
-    def _close_free(self) -> None:
+    def close_free(self) -> None:
+        """Close the connections that nobody has; for who is inside the gate, or holds it closed."""
         with self._lock:
             free, self._free = self._free, []
         for _, connection in free:
             self._discard(connection)
-
-    def abandon(self) -> None:
-        """In a forked child: forget the parent's connections without ever letting them be closed."""
-        for connection in self._all:
-            # Not even the end of the interpreter may run their destructor.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-        self._lock = threading.Lock()
-        self._free = []
-        self._all = []
 
     def _identity(self) -> tuple[int, int]:
         """Which file is at the path now: one that was dropped or replaced must not be served from a connection."""
@@ -160,17 +160,12 @@ class Connections:
             with self._lock:
                 opened, connection = self._free.pop() if self._free else (identity, None)
             if connection is None:
-                connection = connect(self._path)
-                with self._lock:
-                    self._all.append(connection)
-                return connection
+                return connect(self._path)
             if opened == identity:
                 return connection
             self._discard(connection)
 
     def _discard(self, connection: sqlite3.Connection) -> None:
-        with self._lock:
-            self._all.remove(connection)
         with suppress(sqlite3.Error):  # what went wrong before is being raised
             connection.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 from botocore.config import Config
-from botocore.session import get_session
+from botocore.session import Session, get_session
 
 from s3k_async.config import (
     BlobLocation,
@@ -148,10 +149,16 @@ class VolumeMaker:
         return replace(config, **settings)
 
 
+@functools.cache
+def _session() -> Session:
+    """One for all clients: each of its own would read the service models again, for longer than a test takes."""
+    return get_session()
+
+
 @contextmanager
 def closing_client(server: Engine, service: str) -> Iterator[Any]:
     """A plain botocore client of the engine, for what the tests do behind the back of the package."""
-    client: Any = get_session().create_client(
+    client: Any = _session().create_client(
         service,
         endpoint_url=server.endpoint,
         region_name=server.region,

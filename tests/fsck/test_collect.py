@@ -195,6 +195,36 @@ async def test_bytes_of_an_unfinished_transaction_stay_whatever_their_age(place:
     assert swept.deleted["unpublished"].objects == 1
 
 
+@pytest.mark.parametrize("path", ["/new", "/file"])
+async def test_bytes_that_a_transaction_has_not_logged_yet_stay_whatever_their_age(place: Yard, path: str) -> None:
+    """It prepares a large directory first, and looks at the leases of its files before that only."""
+    fs, store = place.client, place.volume.store
+    await fs.write("/file", b"first")
+    await fs.write("/file", b"second")
+    there = await store.get(path)
+    key = place.sources.physical_key(there.id if there is not None else place.sources.uuid())
+    await place.volume.blobs.put(key, b"third")
+    items = MemoryItems(place.config.name)
+    job: dict[str, Value] = {
+        "path": "s3k:job",
+        "children": "some-job",
+        "kind": "transaction",
+        "state": "preparing",
+        "lease": 1,
+    }
+    await items.write(Put(job, ABSENT))
+    await place.settle()
+    place.clock.advance(10 * DAY)
+    _, swept = await place.gc()
+    assert swept.kept["undecided"].objects == 1
+    assert sum(count.objects for count in swept.deleted.values()) == 1  # what the log knows to be replaced
+    assert key in await place.keys()
+    await items.write(Delete(Put(job, ABSENT).key, Condition()))
+    _, swept = await place.gc()
+    assert sum(count.objects for count in swept.deleted.values()) == 1
+    assert await place.keys() == await live_keys(fs)
+
+
 async def test_a_lost_table_condemns_nothing(place: Yard) -> None:
     fs = place.client
     for number in range(4):

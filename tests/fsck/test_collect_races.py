@@ -17,6 +17,7 @@ from s3k_async.errors import LeaseExpiredError, S3kError, UnreachableError
 from s3k_async.fsck.collect import Collector
 from s3k_async.fsck.repair import repair_volume
 from s3k_async.fsck.verdicts import Ages
+from s3k_async.metadata import together
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put
 from s3k_async.stores.memory_items import MemoryItems
@@ -39,6 +40,16 @@ async def rename_away_and_further(fs: S3kClient) -> None:
     await fs.rename("/b/x", "/b/y")
 
 
+async def transaction(fs: S3kClient) -> None:
+    """By a job, whatever its size."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(together, "AT_ONCE", 0)
+        async with fs.transaction() as tx:
+            await tx.write("/a/live", b"new")
+            await tx.write("/a/dead", b"new")
+            await tx.rename("/a/other", "/b/still", overwrite=True)
+
+
 DEEDS: Final[dict[str, Deed]] = {
     "rename": lambda fs: fs.rename("/a/live", "/b/live"),
     "rename and back": rename_and_back,
@@ -50,6 +61,7 @@ DEEDS: Final[dict[str, Deed]] = {
     "touch": lambda fs: fs.touch("/a/live"),
     "delete and write": lambda fs: fs.write("/a/dead", b"new"),
     "delete": lambda fs: fs.delete("/a/other"),
+    "transaction": transaction,
 }
 
 
@@ -220,12 +232,19 @@ def stall(place: Yard, method: str, seconds: float) -> None:
     place.faults.gate = gate
 
 
+async def transacted(fs: S3kClient, path: str) -> None:
+    async with fs.transaction() as tx:
+        await tx.write(path, b"x")
+
+
 WRITERS: Final[dict[str, tuple[str, Deed]]] = {
     "write": ("put", lambda fs: fs.write("/new", b"x")),
     "overwrite": ("put", lambda fs: fs.write("/file", b"x")),
     "write in parts": ("put_part", lambda fs: fs.write("/new", b"x" * 1000)),
     "copy": ("copy", lambda fs: fs.copy("/file", "/new")),
     "touch": ("put", lambda fs: fs.touch("/new")),
+    "transaction": ("put", lambda fs: transacted(fs, "/new")),
+    "transaction over a file": ("put", lambda fs: transacted(fs, "/file")),
 }
 
 
@@ -295,7 +314,9 @@ async def calls_of(place: Yard, deed: Deed) -> int:
     return len(place.faults.calls)
 
 
-@pytest.mark.parametrize(("name", "step"), [("rename the directory", 4), ("rename over another", 3), ("overwrite", 2)])
+@pytest.mark.parametrize(
+    ("name", "step"), [("rename the directory", 4), ("rename over another", 3), ("overwrite", 2), ("transaction", 3)]
+)
 async def test_bytes_of_changes_that_died_half_way_are_not_collected(name: str, step: int, tmp_path: Path) -> None:
     async with yard(tmp_path) as place:
         await fill(place)

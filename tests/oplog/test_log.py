@@ -111,6 +111,15 @@ async def test_a_commit_in_which_all_is_unknown_leaves_it_pending(number: int) -
     assert [record.state for record in await logged(blobs)] == ["pending"] * number
 
 
+async def test_what_certainly_failed_is_not_left_pending_because_of_what_is_unknown() -> None:
+    blobs, log = await native()
+    failed, unknown, other = make_directories(3)
+    assert await (await log.begin([failed, unknown, other])).commit(set(), unknown={unknown.id}) is True
+    assert await logged(blobs) == [LogRecord(unknown, "pending")]
+    truths = latest(await logged(blobs))
+    assert set(truths) == {unknown.object_id}
+
+
 async def test_many_operations_are_spread_over_segments() -> None:
     blobs, log = await native()
     operations = make_directories(2 * SEGMENT_OPERATIONS + 1)

@@ -40,7 +40,7 @@ class _Jobs(click.Group):
 
 jobs = _Jobs(
     name="jobs",
-    help="""Renames and deletions of directories that are under way, or whose owner died.
+    help="""Renames and deletions of directories, and transactions, that are under way, or whose owner died.
 
     Without the name of a command they are listed: s3k jobs ./vol.""",
 )
