@@ -15,7 +15,7 @@ PACKAGE = "s3k_async"
 ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("cli",),
+    ("cli", "integrations"),
     ("__init__",),
     (
         "hadoop",
@@ -35,6 +35,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "ahead",
         "races",
         "transfer",
+        "transaction",
+        "sync_transaction",
+        "addresses",
         "local_files",
         "files",
         "volumes",

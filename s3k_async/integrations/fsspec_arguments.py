@@ -1,0 +1,79 @@
+"""What fsspec's callers hand in: URLs and paths of a volume, depths, modes, ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from fsspec.utils import stringify_path
+
+from s3k_async import _native
+from s3k_async.errors import ArgumentTypeError, InvalidArgumentError
+from s3k_async.model import ROOT
+
+__all__ = ["Range", "Stripping", "is_related", "need_depth", "overwrites", "ranges_of", "split", "texts"]
+
+SCHEME = "s3k://"
+
+Range: TypeAlias = tuple[int | None, int | None]
+"""Start and end of some bytes, as in a slice."""
+
+
+def split(path: object) -> tuple[str, str]:
+    """The volume that a URL names (empty: none), and the normalised path in it. Raises InvalidPathError."""
+    text: object = stringify_path(path)
+    if not isinstance(text, str):
+        raise ArgumentTypeError(f"a path is text, not {type(text).__name__}", path=repr(path))
+    volume = ""
+    if text[: len(SCHEME)].lower() == SCHEME:
+        volume, _, text = text[len(SCHEME) :].partition("/")
+    return volume, _native.normalize(f"/{text}")
+
+
+class Stripping:
+    """`_strip_protocol`: fsspec asks the class, before there is an object, and then it strips any volume away; an
+    object refuses the URLs of other volumes, so that `fs.rm("s3k://other/x")` never removes its own `/x`.
+    """
+
+    def __get__(self, fs: Any, cls: type[Any]) -> Any:
+        return _stripped if fs is None else fs._strip_here
+
+
+def _stripped(path: Any) -> Any:
+    return [_stripped(each) for each in path] if isinstance(path, list) else split(path)[1]
+
+
+def texts(paths: Any) -> Any:
+    """A path as text, or a list of them."""
+    return stringify_path(paths) if not isinstance(paths, list | tuple | set) else [stringify_path(p) for p in paths]
+
+
+def is_related(known: str, changed: str) -> bool:
+    """Whether a directory is at or below a path, or above it."""
+    return f"{known.rstrip('/')}/".startswith(f"{changed.rstrip('/')}/") or f"{changed}/".startswith(
+        ROOT if known == ROOT else f"{known}/"
+    )
+
+
+def need_depth(maxdepth: int | None) -> None:
+    """Raise InvalidArgumentError for a depth at which there is nothing."""
+    if maxdepth is not None and maxdepth < 1:
+        raise InvalidArgumentError("maxdepth must be at least 1")
+
+
+def overwrites(mode: str) -> bool:
+    """Whether `pipe` and `put` replace what is there. Raises InvalidArgumentError."""
+    if mode not in ("overwrite", "create"):
+        raise InvalidArgumentError(f"the mode is overwrite or create, not {mode!r}")
+    return mode == "overwrite"
+
+
+def ranges_of(paths: object, starts: Any, ends: Any) -> list[Range]:
+    """One range for each path. Raises ArgumentTypeError (no list of paths), InvalidArgumentError (not one for each)."""
+    if not isinstance(paths, list):
+        raise ArgumentTypeError(f"a list of paths is wanted, not {type(paths).__name__}")
+    begins = list(starts) if isinstance(starts, Iterable) else [starts] * len(paths)
+    stops = list(ends) if isinstance(ends, Iterable) else [ends] * len(paths)
+    if not len(begins) == len(stops) == len(paths):
+        raise InvalidArgumentError("there is not one start and one end for each path")
+    return list(zip(begins, stops, strict=True))

@@ -1,0 +1,88 @@
+"""Local files into a volume and back for fsspec: streamed in pieces, with its callbacks."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import anyio
+from anyio import to_thread
+
+from s3k_async import local_files
+from s3k_async.client import S3kClient
+from s3k_async.errors import IsDirectoryError
+from s3k_async.files import FileReader
+from s3k_async.integrations.fsspec_changes import Changes
+from s3k_async.integrations.fsspec_looking import readable
+from s3k_async.reading import existing
+from s3k_async.sources import SYSTEM
+from s3k_async.transfer import verified
+
+__all__ = ["download", "download_into", "upload"]
+
+CHUNK = 8 * 1024 * 1024
+"""Bytes of a piece; a file of fewer is written in one step."""
+
+
+async def upload(changes: Changes, local: str, target: str, callback: Any, *, exclusive: bool) -> None:
+    """A local file to `target`. `callback` hears the size, and of every piece.
+
+    Raises PathNotFoundError (no such local file), UnsupportedError (no regular file), PathExistsError (`exclusive`),
+    and what writing raises.
+    """
+    descriptor, size = await to_thread.run_sync(local_files.open_regular, local)
+    try:
+        callback.set_size(size)
+        piece = await to_thread.run_sync(local_files.read, descriptor, local, 0, CHUNK)
+        if len(piece) < CHUNK:
+            await changes.write(target, piece, overwrite=not exclusive)
+            callback.relative_update(len(piece))
+            return
+        sent = 0
+        async with changes.open(target, "xb" if exclusive else "wb") as writer:
+            while piece:
+                await writer.write(piece)
+                callback.relative_update(len(piece))
+                sent += len(piece)
+                piece = await to_thread.run_sync(local_files.read, descriptor, local, sent, CHUNK)
+    finally:
+        os.close(descriptor)
+
+
+async def download(client: S3kClient, source: str, local: str, callback: Any) -> None:
+    """A file to a local path, which has the whole file or what it had before; missing local directories are made.
+
+    Raises PathNotFoundError, IsDirectoryError (a local directory is in the way), NotDirectoryError, CorruptDataError.
+    """
+    reader = await _opened(client, source)
+    if await to_thread.run_sync(os.path.isdir, local):
+        raise IsDirectoryError("a local directory is in the way", path=local)
+    directory = os.path.dirname(local) or "."
+    await to_thread.run_sync(local_files.make_directory, directory)
+    part = os.path.join(directory, f".{SYSTEM.uuid()}.part")
+    descriptor = await to_thread.run_sync(local_files.create, part, local)
+    try:
+        callback.set_size(reader.size)
+        async for piece in verified(reader):
+            await to_thread.run_sync(local_files.write, descriptor, local, piece)
+            callback.relative_update(len(piece))
+        await to_thread.run_sync(local_files.replace, part, local)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(local_files.remove, part)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+async def download_into(client: S3kClient, source: str, file: Any, callback: Any) -> None:
+    """A file's bytes into an open local file. Raises as `download`, and what writing to the file raises."""
+    reader = await _opened(client, source)
+    callback.set_size(reader.size)
+    async for piece in verified(reader):
+        await to_thread.run_sync(file.write, piece)
+        callback.relative_update(len(piece))
+
+
+async def _opened(client: S3kClient, source: str) -> FileReader:
+    return FileReader(client._volume, readable(await existing(client._volume().store, source)))

@@ -1,0 +1,156 @@
+"""The clients of one filesystem object: one for each process and event loop that uses it, opened when first needed.
+
+A client belongs to its loop and process. Libraries call from several loops (their own, fsspec's, a notebook's) and fork
+when they like; so nobody is ever given another loop's client, and what a forked child has inherited it neither uses nor
+finalises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import logging
+import os
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+from s3k_async.client import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import S3kError
+
+__all__ = ["Sessions", "post_on"]
+
+_LOG = logging.getLogger(__name__)
+
+EXIT_SECONDS: Final = 10.0
+"""How long closing a client may take when the interpreter exits."""
+
+_open: Final[set[_Session]] = set()
+"""Those that are open, those of parent processes included, so that nothing of theirs is ever finalised here."""
+
+
+_posted: Final[set[asyncio.Task[None]]] = set()
+"""Held, since a loop's own hold on its tasks is weak."""
+
+
+def post_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[object]]) -> None:
+    """Have `call()` awaited on a loop some time soon, if the loop still runs. For finalisers, on any thread of the
+    loop's process, which must not wait.
+    """
+
+    async def posted() -> None:
+        try:
+            await call()
+        except S3kError as error:
+            _LOG.warning("cleaning up behind an abandoned object failed: %s", error)
+
+    def start() -> None:
+        task = loop.create_task(posted())
+        _posted.add(task)
+        task.add_done_callback(_posted.discard)
+
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(start)
+
+
+class _Session:
+    """A client on the loop that runs now."""
+
+    def __init__(self, config: VolumeConfig, aws: object) -> None:
+        self.pid = os.getpid()
+        self.loop = asyncio.get_running_loop()
+        self.client = S3kClient(config=config, session=aws)
+        self._opening = asyncio.Lock()
+        self._life: AsyncGenerator[None, None] | None = None
+
+    async def opened(self) -> S3kClient:
+        """The client, open."""
+        if self.client.closed:
+            async with self._opening:
+                if self.client.closed:
+                    self._life = self._lifetime()
+                    await anext(self._life)
+        return self.client
+
+    async def close(self) -> None:
+        """Close the client; it opens again if it is used again."""
+        async with self._opening:
+            life, self._life = self._life, None
+            if life is not None:
+                await life.aclose()
+
+    async def _lifetime(self) -> AsyncGenerator[None, None]:
+        """An asynchronous generator, because a loop closes those that were begun on it before it ends itself
+        (`asyncio.run` does so): no library has to be told to close its filesystems.
+        """
+        await self.client.open_volume()
+        _open.add(self)
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+        try:
+            yield
+        finally:
+            _open.discard(self)
+            await self.client.close()
+
+
+class Sessions:
+    """The clients of one filesystem object."""
+
+    def __init__(self, config: VolumeConfig, aws: object) -> None:
+        self._config = config
+        self._aws = aws
+        self._known: dict[tuple[int, asyncio.AbstractEventLoop], _Session] = {}
+
+    async def client(self) -> S3kClient:
+        """The client of this process and of the running loop, open. Raises what opening the volume raises."""
+        key = os.getpid(), asyncio.get_running_loop()
+        session = self._known.get(key)
+        if session is None:
+            self._forget_ended_loops()
+            session = self._known[key] = _Session(self._config, self._aws)
+        return await session.opened()
+
+    @property
+    def name(self) -> str:
+        """The volume's name, empty while nobody knows it."""
+        names = (session.client.name for session in list(self._known.values()))
+        return self._config.name or next(filter(None, names), "")
+
+    def of_this_process(self) -> list[_Session]:
+        """What was used in this process."""
+        return [session for (pid, _), session in list(self._known.items()) if pid == os.getpid()]
+
+    async def close(self) -> None:
+        """Close all clients of this process, each on its loop; they open again when they are used again."""
+        here = asyncio.get_running_loop()
+        for session in self.of_this_process():
+            if session.loop is here:
+                await session.close()
+            elif session.loop.is_running():
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(session.close(), session.loop))
+
+    def abandon_with(self, owner: object) -> None:
+        """Close the clients when nobody holds `owner` any more; at the interpreter's exit they are closed anyway."""
+        weakref.finalize(owner, _abandon, self._known).atexit = False
+
+    def _forget_ended_loops(self) -> None:
+        for key in list(self._known):
+            if key[0] == os.getpid() and key[1].is_closed():
+                _open.discard(self._known.pop(key))
+
+
+def _abandon(known: dict[tuple[int, asyncio.AbstractEventLoop], _Session]) -> None:
+    for session in list(known.values()):
+        if session.pid == os.getpid():
+            post_on(session.loop, session.close)
+
+
+def _close_all() -> None:
+    """At the interpreter's exit. Quiet: nobody is left to act on a failure."""
+    ours = [session for session in list(_open) if session.pid == os.getpid() and session.loop.is_running()]
+    closing = [asyncio.run_coroutine_threadsafe(session.close(), session.loop) for session in ours]
+    concurrent.futures.wait(closing, EXIT_SECONDS)
