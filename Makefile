@@ -66,7 +66,7 @@ test-rust: $(NATIVE)
 	@cargo test --quiet --locked
 
 test: lint test-rust $(ENGINES)
-	@$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow"
+	@.ci/pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 test-full: export S3K_TEST_ROUNDS ?= 200
 test-full: lint test-rust $(ENGINES)

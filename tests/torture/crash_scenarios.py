@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from s3k_async.client import S3kClient
 from s3k_async.errors import OutcomeUnknownError
+from s3k_async.metadata import parts
 from s3k_async.model import ManyResult
 from tests.torture.crash import Paths, Scenario
 
@@ -74,6 +77,27 @@ async def delete_many(fs: S3kClient) -> None:
     whole(await fs.delete_many(["/d/f", "/d/g", "/e/k"], missing_ok=True))
 
 
+async def transaction(fs: S3kClient) -> None:
+    async with fs.transaction() as tx:
+        await tx.write("/d/f", b"new")
+        async with tx.open("/n/m/x", "wb") as file:
+            await file.write(LONG)
+        await tx.rename("/d/g", "/e/k", overwrite=True)
+        await tx.delete("/d/h")
+
+
+async def transaction_by_job(fs: S3kClient) -> None:
+    """With directories it is a job, and here its paths do not fit into one item."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parts, "PART_PATHS", 5)
+        async with fs.transaction() as tx:
+            await tx.write("/d/f", b"new")
+            await tx.rename("/d/g", "/e/k", overwrite=True)
+            await tx.rename("/s", "/n/s")
+            await tx.makedirs("/n")
+            await tx.delete("/t", recursive=True)
+
+
 FLAT: Paths = {"/d": None, "/d/f": b"one", "/d/g": b"two", "/e": None, "/e/k": b"three"}
 GROWN: Paths = {
     "/d": None,
@@ -83,6 +107,35 @@ GROWN: Paths = {
     "/d/y": None,
     "/e": None,
     "/e/k": b"four",
+}
+SMALL: Paths = {"/d": None, "/d/f": b"one", "/d/x": None, "/d/x/h": b"three", "/e": None}
+MIXED: Paths = {
+    "/d": None,
+    "/d/f": b"one",
+    "/d/g": b"two",
+    "/d/h": b"three",
+    "/e": None,
+    "/e/k": b"four",
+}
+CHANGED: Paths = {
+    "/d": None,
+    "/d/f": b"new",
+    "/e": None,
+    "/e/k": b"two",
+    "/n": None,
+    "/n/m": None,
+    "/n/m/x": LONG,
+}
+TREES: Paths = {
+    "/d": None,
+    "/d/f": b"one",
+    "/d/g": b"two",
+    "/e": None,
+    "/e/k": b"four",
+    "/s": None,
+    "/s/f": b"five",
+    "/t": None,
+    "/t/f": b"six",
 }
 SOURCE: Paths = {"/s": None, "/s/f": b"one", "/s/x": None, "/s/x/g": b"two"}
 
@@ -130,6 +183,13 @@ SCENARIOS: Mapping[str, Scenario] = {
         gone=True,
     ),
     "rename:tree": Scenario(GROWN, lambda fs, _: fs.rename("/d", "/e/z"), moved(GROWN, "/d", "/e/z"), gone=True),
+    "rename:not atomic": Scenario(
+        SMALL,
+        lambda fs, _: fs.rename("/d", "/e/z", atomic=False),
+        moved(SMALL, "/d", "/e/z"),
+        rule="moves",
+        gone=True,
+    ),
     "rename_many": Scenario(
         FLAT,
         lambda fs, _: rename_many(fs),
@@ -141,7 +201,17 @@ SCENARIOS: Mapping[str, Scenario] = {
     "delete:tree": Scenario(
         GROWN, lambda fs, _: fs.delete("/d", recursive=True), {"/e": None, "/e/k": b"four"}, gone=True
     ),
+    "delete:not atomic": Scenario(
+        SMALL, lambda fs, _: fs.delete("/d", recursive=True, atomic=False), {"/e": None}, rule="by_file", gone=True
+    ),
     "delete_many": Scenario(FLAT, lambda fs, _: delete_many(fs), {"/d": None, "/e": None}, rule="by_file"),
+    "transaction:in one": Scenario(MIXED, lambda fs, _: transaction(fs), CHANGED, gone=True),
+    "transaction:by a job": Scenario(
+        TREES,
+        lambda fs, _: transaction_by_job(fs),
+        {"/d": None, "/d/f": b"new", "/e": None, "/e/k": b"two", "/n": None, "/n/s": None, "/n/s/f": b"five"},
+        gone=True,
+    ),
     "copy:file": Scenario(
         {"/d": None, "/d/f": LONG},
         lambda fs, _: fs.copy("/d/f", "/d/g", overwrite=True),

@@ -1,16 +1,22 @@
-"""How much is tried, and the record of it."""
+"""How much is tried, by which seed, and the record of it."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 from pathlib import Path
 
-__all__ = ["TORTURE", "report"]
+__all__ = ["TORTURE", "report", "seed_of_run"]
 
 TORTURE = bool(os.environ.get("S3K_TORTURE"))
 """Whether everything is tried (`make torture`), or a share of it (`make test`)."""
+
+
+def seed_of_run() -> str:
+    """What decides on everything that is left to chance: S3K_TORTURE_SEED, which repeats a run, or a new one."""
+    return os.environ.get("S3K_TORTURE_SEED") or f"{random.SystemRandom().getrandbits(32):08x}"
 
 
 def report(part: str, subject: str, **figures: object) -> None:

@@ -244,9 +244,10 @@ class Delete(_Changing):
     path: str
     recursive: bool = False
     missing_ok: bool = False
+    atomic: bool = True
 
     async def run(self, fs: S3kClient) -> Outcome:
-        await fs.delete(self.path, recursive=self.recursive, missing_ok=self.missing_ok)
+        await fs.delete(self.path, recursive=self.recursive, missing_ok=self.missing_ok, atomic=self.atomic)
 
     def apply(self, tree: Tree) -> Answer | Refusal:
         if self.path == "/":
@@ -271,9 +272,10 @@ class Rename(_Changing):
     source: str
     target: str
     overwrite: bool = False
+    atomic: bool = True
 
     async def run(self, fs: S3kClient) -> Outcome:
-        await fs.rename(self.source, self.target, overwrite=self.overwrite)
+        await fs.rename(self.source, self.target, overwrite=self.overwrite, atomic=self.atomic)
 
     def apply(self, tree: Tree) -> Answer | Refusal:
         refusals = Refusal(self._refusals(tree))

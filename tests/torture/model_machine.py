@@ -37,6 +37,7 @@ from tests.torture.model import (
     Tree,
     Write,
     ancestors,
+    below,
     expire,
     is_below,
     matches,
@@ -59,6 +60,7 @@ from tests.torture.model_lists import (
     Walk,
     WriteMany,
 )
+from tests.torture.model_transactions import Transact, paths_of
 from tests.torture.model_volume import EVER, LEASE, Member, ModelVolume, calm, dying, failing
 
 __all__ = ["VolumeMachine"]
@@ -85,6 +87,10 @@ touches = st.builds(Touch, st.just(0), paths)
 directories = st.builds(MakeDirectory, st.just(0), paths, flags)
 deletions = st.builds(Delete, st.just(0), paths, flags, flags)
 renames = st.builds(Rename, st.just(0), paths, paths, flags)
+plainly: st.SearchStrategy[Rename | Delete] = st.one_of(
+    st.builds(Rename, st.just(0), paths, paths, flags, st.just(False)),
+    st.builds(Delete, st.just(0), paths, st.just(True), flags, st.just(False)),
+)
 copies = st.builds(Copy, st.just(0), paths, paths, flags, flags)
 lists_of_files = st.builds(
     WriteMany, st.just(0), st.lists(st.tuples(paths, data), min_size=1, max_size=3).map(tuple), flags
@@ -93,7 +99,23 @@ lists_of_pairs = st.builds(
     RenameMany, st.just(0), st.lists(st.tuples(paths, paths), min_size=1, max_size=3).map(tuple), flags, flags
 )
 lists_to_delete = st.builds(DeleteMany, st.just(0), some_paths, flags, flags)
+transactions = st.builds(
+    Transact,
+    st.just(0),
+    st.lists(
+        st.one_of(
+            st.builds(Write, st.just(0), paths, data, flags),
+            st.builds(Delete, st.just(0), paths, flags, flags),
+            st.builds(Rename, st.just(0), paths, paths, flags),
+            st.builds(MakeDirectory, st.just(0), paths),
+        ),
+        min_size=1,
+        max_size=3,
+    ).map(tuple),
+    flags,
+)
 changes: st.SearchStrategy[Any] = st.one_of(
+    transactions,
     writes,
     touches,
     directories,
@@ -276,6 +298,25 @@ class VolumeMachine(RuleBasedStateMachine):
         self.call(self.fresh(Rename(0, source, target)), member)
         self.call(self.fresh(Rename(0, target, source)), 1 - member)
 
+    @rule(operation=plainly, member=who, lost=st.integers(0, 14))
+    def change_entry_by_entry(self, operation: Rename | Delete, member: int, lost: int) -> None:
+        """Not `atomic`: alone it does the same. An answer may be lost; death half-way is for the crash rig."""
+        if self.is_being_written_below(operation):
+            return  # all but what is being written is moved then
+        faults = self.members[member].faults
+        if lost:
+            failing(faults, lost, ResponseLostError("lost"), after=True, times=1)
+        self.call(self.fresh(operation), member)
+        self.do(self.members[member].volume.log.drained())
+        calm(faults)
+
+    def is_being_written_below(self, operation: Rename | Delete) -> bool:
+        """Whether somebody may have reserved a path below the directory that is renamed."""
+        if isinstance(operation, Delete):
+            return False
+        inside = (tree[path] for tree in self.states for path in below(tree, operation.source))
+        return any(isinstance(node, Reserved) and not node.expired for node in inside)
+
     @rule(operation=copies, member=who)
     def copy(self, operation: Copy, member: int) -> None:
         if not is_below(operation.source, operation.target):  # into what is being walked: as much as it meets
@@ -294,6 +335,11 @@ class VolumeMachine(RuleBasedStateMachine):
     @rule(operation=lists_to_delete, member=who)
     def delete_many(self, operation: DeleteMany, member: int) -> None:
         self.call(self.fresh(operation), member)
+
+    @rule(operation=transactions, member=who)
+    def transaction(self, operation: Transact, member: int) -> None:
+        if self.may_be_interrupted(operation):
+            self.call(self.fresh(operation), member)
 
     # Files that are being written
 
@@ -453,6 +499,9 @@ class VolumeMachine(RuleBasedStateMachine):
         """Whether it is certain what it leads to."""
         if isinstance(operation, WriteMany) and entangled(path for path, _ in operation.files):
             return False
+        if isinstance(operation, Transact):
+            named = [path for step in operation.steps for path in paths_of(step)]
+            return len(set(named)) == len(named) and not entangled(named)
         if isinstance(operation, RenameMany) and entangled(path for pair in operation.pairs for path in pair):
             return False
         return not (isinstance(operation, Copy) and is_below(operation.source, operation.target))

@@ -20,6 +20,8 @@ __all__ = ["Killed", "kill_round"]
 PATIENCE = 120.0
 """Seconds after which a process that has not begun is taken to hang."""
 PRELOADED = [
+    "pytest",
+    "tests.torture.preloaded",
     "tests.torture.processes",
     "s3k_async.stores.dynamodb_wire",
     "s3k_async.stores.local",
@@ -27,7 +29,7 @@ PRELOADED = [
     "s3k_async.stores.sqlite",
     "s3k_async.volumes",
 ]
-"""What a client imports when it opens its volume."""
+"""What a client imports when it opens its volume, and the program that it comes from."""
 STEPS = 100_000
 """More than anybody lives to take."""
 
@@ -71,7 +73,7 @@ def kill_round(config: VolumeConfig, place: str, seed: str, manifests: Path) -> 
             for role, child in children.items():
                 assert child.is_alive(), f"the {role} ended by itself"
             assert time.monotonic() < deadline, "a process hangs"
-            time.sleep(0.002)
+            time.sleep(0.01)
         order = sorted(ROLES, key=lambda _: chance.random())
         for role in order:
             time.sleep(chance.uniform(0.0, 0.1))

@@ -1,13 +1,17 @@
 """Every verb that changes something, interrupted at every call it makes: by death, by a lost answer, by a failure, by
 cancellation; then recovered by each way there is.
 
-In `make test` each point is recovered by one way, in turn; in `make torture` by every one.
+In `make test` a process dies before or after each call, as the seed says, and each death is recovered by one way, in
+turn; in `make torture` before and after, and by every way. A death after a call is, but for what was under way beside
+it, one before the next.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import pytest
 
@@ -23,7 +27,7 @@ from s3k_async.errors import (
 from s3k_async.stores.faults import Call, Died, FaultPlan, Moment
 from tests.torture.crash import Arm, Paths, Scenario, World, world_of
 from tests.torture.crash_scenarios import LOOKS, OWN, SCENARIOS, verb_of
-from tests.torture.measure import TORTURE, report
+from tests.torture.measure import TORTURE, report, seed_of_run
 
 RECOVERABLE = {"log_pending", "stale_mark", "duplicate_id", "reservation_expired", "orphan_data"}
 """What a death may leave for fsck to finish."""
@@ -38,6 +42,9 @@ CHANGING = frozenset({"write", "transact", "put", "copy", "delete", "delete_many
 def test_every_verb_of_the_client_has_a_scenario() -> None:
     public = {name for name in dir(S3kClient) if not name.startswith("_")}
     assert public == LOOKS | OWN | {verb_of(name) for name in SCENARIOS}
+    verbs = {name: value for name, value in inspect.getmembers(S3kClient, callable) if name in public}
+    both = {name for name, verb in verbs.items() if "atomic" in inspect.signature(verb).parameters}
+    assert both == {verb_of(name) for name in SCENARIOS if name.endswith(":not atomic")}
 
 
 async def test_the_verbs_that_look_change_nothing() -> None:
@@ -202,15 +209,25 @@ async def die_at(scenario: Scenario, number: int, when: Moment, way: str) -> Non
 async def test_death_at_every_call(name: str) -> None:
     scenario = SCENARIOS[name]
     count = await calls_of(scenario)
-    points = [(number, when) for number in range(1, count + 1) for when in MOMENTS]
-    tried = 0
-    for index, (number, when) in enumerate(points):
-        ways = list(RECOVERIES) if TORTURE else [list(RECOVERIES)[index % len(RECOVERIES)]]
+    seed, tried = seed_of_run(), 0
+    for number, when, ways in deaths(count, random.Random(f"{seed}-{name}")):
         for way in ways:
-            await tell(f"{name}: death {when} call {number}, {way}", die_at(scenario, number, when, way))
+            what = f"{name}: death {when} call {number}, {way}; S3K_TORTURE_SEED={seed}"
+            await tell(what, die_at(scenario, number, when, way))
         tried += 1
-    report("crash", name, calls=count, deaths=tried, recoveries=len(ways))
-    assert tried == 2 * count > 0
+    report("crash", name, calls=count, deaths=tried, recoveries=len(ways), seed=seed)
+    assert tried == (2 * count if TORTURE else count) > 0
+
+
+def deaths(count: int, chance: random.Random) -> Iterator[tuple[int, Moment, list[str]]]:
+    """The calls at which to die, when, and how to recover from it."""
+    ways = list(RECOVERIES)
+    turn = chance.randrange(len(ways))
+    for number in range(1, count + 1):
+        if TORTURE:
+            yield from ((number, when, ways) for when in MOMENTS)
+        else:
+            yield number, chance.choice(MOMENTS), [ways[(number + turn) % len(ways)]]
 
 
 async def test_D1_what_may_be_under_way_is_no_finding() -> None:

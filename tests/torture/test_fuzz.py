@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sys
@@ -29,6 +30,14 @@ def test_a_reader_reads_or_refuses(name: str) -> None:
 def test_what_the_inputs_are_made_of_is_valid(name: str) -> None:
     for data in TARGETS[name].corpus:
         TARGETS[name].read(data)
+
+
+def test_an_item_with_an_empty_key_of_bytes_reads_the_same_after_it_was_written() -> None:
+    """It became that of a reservation."""
+    files = [item for item in map(json.loads, TARGETS["item"].corpus) if "physpath" in item]
+    assert files
+    for item in files:
+        TARGETS["item"].read(json.dumps({**item, "physpath": ""}).encode())
 
 
 def test_the_long_run_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.many import ManyPaths
-from tests.torture import model, model_lists
+from tests.torture import model, model_lists, model_transactions
 from tests.torture.model_machine import VolumeMachine
 from tests.torture.model_volume import embedded_config, memory_config
 
@@ -71,6 +71,6 @@ def test_every_verb_is_in_the_model() -> None:
     elsewhere = {"close", "copy_to", "count", "jobs", "open_volume", "physical_path"}
     verbs = {name for name, value in vars(S3kClient).items() if callable(value) and not name.startswith("_")}
     verbs |= {name for name, value in vars(ManyPaths).items() if callable(value) and not name.startswith("_")}
-    source = "".join(inspect.getsource(module) for module in (model, model_lists))
+    source = "".join(inspect.getsource(module) for module in (model, model_lists, model_transactions))
     called = {verb for verb in verbs if f"fs.{verb}(" in source}
     assert verbs - called == elsewhere

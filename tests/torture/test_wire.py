@@ -3,8 +3,6 @@ doubled, and nobody is told anything that is not so."""
 
 from __future__ import annotations
 
-import os
-import random
 from collections import Counter
 
 import pytest
@@ -15,7 +13,7 @@ from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.torture.ledger import Ledger, check
 from tests.torture.load import ROLES, perform, read_tree
-from tests.torture.measure import TORTURE, report
+from tests.torture.measure import TORTURE, report, seed_of_run
 from tests.torture.wire import ALL_KINDS, bad_network
 
 STEPS = 150 if TORTURE else 20
@@ -25,7 +23,7 @@ SHARES = (0.01, 0.05, 0.15, 0.3) if TORTURE else (0.2,)
 @pytest.mark.parametrize("share", SHARES)
 @volume_backends("dynoxide+seaweedfs")
 async def test_a_bad_network_loses_nothing_and_tells_no_lies(new_volume: VolumeMaker, share: float) -> None:
-    seed = os.environ.get("S3K_TORTURE_SEED", f"{random.SystemRandom().getrandbits(32):08x}")
+    seed = seed_of_run()
     config = new_volume(suffix_count=3)
     await init_volume(config)
     ledgers = {role: Ledger() for role in ROLES}

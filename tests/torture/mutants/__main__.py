@@ -5,6 +5,7 @@ Arguments, if there are any, are parts of the names of the defects to plant. Exi
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -76,8 +77,11 @@ def is_found(copy: Path, defect: Defect) -> bool:
 def run(copy: Path, tests: Sequence[str], patience: float = PATIENCE) -> tuple[int, str]:
     """How pytest ends."""
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "S3K_TORTURE": "1"}  # a share might pass a defect by
     try:
-        done = subprocess.run(command, check=False, cwd=copy, capture_output=True, text=True, timeout=patience)
+        done = subprocess.run(
+            command, check=False, cwd=copy, env=environment, capture_output=True, text=True, timeout=patience
+        )
     except subprocess.TimeoutExpired:
         return FAILED, "it hangs"
     return done.returncode, done.stdout[-4000:] + done.stderr[-2000:]

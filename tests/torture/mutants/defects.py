@@ -226,6 +226,20 @@ DEFECTS: tuple[Defect, ...] = (
         "tests/metadata/test_hard_races.py::test_a_job_whose_lease_ran_out_does_not_get_it_back",
     ),
     Defect(
+        "a job that is published though it was aborted",
+        "metadata/jobs.py",
+        '        condition = Condition(equals={"state": "preparing", "owner": job.owner})',
+        "        condition = Condition()",
+        "tests/metadata/test_late.py::test_who_publishes_late_finds_the_job_aborted",
+    ),
+    Defect(
+        "a mark that is folded in though it is gone",
+        "metadata/settling.py",
+        "        key, marked = keys.key(entry.path), Condition(equals={NEXT: entry.pending})",
+        "        key, marked = keys.key(entry.path), Condition()",
+        "tests/metadata/test_late.py::test_who_folds_in_a_mark_late_leaves_what_has_come_since",
+    ),
+    Defect(
         "a listing that is not read a second time",
         "metadata/steady.py",
         "            if attempt < ATTEMPTS and not await view.stands():",
@@ -238,6 +252,13 @@ DEFECTS: tuple[Defect, ...] = (
         "            elif mark.then == (GONE if record.is_published else HERE):",
         "            elif mark.then == (GONE if record.is_published else None):",
         "tests/metadata/test_visibility.py::test_a_marked_entry_is_on_the_side_of_its_job",
+    ),
+    Defect(
+        "a damaged log object that is removed and not kept",
+        "fsck/mend.py",
+        "        await self._put_log(QUARANTINE + name, data)\n",
+        "",
+        "tests/fsck/test_repair.py::test_D2_a_damaged_log_object_is_kept_in_quarantine",
     ),
     Defect(
         "garbage that is not looked at again before it is deleted",

@@ -1,0 +1,64 @@
+"""Transactions of the caller's own in the model: their steps, all of them or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import pytest
+
+from s3k_async import S3kClient
+from s3k_async.errors import S3kError
+from s3k_async.metadata import together
+from tests.torture.model import Answer, Delete, MakeDirectory, Outcome, Refusal, Rename, Tree, Write
+
+__all__ = ["Step", "Transact", "paths_of"]
+
+Step: TypeAlias = Write | Delete | Rename | MakeDirectory
+
+
+def paths_of(step: Step) -> list[str]:
+    """What a step names."""
+    return [step.source, step.target] if isinstance(step, Rename) else [step.path]
+
+
+@dataclass(frozen=True)
+class Transact:
+    """`transaction`. No step is on, above or below the path of another."""
+
+    stamp: int
+    steps: tuple[Step, ...]
+    by_job: bool = False
+    """Whether it is carried out as if it did not fit into one transaction of the table."""
+
+    async def run(self, fs: S3kClient) -> Outcome:
+        with pytest.MonkeyPatch.context() as patched:
+            if self.by_job:
+                patched.setattr(together, "AT_ONCE", 0)
+            async with fs.transaction() as tx:
+                for step in self.steps:
+                    match step:
+                        case Write():
+                            await tx.write(step.path, step.data, overwrite=step.overwrite)
+                        case Delete():
+                            await tx.delete(step.path, recursive=step.recursive, missing_ok=step.missing_ok)
+                        case Rename():
+                            await tx.rename(step.source, step.target, overwrite=step.overwrite)
+                        case MakeDirectory():
+                            await tx.makedirs(step.path)
+
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        refusals: set[type[S3kError]] = set()
+        # What is made comes first: a file may be moved into a directory that the transaction makes.
+        for step in sorted(self.steps, key=lambda each: isinstance(each, Rename)):
+            result = replace(step, stamp=self.stamp).apply(tree)
+            if isinstance(result, Refusal):
+                refusals |= result
+            else:
+                tree = result.tree
+        return Refusal(refusals) if refusals else Answer(None, tree)
+
+    def leftovers(self, tree: Tree) -> Iterator[Tree]:
+        """Not even a directory that it needed."""
+        return iter(())
