@@ -16,21 +16,23 @@ from benchmarks.goals import verdicts
 from benchmarks.measuring import Result
 from benchmarks.plots import draw
 from benchmarks.report import goals_table, write
-from benchmarks.rows import codec, engines, keys, listing, single, startup, tables, trees
+from benchmarks.rows import codec, engines, keys, libraries, listing, single, small, startup, tables, trees
 from benchmarks.rows.scope import CANNED_PROCESSOR, CLIENT_PROCESSOR, Scope
 from benchmarks.servers import Canned, canned
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "performance"
-ALONE = {"codec": codec, "keys": keys, "tables": tables, "engines": engines}
-CANNED = {"startup": startup, "single": single, "listing": listing, "trees": trees}
-ROWS = ("codec", "keys", "startup", "single", "listing", "trees", "tables", "engines")
+ALONE = {"codec": codec, "keys": keys, "tables": tables, "engines": engines, "libraries": libraries}
+CANNED = {"startup": startup, "single": single, "small": small, "listing": listing, "trees": trees}
+ENGINES = ("tables", "engines", "libraries")
+"""Rows whose other side needs a processor as well."""
+ROWS = ("codec", "keys", "startup", "single", "small", "listing", "trees", *ENGINES)
 
 
 async def _measured(name: str, scope: Scope, server: Canned) -> AsyncIterator[Result]:
     everywhere = os.sched_getaffinity(0)
-    if CLIENT_PROCESSOR is not None and name not in ("tables", "engines"):
+    if CLIENT_PROCESSOR is not None and name not in ENGINES:
         os.sched_setaffinity(0, {CLIENT_PROCESSOR})
     try:
         server.command("forget")

@@ -16,7 +16,7 @@ PEER = "#c9b08a"
 
 
 def draw(directory: Path, results: Sequence[Result]) -> list[Path]:
-    """`listing.png`, `requests.png`, `trees.png` and `engines.png`, each if its rows were measured."""
+    """`listing.png`, `single.png`, `small.png`, `trees.png` and `engines.png`, each if its rows were measured."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -29,6 +29,10 @@ def draw(directory: Path, results: Sequence[Result]) -> list[Path]:
             [each for each in timed if each.row == "list" and each.amount == most],
         ),
         "single": ("Single requests a second", [each for each in timed if each.row == "request"]),
+        "small": (
+            "Files of 1 KiB, 32 in flight: files a second",
+            [each for each in timed if each.row.startswith("small ") and each.case == "1 KiB, 32 in flight"],
+        ),
         "trees": ("Recursive rename and delete: files a second", [each for each in timed if each.row in TREES]),
         "engines": (
             "dynoxide + SeaweedFS: files a second",
@@ -39,7 +43,7 @@ def draw(directory: Path, results: Sequence[Result]) -> list[Path]:
     for name, (title, chosen) in pictures.items():
         if chosen:
             drawn.append(directory / f"{name}.png")
-            _bars(drawn[-1], title, chosen, by_row=name in {"trees", "engines"})
+            _bars(drawn[-1], title, chosen, by_row=name in {"small", "trees", "engines"})
     return drawn
 
 

@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+from tests.engines.process import Engine, engine
+
 __all__ = ["Relay"]
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -38,6 +40,10 @@ class Relay:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def instead_of(self, server: Engine) -> Engine:
+        """The server as it is reached through the relay."""
+        return engine(self.port, server.pid, access_key=server.access_key, secret_key=server.secret_key)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 from benchmarks.goals import Verdict, verdicts
@@ -74,16 +76,27 @@ def _baseline(group: Sequence[Result]) -> Result | None:
 
 
 def _slower(results: Sequence[Result]) -> str:
-    lines = [
-        f"| {row} | {case} | {mine.contender} | {peer.contender} | {mine.median / peer.median:.1f}× |\n"
-        for row, case, group in _cases(results)
-        for mine in group
-        for peer in group
-        if _is_ours(mine) and not _is_ours(peer) and mine.seconds and peer.seconds and peer.median < mine.median
-    ]
-    if not lines:
+    """Who is slower than whom in which row, and by how much; several cases of a row are one line."""
+    compared: Counter[tuple[str, str, str]] = Counter()
+    slower: dict[tuple[str, str, str], list[tuple[str, float]]] = {}
+    for row, case, group in _cases(results):
+        for mine, peer in product(group, group):
+            if _is_ours(mine) and not _is_ours(peer) and mine.seconds and peer.seconds:
+                pair = row, mine.contender, peer.contender
+                compared[pair] += 1
+                if peer.median < mine.median:
+                    slower.setdefault(pair, []).append((case, mine.median / peer.median))
+    if not slower:
         return "In no row.\n"
-    return "| row | case | | is slower than | by |\n|---|---|---|---|---|\n" + "".join(lines)
+    lines = "".join(_slower_line(pair, found, compared[pair]) for pair, found in slower.items())
+    return "| row | case | | is slower than | by |\n|---|---|---|---|---|\n" + lines
+
+
+def _slower_line(pair: tuple[str, str, str], found: Sequence[tuple[str, float]], compared: int) -> str:
+    row, mine, peer = pair
+    case = found[0][0] if len(found) == 1 else f"{len(found)} of {compared} cases"
+    least, most = (f"{bound(factor for _, factor in found):.1f}×" for bound in (min, max))
+    return f"| {row} | {case} | {mine} | {peer} | {least if least == most else f'{least} to {most}'} |\n"
 
 
 def _is_ours(result: Result) -> bool:

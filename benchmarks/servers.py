@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -55,6 +55,10 @@ class Canned:
         """Answer so much later from now on."""
         self.command("latency", us=round(milliseconds * 1000))
 
+    def keep_files(self) -> None:
+        """Keep what is written to items of files, until everything is forgotten."""
+        self.command("keep")
+
     def reset(self) -> None:
         """Forget entries and objects, but not the volume."""
         self.command("reset", keep="s3k-volume.json")
@@ -66,10 +70,18 @@ class Canned:
 
     def own_rate(self, target: str, request: dict[str, Any], *, connections: int, seconds: float = 1.0) -> float:
         """Answers a second to a client that does nothing but send one request again and again."""
-        body = json.dumps(request).encode()
-        head = (
-            f"POST / HTTP/1.1\r\nhost: 127.0.0.1\r\nx-amz-target: DynamoDB_20120810.{target}\r\n"
-            f"content-type: application/x-amz-json-1.0\r\ncontent-length: {len(body)}\r\n\r\n"
+        headers = {"x-amz-target": f"DynamoDB_20120810.{target}", "content-type": "application/x-amz-json-1.0"}
+        return self.own_rate_of(
+            "POST", "/", headers, json.dumps(request).encode(), connections=connections, seconds=seconds
+        )
+
+    def own_rate_of(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes, *, connections: int, seconds: float
+    ) -> float:
+        """As `own_rate`, of any request."""
+        told = {"host": "127.0.0.1", **headers, "content-length": str(len(body))}
+        head = "".join(
+            [f"{method} {path} HTTP/1.1\r\n", *(f"{name}: {value}\r\n" for name, value in told.items()), "\r\n"]
         )
         with tempfile.NamedTemporaryFile() as file:
             file.write(head.encode() + body)

@@ -7,13 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from benchmarks.contenders.keys import bounded, item_of
+from benchmarks.contenders.small_files import SmallFiles
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.stores.dynamodb_codec import decode_item, decode_key
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put
 from s3k_async.volumes import init_volume
 
-__all__ = ["Ours", "client"]
+__all__ = ["ClientFiles", "Ours", "PortFiles", "client", "without_log"]
 
 UNCHANGED = Condition(equals={"id": "00000000-0000-4000-8000-000000000000", "ver": 2}, missing=("next",))
 
@@ -92,3 +93,48 @@ class Ours:
     async def delete(self, path: str, *, atomic: bool) -> int:
         """The whole verb."""
         return (await self.fs.delete(path, recursive=True, atomic=atomic)).files
+
+
+class ClientFiles(SmallFiles):
+    """Files of a volume, by the client's verbs: table, data and log."""
+
+    def __init__(self, fs: S3kClient) -> None:
+        self.fs = fs
+
+    async def put(self, path: str, data: bytes) -> object:
+        return await self.fs.write(path, data)
+
+    async def read(self, path: str) -> int:
+        return len(await self.fs.read(path))
+
+    async def stat(self, path: str) -> int:
+        return (await self.fs.stat(path)).size
+
+    async def copy(self, source: str, target: str) -> object:
+        return await self.fs.copy(source, target)
+
+    async def delete(self, path: str) -> object:
+        return await self.fs.delete(path)
+
+
+class PortFiles(SmallFiles):
+    """Objects through the port that the client's bytes go through, retries and all."""
+
+    def __init__(self, fs: S3kClient) -> None:
+        self.blobs = fs._volume().blobs
+
+    async def put(self, path: str, data: bytes) -> object:
+        return await self.blobs.put(path[1:], data)
+
+    async def read(self, path: str) -> int:
+        return len(await self.blobs.get(path[1:]))
+
+    async def stat(self, path: str) -> int:
+        info = await self.blobs.head(path[1:])
+        return -1 if info is None else info.size
+
+    async def copy(self, source: str, target: str) -> object:
+        return await self.blobs.copy(self.blobs, source[1:], target[1:])
+
+    async def delete(self, path: str) -> None:
+        await self.blobs.delete(path[1:])

@@ -12,11 +12,12 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 
 from benchmarks.contenders.keys import bounded, condition_fields, item_of, key_of, partitions
+from benchmarks.contenders.small_files import SmallFiles
 from benchmarks.servers import CONNECTIONS, TABLE
 from s3k_async import _native
 from tests.engines.process import Engine
 
-__all__ = ["Aiobotocore", "client_of"]
+__all__ = ["Aiobotocore", "AiobotocoreFiles", "client_of"]
 
 IN_FLIGHT = 8
 """Transactions under way for each page, as many as the package has."""
@@ -151,3 +152,30 @@ class Aiobotocore:
 
 def _unchanged(item: dict[str, Any]) -> dict[str, Any]:
     return {**condition_fields(), "ExpressionAttributeValues": {":v0": item["id"], ":v1": item["ver"]}}
+
+
+class AiobotocoreFiles(SmallFiles):
+    """Objects through aiobotocore's low-level client."""
+
+    def __init__(self, client: Any, bucket: str) -> None:
+        self.client = client
+        self.bucket = bucket
+
+    async def put(self, path: str, data: bytes) -> object:
+        return await self.client.put_object(Bucket=self.bucket, Key=path[1:], Body=data)
+
+    async def read(self, path: str) -> int:
+        answer = await self.client.get_object(Bucket=self.bucket, Key=path[1:])
+        async with answer["Body"] as body:
+            return len(await body.read())
+
+    async def stat(self, path: str) -> int:
+        answer = await self.client.head_object(Bucket=self.bucket, Key=path[1:])
+        return int(answer["ContentLength"])
+
+    async def copy(self, source: str, target: str) -> object:
+        place = {"Bucket": self.bucket, "Key": source[1:]}
+        return await self.client.copy_object(Bucket=self.bucket, Key=target[1:], CopySource=place)
+
+    async def delete(self, path: str) -> object:
+        return await self.client.delete_object(Bucket=self.bucket, Key=path[1:])

@@ -8,9 +8,10 @@ import obstore
 from obstore.store import S3Store
 
 from benchmarks.contenders.keys import bounded
+from benchmarks.contenders.small_files import SmallFiles
 from tests.engines.process import Engine
 
-__all__ = ["Obstore"]
+__all__ = ["Obstore", "ObstoreFiles"]
 
 
 class Obstore:
@@ -69,3 +70,26 @@ class Obstore:
         """Remove what is below a prefix, in batches."""
         async for batch in obstore.list(self.store, path[1:]):
             await obstore.delete_async(self.store, [meta["path"] for meta in batch])
+
+
+class ObstoreFiles(SmallFiles):
+    """Objects through obstore."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    async def put(self, path: str, data: bytes) -> object:
+        return await obstore.put_async(self.store, path[1:], data)
+
+    async def read(self, path: str) -> int:
+        answer = await obstore.get_async(self.store, path[1:])
+        return len(await answer.bytes_async())
+
+    async def stat(self, path: str) -> int:
+        return int((await obstore.head_async(self.store, path[1:]))["size"])
+
+    async def copy(self, source: str, target: str) -> None:
+        await obstore.copy_async(self.store, source[1:], target[1:])
+
+    async def delete(self, path: str) -> None:
+        await obstore.delete_async(self.store, path[1:])

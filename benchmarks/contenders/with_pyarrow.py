@@ -8,9 +8,10 @@ from typing import Any
 
 from pyarrow import fs as arrow_fs
 
+from benchmarks.contenders.small_files import Work
 from tests.engines.process import Engine
 
-__all__ = ["PyarrowS3"]
+__all__ = ["PyarrowFiles", "PyarrowS3"]
 
 
 class PyarrowS3:
@@ -25,6 +26,7 @@ class PyarrowS3:
             scheme="http",
             endpoint_override=server.endpoint.removeprefix("http://"),
             background_writes=False,
+            allow_delayed_open=True,  # so that a small file is one request
         )
 
     async def put(self, path: str, files: int, data: bytes, in_flight: int) -> int:
@@ -72,3 +74,42 @@ async def _threads(work: Any, count: int, threads: int) -> list[Any]:
             return list(pool.map(work, range(count)))
 
     return await asyncio.to_thread(run)
+
+
+class PyarrowFiles:
+    """Objects through pyarrow's S3 filesystem, from threads."""
+
+    def __init__(self, fs: Any, bucket: str) -> None:
+        self.fs = fs
+        self.bucket = bucket
+
+    async def many(self, work: Work) -> int:
+        """As `SmallFiles.many`, with as many threads as requests may be in flight."""
+
+        def one(number: int) -> int:
+            source, target = (f"{self.bucket}{path}-{number:08}" for path in (work.source, work.target))
+            return self._one(work, source, target)
+
+        def run() -> int:
+            with ThreadPoolExecutor(work.in_flight) as pool:
+                return sum(pool.map(one, range(work.count)))
+
+        return await asyncio.to_thread(run)
+
+    def _one(self, work: Work, source: str, target: str) -> int:
+        match work.verb:
+            case "put":
+                with self.fs.open_output_stream(source) as stream:
+                    stream.write(work.data)
+                return len(work.data)
+            case "read":
+                with self.fs.open_input_stream(source) as stream:
+                    return len(stream.read())
+            case "stat":
+                info = self.fs.get_file_info(source)
+                return int(info.size) if info.type == arrow_fs.FileType.File else -1
+            case "copy":
+                self.fs.copy_file(source, target)
+            case "delete":
+                self.fs.delete_file(target)
+        return 0

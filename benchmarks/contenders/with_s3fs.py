@@ -7,9 +7,10 @@ from typing import Any
 import s3fs
 
 from benchmarks.contenders.keys import bounded
+from benchmarks.contenders.small_files import SmallFiles
 from tests.engines.process import Engine
 
-__all__ = ["S3fs"]
+__all__ = ["S3fs", "S3fsFiles"]
 
 
 class S3fs:
@@ -69,3 +70,26 @@ class S3fs:
     async def delete(self, path: str) -> None:
         """Remove a directory."""
         await self.fs._rm(f"{self.bucket}{path}", recursive=True)
+
+
+class S3fsFiles(SmallFiles):
+    """Objects through s3fs, in its own loop's coroutines."""
+
+    def __init__(self, fs: Any, bucket: str) -> None:
+        self.fs = fs
+        self.bucket = bucket
+
+    async def put(self, path: str, data: bytes) -> object:
+        return await self.fs._pipe_file(self.bucket + path, data)
+
+    async def read(self, path: str) -> int:
+        return len(await self.fs._cat_file(self.bucket + path))
+
+    async def stat(self, path: str) -> int:
+        return int((await self.fs._info(self.bucket + path))["size"])
+
+    async def copy(self, source: str, target: str) -> object:
+        return await self.fs._cp_file(self.bucket + source, self.bucket + target)
+
+    async def delete(self, path: str) -> object:
+        return await self.fs._rm_file(self.bucket + path)

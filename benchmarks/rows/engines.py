@@ -20,7 +20,7 @@ from benchmarks.rows import gigabyte
 from benchmarks.rows.scope import Scope
 from benchmarks.servers import config_for, engine_named
 from s3k_async import S3kClient
-from tests.engines.process import Engine, engine
+from tests.engines.process import Engine
 
 __all__ = ["results"]
 
@@ -188,24 +188,21 @@ async def _trees(scope: Scope, them: Contenders) -> AsyncIterator[Result]:
 async def _counted(scope: Scope, table: Engine, data: Engine) -> AsyncIterator[Result]:
     """Requests of each verb for each contender, seen by a relay between it and the servers; not timed."""
     files = scope.pick(1_000, 10_000)
-    async with Relay(table.endpoint) as table_relay, Relay(data.endpoint) as data_relay:
-
-        def through(server: Engine, relay: Relay) -> Engine:
-            return engine(relay.port, server.pid, access_key=server.access_key, secret_key=server.secret_key)
-
-        async with contenders(through(table, table_relay), through(data, data_relay)) as them:
-            for name in ("s3fs", "pyarrow", "ours"):
-                await them.put(name, "/counted", files)
-                verbs: dict[str, Callable[[], Awaitable[object]]] = {
-                    "list": partial(them.list, name, "/counted"),
-                    "rename": partial(them.rename, name, "/counted", "/recounted", files),
-                    "delete": partial(them.delete, name, "/recounted"),
-                }
-                for verb, work in verbs.items():
-                    before = table_relay.requests + data_relay.requests
-                    await work()
-                    requests = table_relay.requests + data_relay.requests - before
-                    case = f"{verb} of {files:,} files"
-                    yield Result(
-                        "requests", case, name, requests, "requests", [], [], "s3fs", facts={"requests": requests}
-                    )
+    async with (
+        Relay(table.endpoint) as table_relay,
+        Relay(data.endpoint) as data_relay,
+        contenders(table_relay.instead_of(table), data_relay.instead_of(data)) as them,
+    ):
+        for name in ("s3fs", "pyarrow", "ours"):
+            await them.put(name, "/counted", files)
+            verbs: dict[str, Callable[[], Awaitable[object]]] = {
+                "list": partial(them.list, name, "/counted"),
+                "rename": partial(them.rename, name, "/counted", "/recounted", files),
+                "delete": partial(them.delete, name, "/recounted"),
+            }
+            for verb, work in verbs.items():
+                before = table_relay.requests + data_relay.requests
+                await work()
+                requests = table_relay.requests + data_relay.requests - before
+                case = f"{verb} of {files:,} files"
+                yield Result("requests", case, name, requests, "requests", [], [], "s3fs", facts={"requests": requests})

@@ -96,6 +96,21 @@ def test_the_page_is_written_between_its_markers_only(tmp_path: Path) -> None:
         write(page, results, {}, "make bench", [])
 
 
+def test_what_is_slower_in_several_cases_is_one_line(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    names = ("environment", "goals", "plots", "slower", "rows")
+    page.write_text("".join(f"<!-- begin: {name} -->\n<!-- end: {name} -->\n" for name in names))
+    results = [
+        result("small put", f"{size} KiB", contender, [seconds])
+        for size, theirs in ((1, 1.0), (8, 0.5), (64, 4.0))
+        for contender, seconds in (("aiobotocore", 9.0), ("obstore", theirs), ("ours, client", 2.0))
+    ]
+    write(page, results, {}, "make bench", [])
+    slower = page.read_text().partition("begin: slower")[2].partition("end: slower")[0]
+    assert "| small put | 2 of 3 cases | ours, client | obstore | 2.0× to 4.0× |" in slower
+    assert "aiobotocore" not in slower
+
+
 async def test_the_relay_counts_requests_and_changes_nothing() -> None:
     bodies: list[bytes] = []
 

@@ -1,4 +1,5 @@
-//! What a benchmark says to the server: `/_/directory`, `/_/latency`, `/_/counts`, `/_/reset` (a volume stays), `/_/forget`.
+//! What a benchmark says to the server: `/_/directory`, `/_/latency`, `/_/counts`, `/_/keep` (files too),
+//! `/_/reset` (a volume stays), `/_/forget`.
 
 use std::sync::atomic::Ordering;
 
@@ -28,6 +29,10 @@ pub fn answer(server: &Server, command: &str, request: &Request<'_>) -> Answer {
         }
         "latency" => {
             server.latency_us.store(number(request, "us", 0) as u64, Ordering::Relaxed);
+            json!({})
+        }
+        "keep" => {
+            lock(&server.dynamo).keep_files();
             json!({})
         }
         "forget" => {

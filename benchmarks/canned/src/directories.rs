@@ -4,14 +4,19 @@ use serde_json::{Map, Value, json};
 
 /// Digits of an entry's number wherever it is written.
 const DIGITS: usize = 8;
-const MARK: &[u8] = b"########";
+const PLACE: &str = "########";
 
-/// Entries `part-00000000` and up, spread over the suffixes by turns.
+/// Entries `part-00000000` and up, spread over the suffixes by turns. All of them may carry the mark of a job.
 pub struct Directory {
+    volume: String,
+    path: String,
     partition: String,
     entries: usize,
     suffixes: usize,
     page: usize,
+    version: u32,
+    /// The attribute that holds the mark, with a comma before it; empty for none.
+    mark: String,
     pages: Vec<Option<PageTemplate>>,
 }
 
@@ -32,7 +37,7 @@ pub fn number_of(name: &str) -> Option<usize> {
 }
 
 /// A committed file as the package stores it.
-fn item_text(partition: &str, digits: &str) -> String {
+fn item_text(partition: &str, digits: &str, version: u32, mark: &str) -> String {
     format!(
         concat!(
             r#"{{"children":{{"S":"part-{digits}"}},"ctime":{{"N":"1767225600"}},"#,
@@ -40,10 +45,12 @@ fn item_text(partition: &str, digits: &str) -> String {
             r#""isdir":{{"BOOL":false}},"mtime":{{"N":"1767225600123"}},"#,
             r#""op":{{"S":"{digits}-1111-4111-8111-111111111111"}},"path":{{"S":"{partition}"}},"#,
             r#""physcommitted":{{"BOOL":true}},"physpath":{{"S":"{digits}-2222-4222-8222-222222222222"#,
-            r#".id={digits}-0000-4000-8000-000000000000"}},"size":{{"N":"1048576"}},"ver":{{"N":"2"}}}}"#
+            r#".id={digits}-0000-4000-8000-000000000000"}},"size":{{"N":"1048576"}},"ver":{{"N":"{version}"}}{mark}}}"#
         ),
         digits = digits,
         partition = partition,
+        version = version,
+        mark = mark,
     )
 }
 
@@ -52,7 +59,40 @@ impl Directory {
     pub fn new(volume: &str, path: &str, entries: usize, suffixes: usize, page: usize) -> Self {
         let suffixes = suffixes.max(1);
         let pages = std::iter::repeat_with(|| None).take(suffixes).collect();
-        Self { partition: format!("ks://{volume}{path}-sf"), entries, suffixes, page: page.max(1), pages }
+        Self {
+            volume: volume.to_owned(),
+            path: path.to_owned(),
+            partition: format!("ks://{volume}{path}-sf"),
+            entries,
+            suffixes,
+            page: page.max(1),
+            version: 2,
+            mark: String::new(),
+            pages,
+        }
+    }
+
+    /// What is left of its path below another one; None if it is not there.
+    fn below<'a>(&'a self, top: &str) -> Option<&'a str> {
+        self.path.strip_prefix(top).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Whether it is at a path or below it.
+    pub fn is_below(&self, top: &str) -> bool {
+        self.below(top).is_some()
+    }
+
+    /// Let its entries carry a mark from now on.
+    pub fn mark(&mut self, mark: &str) {
+        self.mark = format!(r#","next":{{"S":{}}}"#, json!(mark));
+        self.pages.fill_with(|| None);
+    }
+
+    /// The same entries a version later, where a rename from one path to another takes them.
+    pub fn moved(&self, source: &str, target: &str) -> Option<Self> {
+        let path = format!("{target}{}", self.below(source)?);
+        let moved = Self::new(&self.volume, &path, self.entries, self.suffixes, self.page);
+        Some(Self { version: self.version + 1, ..moved })
     }
 
     /// The suffix of a partition of this directory.
@@ -75,7 +115,7 @@ impl Directory {
         self.suffix_of(partition)?;
         number_of(sort).filter(|&number| number < self.entries)?;
         let digits = sort.get(sort.len() - DIGITS..)?;
-        serde_json::from_str(&item_text(partition, digits)).ok()
+        serde_json::from_str(&item_text(partition, digits, self.version, &self.mark)).ok()
     }
 
     fn count_of(&self, suffix: usize) -> usize {
@@ -88,10 +128,12 @@ impl Directory {
         let all = self.count_of(suffix);
         let rows = self.page.min(limit).min(all.saturating_sub(start));
         let partition = format!("{}{suffix}", self.partition);
-        let (page, suffixes) = (self.page, self.suffixes);
+        let (page, suffixes) = (self.page.min(all), self.suffixes);
+        let (version, mark) = (self.version, &self.mark);
         let mut body = format!(r#"{{"Count":{rows},"Items":["#).into_bytes();
         if let Some(place) = self.pages.get_mut(suffix) {
-            let template = place.get_or_insert_with(|| PageTemplate::new(&partition, page));
+            let template =
+                place.get_or_insert_with(|| PageTemplate::new(item_text(&partition, PLACE, version, mark), page));
             template.append(&mut body, rows, |row| (start + row) * suffixes + suffix);
         }
         body.push(b']');
@@ -106,9 +148,10 @@ impl Directory {
 }
 
 impl PageTemplate {
-    fn new(partition: &str, rows: usize) -> Self {
-        let mut item = item_text(partition, "########").into_bytes();
-        let places = memchr::memmem::find_iter(&item, MARK).collect();
+    /// Of the text of an item with `PLACE` wherever its number goes.
+    fn new(item: String, rows: usize) -> Self {
+        let mut item = item.into_bytes();
+        let places = memchr::memmem::find_iter(&item, PLACE.as_bytes()).collect();
         item.push(b',');
         Self { stride: item.len(), places, bytes: item.repeat(rows) }
     }

@@ -6,7 +6,7 @@ use crate::directories::Directory;
 use crate::http::Answer;
 use crate::table::{Item, Key, Table, key_of, update};
 
-/// Transactions over this size are looked through for directories before they are parsed.
+/// Transactions over this size are not parsed if they are about files alone.
 const LARGE: usize = 8 * 1024;
 
 /// The table, whatever its name.
@@ -15,6 +15,7 @@ pub struct Dynamo {
     table: Table,
     directories: Vec<Directory>,
     tags: Map<String, Value>,
+    keeps_files: bool,
 }
 
 impl Dynamo {
@@ -22,6 +23,11 @@ impl Dynamo {
     pub fn add(&mut self, directory: Directory) {
         self.directories.retain(|held| !held.is_at(&directory));
         self.directories.push(directory);
+    }
+
+    /// Keep items of files as well from now on, until everything is forgotten.
+    pub fn keep_files(&mut self) {
+        self.keeps_files = true;
     }
 
     /// Forget what was written below the root, and the directories that were described.
@@ -37,7 +43,8 @@ impl Dynamo {
 
     /// The answer to an operation.
     pub fn answer(&mut self, operation: &str, body: &[u8]) -> Answer {
-        if operation == "TransactWriteItems" && body.len() > LARGE && !touches_directories(body) {
+        let looked_at = self.keeps_files || body.len() <= LARGE || !is_about_files(body);
+        if operation == "TransactWriteItems" && !looked_at {
             return Answer::json(200, b"{}".to_vec());
         }
         let Ok(request) = serde_json::from_slice::<Value>(body) else {
@@ -90,7 +97,7 @@ impl Dynamo {
         match verb {
             "Put" => {
                 let item = request.get("Item").and_then(Value::as_object);
-                if let Some(item) = item.filter(|item| is_kept(item)) {
+                if let Some(item) = item.filter(|item| self.keeps_files || is_kept(item)) {
                     self.table.put(item.clone());
                 }
             }
@@ -101,7 +108,11 @@ impl Dynamo {
                             .map(|(name, text)| (name.to_owned(), json!({"S": text})))
                     };
                     let mut item = self.get(&key).unwrap_or_else(|| fresh().into_iter().collect());
+                    let before = state_of(&item).to_owned();
                     update(&mut item, request);
+                    if state_of(&item) == "published" && before != "published" {
+                        self.publish(&item);
+                    }
                     self.table.put(item);
                 }
             }
@@ -111,6 +122,24 @@ impl Dynamo {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// From now on the described directories that a job has prepared show its marks, at its source and its target.
+    fn publish(&mut self, job: &Item) {
+        let [id, source, target] = ["children", "source", "target"].map(|name| text_of(job, name));
+        let mark = |then| format!(r#"{{"job":"{id}","then":"{then}"}}"#);
+        let moved =
+            self.directories.iter().filter(|_| !target.is_empty()).filter_map(|each| each.moved(source, target));
+        let mut made: Vec<Directory> = moved.collect();
+        for directory in &mut made {
+            directory.mark(&mark("here"));
+        }
+        for directory in self.directories.iter_mut().filter(|directory| directory.is_below(source)) {
+            directory.mark(&mark("gone"));
+        }
+        for directory in made {
+            self.add(directory);
         }
     }
 
@@ -185,12 +214,19 @@ fn is_kept(item: &Item) -> bool {
     is_directory || key_of(item).is_some_and(|(partition, _)| partition.starts_with("s3k:"))
 }
 
-/// Whether a transaction's body has an action on a directory, or an update.
-fn touches_directories(body: &[u8]) -> bool {
-    let mut flags = memchr::memmem::find_iter(body, br#""isdir""#);
-    let is_directory =
-        flags.any(|at| body.get(at..at + 32).is_some_and(|near| memchr::memmem::find(near, b"true").is_some()));
-    is_directory || memchr::memmem::find(body, br#""Update""#).is_some()
+/// Whether each key in a transaction's body is that of a file of a described directory.
+fn is_about_files(body: &[u8]) -> bool {
+    let mut keys = memchr::memmem::find_iter(body, br#""children""#);
+    keys.all(|at| body.get(at..at + 32).is_some_and(|near| memchr::memmem::find(near, b"\"part-").is_some()))
+}
+
+fn text_of<'a>(item: &'a Item, name: &str) -> &'a str {
+    item.get(name).and_then(|value| value.get("S")).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The state of a job's record; empty for every other item.
+fn state_of(item: &Item) -> &str {
+    text_of(item, "state")
 }
 
 fn key(request: &Value) -> Option<Key> {
@@ -260,6 +296,32 @@ mod tests {
     }
 
     #[test]
+    fn a_published_job_has_marked_what_is_described() {
+        let mut dynamo = Dynamo::default();
+        dynamo.add(Directory::new("v", "/d", 20, 2, 10));
+        let key = json!({"path": {"S": "s3k:job"}, "children": {"S": "j"}});
+        let mut record = key.as_object().unwrap().clone();
+        for (name, text) in [("state", "preparing"), ("source", "/d"), ("target", "/e")] {
+            record.insert(name.to_owned(), json!({"S": text}));
+        }
+        ask(&mut dynamo, "PutItem", &json!({"Item": record}));
+        let query = |partition: &str| json!({"ExpressionAttributeValues": {":p": {"S": partition}}});
+        assert_eq!(ask(&mut dynamo, "Query", &query("ks://v/d-sf1"))["Items"][0]["next"], Value::Null);
+        let published = json!({
+            "Key": key, "UpdateExpression": "SET #n0 = :v0", "ExpressionAttributeNames": {"#n0": "state"},
+            "ExpressionAttributeValues": {":v0": {"S": "published"}},
+        });
+        ask(&mut dynamo, "UpdateItem", &published);
+        for (partition, then, version) in [("ks://v/d-sf1", "gone", "2"), ("ks://v/e-sf1", "here", "3")] {
+            let page = ask(&mut dynamo, "Query", &query(partition));
+            assert_eq!(page["Count"], 10);
+            let item = &page["Items"][9];
+            assert_eq!(item["next"]["S"], format!(r#"{{"job":"j","then":"{then}"}}"#));
+            assert_eq!((&item["path"]["S"], &item["ver"]["N"]), (&json!(partition), &json!(version)));
+        }
+    }
+
+    #[test]
     fn directories_are_kept_and_files_are_not() {
         let mut dynamo = Dynamo::default();
         let key = json!({"path": {"S": "ks://v/-sf0"}, "children": {"S": "d"}});
@@ -273,6 +335,19 @@ mod tests {
             assert_eq!(ask(&mut dynamo, "GetItem", &json!({"Key": key})), answer);
         }
         ask(&mut dynamo, "TransactWriteItems", &json!({"TransactItems": [{"Delete": {"Key": key}}]}));
+        assert_eq!(ask(&mut dynamo, "GetItem", &json!({"Key": key})), json!({}));
+    }
+
+    #[test]
+    fn files_are_kept_where_that_is_asked_for() {
+        let mut dynamo = Dynamo::default();
+        dynamo.keep_files();
+        let item = json!({"path": {"S": "ks://v/-sf0"}, "children": {"S": "f"}, "isdir": {"BOOL": false}});
+        let key = json!({"path": {"S": "ks://v/-sf0"}, "children": {"S": "f"}});
+        ask(&mut dynamo, "PutItem", &json!({"Item": item}));
+        assert_eq!(ask(&mut dynamo, "GetItem", &json!({"Key": key})), json!({"Item": item}));
+        dynamo.forget();
+        ask(&mut dynamo, "PutItem", &json!({"Item": item}));
         assert_eq!(ask(&mut dynamo, "GetItem", &json!({"Key": key})), json!({}));
     }
 

@@ -1,5 +1,6 @@
 //! HTTP/1.1 with keep-alive, as much as the clients of two services need.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::io;
 
@@ -21,7 +22,8 @@ pub struct Request<'a> {
     pub range: Option<&'a str>,
     pub if_none_match: bool,
     pub copy_source: Option<&'a str>,
-    pub body: &'a [u8],
+    /// Without the chunks in which it may have come.
+    pub body: Cow<'a, [u8]>,
 }
 
 impl Request<'_> {
@@ -55,6 +57,7 @@ pub fn unquote(text: &str) -> String {
 pub struct Size {
     head: usize,
     body: usize,
+    in_chunks: bool,
 }
 
 /// A response.
@@ -97,15 +100,17 @@ impl Connection {
     pub async fn receive(&mut self) -> io::Result<Option<Size>> {
         let mut told_to_continue = false;
         loop {
-            if let Some((size, wants_continue)) = measure(&self.buffer) {
-                if self.buffer.len() >= size.head + size.body {
-                    return Ok(Some(size));
+            if let Some(framing) = Framing::of(&self.buffer) {
+                let come = self.buffer.len() - framing.head;
+                let length = framing.length(&self.buffer);
+                if let Some(body) = length.filter(|&length| come >= length) {
+                    return Ok(Some(Size { head: framing.head, body, in_chunks: framing.told.is_none() }));
                 }
-                if wants_continue && !told_to_continue {
+                if framing.wants_continue && !told_to_continue {
                     told_to_continue = true;
                     self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
                 }
-                self.buffer.reserve(size.head + size.body - self.buffer.len());
+                self.buffer.reserve(length.map_or(SMALL, |length| length - come));
             } else {
                 self.buffer.reserve(SMALL);
             }
@@ -125,6 +130,13 @@ impl Connection {
             let header = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
             std::str::from_utf8(header.value).ok()
         };
+        let mut body = Cow::Borrowed(self.buffer.get(size.head..size.head + size.body)?);
+        if size.in_chunks {
+            body = Cow::Owned(unchunked(&body)?.0);
+        }
+        if find("x-amz-decoded-content-length").is_some() {
+            body = Cow::Owned(unchunked(&body)?.0);
+        }
         Some(Request {
             method: parsed.method?,
             path,
@@ -133,7 +145,7 @@ impl Connection {
             range: find("range"),
             if_none_match: find("if-none-match").is_some(),
             copy_source: find("x-amz-copy-source"),
-            body: self.buffer.get(size.head..size.head + size.body)?,
+            body,
         })
     }
 
@@ -161,19 +173,87 @@ impl Connection {
     }
 }
 
-/// Sizes of the request at the front of the buffer, and whether its client waits for `100 Continue`.
-fn measure(buffer: &[u8]) -> Option<(Size, bool)> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
-    let mut parsed = httparse::Request::new(&mut headers);
-    let httparse::Status::Complete(head) = parsed.parse(buffer).ok()? else { return None };
-    let mut body = 0;
-    let mut wants_continue = false;
-    for header in parsed.headers.iter() {
-        if header.name.eq_ignore_ascii_case("content-length") {
-            body = std::str::from_utf8(header.value).ok()?.trim().parse().ok()?;
-        } else if header.name.eq_ignore_ascii_case("expect") {
-            wants_continue = true;
+/// How the request at the front of the buffer says where it ends.
+struct Framing {
+    head: usize,
+    /// `content-length`, or None for a body in chunks.
+    told: Option<usize>,
+    /// Whether its client waits for `100 Continue`.
+    wants_continue: bool,
+}
+
+impl Framing {
+    fn of(buffer: &[u8]) -> Option<Self> {
+        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut parsed = httparse::Request::new(&mut headers);
+        let httparse::Status::Complete(head) = parsed.parse(buffer).ok()? else { return None };
+        let mut framing = Self { head, told: Some(0), wants_continue: false };
+        for header in parsed.headers.iter() {
+            if header.name.eq_ignore_ascii_case("content-length") {
+                framing.told = Some(std::str::from_utf8(header.value).ok()?.trim().parse().ok()?);
+            } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+                framing.told = None;
+            } else if header.name.eq_ignore_ascii_case("expect") {
+                framing.wants_continue = true;
+            }
+        }
+        Some(framing)
+    }
+
+    /// Bytes of the body as it is sent; None while that is not known.
+    fn length(&self, buffer: &[u8]) -> Option<usize> {
+        self.told.or_else(|| unchunked(buffer.get(self.head..)?).map(|(_, length)| length))
+    }
+}
+
+/// The data of a body in chunks, those of HTTP and those of S3 (`aws-chunked`) alike, and the length of the whole with
+/// sizes and trailers; None while some of it is missing.
+fn unchunked(body: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let mut data = Vec::new();
+    let mut at = 0;
+    loop {
+        let line = line_at(body, &mut at)?;
+        let digits = line.split(|&byte| byte == b';').next()?;
+        let size = usize::from_str_radix(std::str::from_utf8(digits).ok()?.trim(), 16).ok()?;
+        if size == 0 {
+            while !line_at(body, &mut at)?.is_empty() {}
+            return Some((data, at));
+        }
+        data.extend_from_slice(body.get(at..at.checked_add(size)?)?);
+        at += size + 2;
+    }
+}
+
+/// The line that begins at a place, which moves behind it.
+fn line_at<'a>(body: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
+    let rest = body.get(*at..)?;
+    let end = memchr::memmem::find(rest, b"\r\n")?;
+    *at += end + 2;
+    rest.get(..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_joined_and_their_end_is_found() {
+        let body = b"5;chunk-signature=0\r\nhello\r\n1\r\n!\r\n0\r\nx-amz-checksum-crc32:AAAA\r\n\r\nGET /next";
+        let end = body.len() - b"GET /next".len();
+        assert_eq!(unchunked(body), Some((b"hello!".to_vec(), end)));
+        for cut in 0..end {
+            assert_eq!(unchunked(&body[..cut]), None, "{cut}");
         }
     }
-    Some((Size { head, body }, wants_continue))
+
+    #[test]
+    fn a_request_tells_where_it_ends() {
+        let sized = b"PUT /a HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+        let framing = Framing::of(sized).unwrap();
+        assert_eq!((framing.head, framing.length(sized), framing.wants_continue), (sized.len(), Some(5), true));
+        let chunked = b"PUT /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n";
+        let framing = Framing::of(chunked).unwrap();
+        assert_eq!(framing.length(chunked), Some(chunked.len() - framing.head));
+        assert_eq!(framing.length(&chunked[..framing.head + 3]), None);
+    }
 }

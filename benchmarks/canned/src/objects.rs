@@ -54,7 +54,7 @@ impl Objects {
         let of_bucket = path.trim_matches('/').split_once('/').is_none_or(|(_, key)| key.is_empty());
         match request.method {
             "GET" if of_bucket => self.list(&path, request),
-            "POST" => self.delete_many(&path, request.body),
+            "POST" if request.parameter("delete").is_some() => self.delete_many(&path, &request.body),
             "PUT" if of_bucket => Answer::new(200, String::new(), Vec::new()),
             "HEAD" if of_bucket => Answer::new(200, "x-amz-bucket-region: us-east-1\r\n".to_owned(), Vec::new()),
             "PUT" => self.put(path, request),
@@ -84,7 +84,7 @@ impl Objects {
             self.objects.insert(path, data);
             return xml(answer);
         }
-        let answer = Answer::new(200, headers(request.body), Vec::new());
+        let answer = Answer::new(200, headers(&request.body), Vec::new());
         self.objects.insert(path, request.body.to_vec());
         answer
     }
@@ -102,12 +102,18 @@ impl Objects {
 
     fn delete_many(&mut self, bucket: &str, body: &[u8]) -> Answer {
         let text = String::from_utf8_lossy(body);
+        let quiet = text.contains("<Quiet>true</Quiet>");
+        let mut answer = String::from("<?xml version=\"1.0\"?><DeleteResult>");
         for part in text.split("<Key>").skip(1) {
             if let Some((key, _)) = part.split_once("</Key>") {
                 self.objects.remove(&format!("/{}/{key}", bucket.trim_matches('/')));
+                if !quiet {
+                    let _ = write!(answer, "<Deleted><Key>{key}</Key></Deleted>");
+                }
             }
         }
-        xml("<?xml version=\"1.0\"?><DeleteResult></DeleteResult>".to_owned())
+        answer.push_str("</DeleteResult>");
+        xml(answer)
     }
 
     fn list(&self, bucket: &str, request: &Request<'_>) -> Answer {

@@ -34,7 +34,7 @@ impl Server {
         }
         if let Some((_, operation)) = request.target.and_then(|target| target.rsplit_once('.')) {
             self.count(operation);
-            lock(&self.dynamo).answer(operation, request.body)
+            lock(&self.dynamo).answer(operation, &request.body)
         } else {
             self.count(request.method);
             lock(&self.objects).answer(request)

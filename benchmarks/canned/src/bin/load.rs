@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Length of the whole answer that begins a buffer, once its head is there.
-fn length_of(buffer: &[u8]) -> Option<usize> {
+/// Length of the whole answer that begins a buffer, once its head is there. `is_head`: it answers a HEAD, and has no body.
+fn length_of(buffer: &[u8], is_head: bool) -> Option<usize> {
     let head = memchr::memmem::find(buffer, b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(buffer.get(..head)?).ok()?;
+    if is_head {
+        return Some(head);
+    }
     let length = text.lines().find_map(|line| line.strip_prefix("content-length: "))?;
     Some(head + length.trim().parse::<usize>().ok()?)
 }
@@ -18,6 +21,7 @@ fn length_of(buffer: &[u8]) -> Option<usize> {
 async fn answers(address: String, request: Vec<u8>, end: Instant) -> Result<(u64, u64)> {
     let mut stream = TcpStream::connect(&address).await?;
     stream.set_nodelay(true)?;
+    let is_head = request.starts_with(b"HEAD ");
     let mut buffer = vec![0; 1 << 20];
     let (mut count, mut bytes) = (0, 0);
     while Instant::now() < end {
@@ -33,7 +37,7 @@ async fn answers(address: String, request: Vec<u8>, end: Instant) -> Result<(u64
             filled += got;
             left = match left {
                 Some(left) => Some(usize::saturating_sub(left, got)),
-                None => length_of(buffer.get(..filled).unwrap_or_default()).map(|all| all - filled),
+                None => length_of(buffer.get(..filled).unwrap_or_default(), is_head).map(|all| all - filled),
             };
         }
         count += 1;

@@ -1,0 +1,79 @@
+"""One small file a call: putting, reading, looking at, copying and deleting it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from benchmarks.contenders.keys import bounded
+
+__all__ = ["VERBS", "SmallFiles", "Verb", "Work"]
+
+Verb: TypeAlias = Literal["put", "read", "stat", "copy", "delete"]
+VERBS: tuple[Verb, ...] = ("put", "read", "stat", "copy", "delete")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A verb for many files."""
+
+    verb: Verb
+    source: str
+    """Files are named by this and a number."""
+    target: str
+    """Likewise the copies."""
+    data: bytes
+    count: int
+    in_flight: int
+
+
+class SmallFiles(ABC):
+    """A contender that asyncio calls."""
+
+    async def many(self, work: Work) -> int:
+        """Do the work; how many bytes the files had that were put, read or looked at."""
+        seen = 0
+
+        async def one(number: int) -> None:
+            nonlocal seen
+            size = await self._one(work, f"{work.source}-{number:08}", f"{work.target}-{number:08}")
+            seen += size
+
+        await bounded(one, range(work.count), work.in_flight)
+        return seen
+
+    async def _one(self, work: Work, source: str, target: str) -> int:
+        match work.verb:
+            case "put":
+                await self.put(source, work.data)
+                return len(work.data)
+            case "read":
+                return await self.read(source)
+            case "stat":
+                return await self.stat(source)
+            case "copy":
+                await self.copy(source, target)
+            case "delete":
+                await self.delete(target)
+        return 0
+
+    @abstractmethod
+    async def put(self, path: str, data: bytes) -> object:
+        """Write a file."""
+
+    @abstractmethod
+    async def read(self, path: str) -> int:
+        """How many bytes came."""
+
+    @abstractmethod
+    async def stat(self, path: str) -> int:
+        """Its size."""
+
+    @abstractmethod
+    async def copy(self, source: str, target: str) -> object:
+        """Copy it to where nothing is."""
+
+    @abstractmethod
+    async def delete(self, path: str) -> object:
+        """Remove it."""
