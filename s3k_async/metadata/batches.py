@@ -5,6 +5,7 @@ Each file succeeds or fails by itself. What is lost to others is left to whoever
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -184,6 +185,8 @@ class _Batch:
     files: list[_File] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)
     """Operations whose outcome is not known."""
+    unsettled: list[_File] = field(default_factory=list)
+    """Created below directories that were going away."""
 
     def add(self, target: Target, content: Content) -> None:
         store, path, current = self.store, target.path, target.current
@@ -209,6 +212,10 @@ class _Batch:
             # Nothing but the pending entry comes before the table here, and each transaction's failure stays its own.
             for file in self.files:
                 self.published.setdefault(file.entry.path, error)
+        except asyncio.CancelledError:
+            await run_all(lambda file: self.store.withdraw_cancelled(file.entry), self.unsettled, limit=DIRECTORIES)
+            raise
+        await run_all(self._keep, self.unsettled, limit=DIRECTORIES)
 
     async def _without_the_odd(self, error: LogFormatError) -> None:
         """Publish the files but for those that the log cannot hold; it told of one of them."""
@@ -217,7 +224,7 @@ class _Batch:
             return
         middle = len(self.files) // 2
         for files in (self.files[:middle], self.files[middle:]):
-            await replace(self, files=files, unknown=set()).publish()
+            await replace(self, files=files, unknown=set(), unsettled=[]).publish()
 
     async def _apply(self, outcome: Outcome) -> None:
         starts = range(0, len(self.files), MAX_TRANSACTION)
@@ -274,7 +281,7 @@ class _Batch:
         self.unknown.add(file.operation.id)
 
     async def _confirm(self) -> None:
-        """Read each directory that got new files, once, and take them back where it was going away."""
+        """Read each directory that got new files, once."""
         created: dict[str, list[_File]] = {}
         for file in self.files:
             if file.current is None and isinstance(self.published[file.entry.path], Entry):
@@ -289,13 +296,12 @@ class _Batch:
                 self._not_known(file, "written, but whether its directory still stands could not be read", error)
             return
         if not stands:
-            await run_all(self._withdraw, files, limit=DIRECTORIES)
+            self.unsettled += files
 
-    async def _withdraw(self, file: _File) -> None:
+    async def _keep(self, file: _File) -> None:
         try:
-            withdrawn = await self.store.withdraw(file.entry)
+            await self.store.keep(file.entry)
         except OutcomeUnknownError as error:
             self._not_known(file, error.message, error)
-            return
-        if withdrawn:
-            self.published[file.entry.path] = ConflictError("the directory was going away", path=file.entry.path)
+        except S3kError as error:
+            self.published[file.entry.path] = error

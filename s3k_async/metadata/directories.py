@@ -126,9 +126,9 @@ class DirectoryStore(EntryReader):
             self.known.add(directory.path)
         return directory
 
-    async def _make_missing(self, chain: list[tuple[str, Entry | None]]) -> Entry:
+    async def _make_missing(self, chain: list[tuple[str, Entry | None]], *checks: Check) -> Entry:
         """Make the missing directories of a chain that begins with the root. Raises ConditionFailedError when the
-        chain is no longer what it was, or is marked.
+        chain is no longer what it was, or is marked, or one of the checks fails.
         """
         made: list[Entry] = []
         now = self.sources.now_ms()
@@ -146,6 +146,7 @@ class DirectoryStore(EntryReader):
             checked = [base.path for base in bases] if start == 0 else [made[start - 1].path]
             actions: list[Action] = [Put(to_item(entry, self.keys), ABSENT) for entry in part]
             actions += [Check(self.keys.key(path), is_unmarked_directory()) for path in checked]
+            actions += checks
             await self.transact([self.changes.operation("create", None, entry) for entry in part], actions)
         return made[-1] if chain[-1][1] is None else chain[-1][1]
 

@@ -6,9 +6,13 @@ the operations are comes from S3-FileSystem 1.0's metadata store; what they refu
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from s3k_async import _native
+from s3k_async.concurrency import to_the_end
 from s3k_async.config import Tuning
 from s3k_async.errors import (
     BusyError,
@@ -28,6 +32,7 @@ from s3k_async.metadata.changes import Outcome
 from s3k_async.metadata.codec import is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.directories import DirectoryStore
 from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.reader import ROOT_ENTRY
 from s3k_async.metadata.standing import Looks
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
 from s3k_async.oplog.entries import Operation, OperationKind
@@ -36,10 +41,6 @@ from s3k_async.sources import Sources
 from s3k_async.stores.items import ABSENT, Action, Check, Delete, ItemStore, Put
 
 __all__ = ["MetadataStore", "Target"]
-
-
-class _WithdrawnError(S3kError):
-    """A creation was taken back before it was acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +253,7 @@ class MetadataStore(DirectoryStore):
 
     async def _need_parents(self, chain: list[tuple[str, Entry | None]]) -> bool:
         """Make the missing parents and wait for those that are marked. False if they all stood as they were read."""
-        for path, entry in chain[:-1]:
-            if entry is not None and not entry.is_dir:
-                raise NotDirectoryError("the path leads through a file", path=path)
+        _need_no_file(chain[:-1])
         if not chain[:-1]:
             return False
         parent, above = chain[-2]
@@ -275,32 +274,34 @@ class MetadataStore(DirectoryStore):
                 entry = blank.with_content(content, mtime_ms=blank.mtime_ms, operation=operation)
             late = self.sources.monotonic() >= deadline
             try:
-                if await self._create_once(entry, "create" if content is None else "update"):
-                    return entry
+                await self._create_once(entry, "create" if content is None else "update")
             except ConditionFailedError as error:
                 if not await self.settle_refused(error):
                     raise PathExistsError("the path exists", path=entry.path) from error
-            if late:
-                raise BusyError("the directory kept going away", path=entry.path)
-            # A version is never used twice: what was read of the one that was withdrawn must not match the next.
-            blank = replace(blank, version=entry.version)
-            await self._need_parents(await self.chain(entry.path))
+                if late:
+                    raise BusyError("one job after the other marked it", path=entry.path) from error
+            else:
+                return entry
 
-    async def _create_once(self, entry: Entry, kind: OperationKind) -> bool:
-        """Create the entry and make sure that it has a parent; False if it was withdrawn. Raises ConditionFailedError
-        when something is at the path.
+    async def _create_once(self, entry: Entry, kind: OperationKind) -> None:
+        """Create the entry and make sure that it has a parent. Raises ConditionFailedError when something is at the
+        path.
         """
+        stands = True
 
         async def create(_: Outcome) -> None:
+            nonlocal stands
             await self._put(Put(to_item(entry, self.keys), ABSENT))
-            if not await self._settle(entry) and await self.withdraw(entry):
-                raise _WithdrawnError("the directory was going away", path=entry.path)
+            stands = await self._settle(entry)
 
         try:
             await self.changes.run([self.changes.operation(kind, None, entry)], create)
-        except _WithdrawnError:
-            return False
-        return True
+        except asyncio.CancelledError:
+            if not stands:
+                await self.withdraw_cancelled(entry)
+            raise
+        if not stands:
+            await self.keep(entry)
 
     async def _put(self, action: Put) -> None:
         """The write by which a file appears: a failure, unless the outcome is unknown, changed nothing."""
@@ -322,12 +323,55 @@ class MetadataStore(DirectoryStore):
                 operation=entry.operation,
             ) from error
 
-    async def withdraw(self, entry: Entry) -> bool:
+    async def keep(self, entry: Entry) -> None:
+        """Give its parents back to a file that was created below a directory that was going away. Whoever reads by
+        path may have seen it, so it must not go and come again. If somebody has acted on it since, it went with the
+        directory, or its parents are theirs to see to.
+
+        Raises NotDirectoryError, BusyError and what the table raises, after the file was withdrawn;
+        OutcomeUnknownError.
+        """
+        try:
+            await self._give_parents(entry)
+        except S3kError:
+            if await self._withdraw(entry):
+                raise
+        except asyncio.CancelledError:
+            await self.withdraw_cancelled(entry)
+            raise
+
+    async def _give_parents(self, entry: Entry) -> None:
+        key, deadline = self.keys.key(entry.path), self.deadline()
+        while True:
+            chain = await self.chain(entry.path)
+            parent, ours = chain[-2][1], chain[-1][1]
+            if ours is None or ours.pending or (ours.id, ours.version) != (entry.id, entry.version):
+                return
+            _need_no_file(chain[:-1])
+            if parent is not None and not parent.pending and all(above is not None for _, above in chain):
+                return
+            self.still_time(deadline, entry.path)
+            try:
+                if parent is not None and parent.pending:
+                    await self.settle(parent)
+                else:
+                    await self._make_missing([(ROOT, ROOT_ENTRY), *chain[:-1]], Check(key, unchanged(entry)))
+            except ConditionFailedError as error:
+                await self.settle_refused(error)
+
+    async def withdraw_cancelled(self, entry: Entry) -> None:
+        """Withdraw a creation whose caller is cancelled, and hears of nothing else."""
+        with suppress(S3kError):
+            await to_the_end(partial(self._withdraw, entry))
+
+    async def _withdraw(self, entry: Entry) -> bool:
         """Take back a creation that was not acknowledged. False if somebody has acted on the entry: then it did happen.
         Raises OutcomeUnknownError.
         """
         try:
-            await self.items.write(Delete(self.keys.key(entry.path), unchanged(entry)))
+            await self.transact(
+                [self.changes.operation("delete", entry, None)], [Delete(self.keys.key(entry.path), unchanged(entry))]
+            )
         except ConditionFailedError:
             return False
         except OutcomeUnknownError:
@@ -451,3 +495,10 @@ class MetadataStore(DirectoryStore):
         if not await self._settle(back):
             await self._need_parents(await self.chain(back.path))
         return None
+
+
+def _need_no_file(above: list[tuple[str, Entry | None]]) -> None:
+    """Raise NotDirectoryError if one of the parents is a file."""
+    for path, entry in above:
+        if entry is not None and not entry.is_dir:
+            raise NotDirectoryError("the path leads through a file", path=path)

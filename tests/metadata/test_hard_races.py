@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import NoReturn
 
 import pytest
 
 from s3k_async.concurrency import merge, to_the_end
-from s3k_async.errors import ConflictError, IsDirectoryError, LeaseExpiredError, ServiceError
+from s3k_async.errors import ConflictError, IsDirectoryError, LeaseExpiredError, NotDirectoryError, ServiceError
 from s3k_async.fsck.decide import Facts, decide
 from s3k_async.metadata.atomic import AtomicTree
+from s3k_async.metadata.batches import publish_many
 from s3k_async.metadata.jobs import Job, Jobs
+from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
+from s3k_async.model import Entry
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from tests.metadata.rig import Rig
 
@@ -134,22 +137,107 @@ async def test_a_job_whose_lease_ran_out_does_not_get_it_back(rig: Rig) -> None:
             job.check()
 
 
-async def test_a_creation_that_was_withdrawn_comes_back_at_a_higher_version(rig: Rig) -> None:
+class Meanwhile:
+    """Something that happens between the moment at which a client writes a new file and its second look at the
+    parent; what readers are told at that moment is in `seen`.
+    """
+
+    def __init__(self, rig: Rig, happens: Callable[[], Awaitable[object]]) -> None:
+        self.seen: Entry | None = None
+        self._rig, self._happens = rig, happens
+
+    async def gate(self, call: Call) -> None:
+        if call.method == "get" and self.seen is None:
+            self.seen = await self._rig.need("/a/f")
+            await self._happens()
+
+    def client(self) -> MetadataStore:
+        return self._rig.client(FaultPlan(self.gate))
+
+
+async def test_a_creation_that_was_seen_stays_while_its_directory_is_marked(rig: Rig) -> None:
     rig.stop_renewing()
     await rig.store.make_directory("/a")
-    versions: list[int] = []
+    async with rig.store.jobs.hold("mark", "/a") as job:
 
-    async def gate(call: Call) -> None:
-        # The entry is written; before its parent is read again, the directory is being removed.
-        if call.method == "get" and not versions:
-            versions.append((await rig.need("/a/f")).version)
+        async def mark() -> None:
             await rig.store.mark(await rig.need("/a"), job)
 
-    async with rig.store.jobs.hold("mark", "/a") as job:
         rig.clock.advance(28)
-        entry = await rig.write("/a/f", store=rig.client(FaultPlan(gate)))
-    assert entry.version > versions[0]
-    assert await rig.need("/a/f") == entry
+        meanwhile = Meanwhile(rig, mark)
+        entry = await rig.write("/a/f", store=meanwhile.client())
+    assert meanwhile.seen == entry == await rig.need("/a/f")
+
+
+async def test_a_creation_that_was_seen_gets_its_directory_back(rig: Rig) -> None:
+    await rig.store.make_directory("/a")
+
+    async def remove() -> None:
+        await rig.store.forget(await rig.need("/a"))
+
+    meanwhile = Meanwhile(rig, remove)
+    entry = await rig.write("/a/f", store=meanwhile.client())
+    assert meanwhile.seen == entry == await rig.need("/a/f")
+    assert await rig.paths() == await rig.scanned() == {"/a", "/a/f"}
+
+
+async def test_many_creations_that_were_seen_get_their_directory_back(rig: Rig) -> None:
+    await rig.store.make_directory("/a")
+
+    async def remove() -> None:
+        await rig.store.forget(await rig.need("/a"))
+
+    meanwhile = Meanwhile(rig, remove)
+    targets = [await rig.store.prepare(path) for path in ("/a/f", "/a/g")]
+    files = [(target, rig.content(target.object_id)) for target in targets]
+    published = await publish_many(meanwhile.client(), files, overwrite=True)
+    assert meanwhile.seen == published["/a/f"]
+    assert {path: await rig.need(path) for path in published} == published
+    assert await rig.paths() == await rig.scanned() == {"/a", "/a/f", "/a/g"}
+
+
+async def test_a_creation_that_somebody_moved_on_does_not_bring_its_directory_back(rig: Rig) -> None:
+    await rig.store.make_directory("/a")
+    await rig.store.make_directory("/b")
+
+    async def move() -> None:
+        await rig.store.rename_file(await rig.need("/a/f"), "/b/f")
+        await rig.store.remove_directory(await rig.need("/a"))
+
+    await rig.write("/a/f", store=Meanwhile(rig, move).client())
+    assert await rig.paths() == await rig.scanned() == {"/b", "/b/f"}
+
+
+async def test_a_creation_whose_directory_became_a_file_is_withdrawn(rig: Rig) -> None:
+    await rig.store.make_directory("/a")
+
+    async def replace_by_file() -> None:
+        await rig.store.forget(await rig.need("/a"))
+        await rig.write("/a")
+
+    with pytest.raises(NotDirectoryError):
+        await rig.write("/a/f", store=Meanwhile(rig, replace_by_file).client())
+    assert await rig.paths() == await rig.scanned() == {"/a"}
+
+
+async def test_a_creation_that_is_cancelled_below_a_marked_directory_is_withdrawn(rig: Rig) -> None:
+    rig = await Rig("cancelled-below", real_time=True).start()
+    await rig.store.make_directory("/a")
+    marked = asyncio.Event()
+    async with rig.store.jobs.hold("mark", "/a") as job:
+
+        async def mark() -> None:
+            await rig.store.mark(await rig.need("/a"), job)
+            marked.set()
+
+        writing = asyncio.create_task(rig.write("/a/f", store=Meanwhile(rig, mark).client()))
+        await marked.wait()
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        assert await rig.store.get("/a/f") is None
+        await rig.store.unmark(await rig.need("/a"), job)
+    assert await rig.paths() == await rig.scanned() == {"/a"}
 
 
 async def test_a_recursive_change_has_a_bounded_number_of_parts_under_way() -> None:
