@@ -14,7 +14,20 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from s3k_async.errors import OutcomeUnknownError, PartialFailureError, S3kError
-from tests.torture.model import Operation, Outcome, Refusal, Tree, matches
+from tests.torture.model import (
+    Delete,
+    Early,
+    File,
+    Filling,
+    Operation,
+    Outcome,
+    Refusal,
+    Rename,
+    Tree,
+    is_below,
+    matches,
+    with_parents,
+)
 
 __all__ = ["NEVER", "UNKNOWN", "Event", "Violation", "check", "find_order"]
 
@@ -22,7 +35,7 @@ UNKNOWN: Final = "unknown"
 """Nobody was told, or was told that it is unknown: it happened at any time since, or never will."""
 NEVER: Final = math.inf
 
-_Configuration: TypeAlias = tuple[int, frozenset[tuple[str, object]]]
+_Configuration: TypeAlias = tuple[int, int, frozenset[tuple[str, object]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,9 @@ class Event:
     outcome: Outcome
     begin: float
     end: float
+    is_resent: bool = False
+    """Whether an answer was lost meanwhile: a creation is sent again, and if somebody has removed what it had created,
+    it comes a second time."""
 
     def __str__(self) -> str:
         told = self.outcome.__name__ if isinstance(self.outcome, type) else self.outcome
@@ -79,14 +95,15 @@ def _search(
     start: Tree, events: Sequence[Event], excused: tuple[type[S3kError], ...]
 ) -> tuple[list[Event] | None, int]:
     needed = sum(1 << number for number, event in enumerate(events) if not event.is_unknown)
+    exposed = {number for number, event in enumerate(events) if _is_exposed(event, events)}
     seen: set[_Configuration] = set()
-    stack: list[tuple[int, Tree, tuple[int, ...]]] = [(0, start, ())]
+    stack: list[tuple[int, int, Tree, tuple[int, ...]]] = [(0, 0, start, ())]
     furthest = 0
     while stack:
-        done, tree, order = stack.pop()
+        done, early, tree, order = stack.pop()
         if done & needed == needed:
             return [events[number] for number in order], done
-        configuration = done, frozenset(tree.items())
+        configuration = done, early, frozenset(tree.items())
         if configuration in seen:
             continue
         seen.add(configuration)
@@ -94,10 +111,72 @@ def _search(
         limit = min(event.end for number, event in enumerate(events) if not done >> number & 1)
         for number, event in enumerate(events):
             if not done >> number & 1 and event.begin < limit:
-                after = done | 1 << number
-                stack += [(after, grown, (*order, number)) for grown in _outcomes(event, tree, excused)]
-                stack += [(done, grown, order) for grown in event.operation.leftovers(tree) if grown != tree]
+                after, marked = done | 1 << number, early | 1 << number
+                if early & 1 << number:
+                    stack += [(after, early, grown, (*order, number)) for grown in _ends(event, tree)]
+                    stack += [(done, early, grown, order) for grown in _turns_up(event, tree)]
+                    continue
+                stack += [(after, early, grown, (*order, number)) for grown in _outcomes(event, tree, excused)]
+                stack += [(done, early, grown, order) for grown in event.operation.leftovers(tree) if grown != tree]
+                stack += [(done, marked, grown, order) for grown in _begins(event, tree, exposed=number in exposed)]
     return None, furthest
+
+
+def _is_exposed(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a directory above a file is moved or removed while the file is being written."""
+    writing = event.operation
+    return isinstance(writing, Filling) and any(
+        other.begin < event.end and event.begin < other.end and path != writing.path and is_below(writing.path, path)
+        for other in events
+        for path in _changed(other.operation)
+    )
+
+
+def _changed(operation: Operation) -> Sequence[str]:
+    if isinstance(operation, Rename):
+        return operation.source, operation.target
+    return (operation.path,) if isinstance(operation, Delete) else ()
+
+
+def _begins(event: Event, tree: Tree, *, exposed: bool) -> Iterator[Tree]:
+    """The trees in which a new file is seen before its writer is told: early, below a directory that is moved or
+    removed; or written by a request whose answer was lost. Once: what was seen does not go and come again.
+    """
+    if not isinstance(event.operation, Filling) or event.operation.path in tree:
+        return
+    if exposed and (early := event.operation.early(tree)) is not None:
+        yield early
+    if event.is_resent and not event.is_failure and not isinstance(answer := event.operation.apply(tree), Refusal):
+        yield answer.tree
+
+
+def _turns_up(event: Event, tree: Tree) -> Iterator[Tree]:
+    """The tree in which a file that was seen early belongs to its directory: it was listed, or moved along."""
+    path = event.operation.path if isinstance(event.operation, Filling) else ""
+    there = tree.get(path)
+    if isinstance(there, Early) and (grown := with_parents(tree, path)) is not None:
+        yield {**grown, path: File(there.data, there.stamp)}
+
+
+def _ends(event: Event, tree: Tree) -> Iterator[Tree]:
+    """The trees when the writer of a file that was seen is told. One that fails has taken the file back; so may one
+    of which nobody knows.
+    """
+    writing = event.operation
+    assert isinstance(writing, Filling)
+    there = tree.get(writing.path)
+    if there is None or there.stamp != writing.stamp:
+        if not event.is_failure:
+            yield tree
+        if event.is_resent and not isinstance(answer := writing.apply(tree), Refusal):
+            yield answer.tree
+        return
+    if event.is_failure or event.is_unknown:
+        yield {path: node for path, node in tree.items() if path != writing.path}
+    if not event.is_failure:
+        yield from _turns_up(event, tree)
+        if not isinstance(there, Early):
+            yield tree
 
 
 def _outcomes(event: Event, tree: Tree, excused: tuple[type[S3kError], ...]) -> Iterator[Tree]:

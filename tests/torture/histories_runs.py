@@ -11,7 +11,14 @@ from functools import partial
 
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import BusyError, ConflictError, ResponseLostError, S3kError, ThrottledError
+from s3k_async.errors import (
+    BusyError,
+    ConflictError,
+    LeaseExpiredError,
+    ResponseLostError,
+    S3kError,
+    ThrottledError,
+)
 from s3k_async.stores.faults import Died
 from s3k_async.volumes import init_volume
 from tests.torture.histories import Event, check
@@ -23,7 +30,13 @@ __all__ = ["CLIENTS", "EXCUSED", "Run", "in_memory", "in_real_time"]
 
 CLIENTS = 8
 NO_FAULTS = Rates()
-EXCUSED: tuple[type[S3kError], ...] = (BusyError, ConflictError, ThrottledError, ResponseLostError)
+EXCUSED: tuple[type[S3kError], ...] = (
+    BusyError,
+    ConflictError,
+    LeaseExpiredError,
+    ThrottledError,
+    ResponseLostError,
+)
 """What may come at any time, and says that nothing happened; a conflict, where every attempt lost its race."""
 
 
@@ -40,7 +53,7 @@ async def in_memory(scene: str, seed: str, *, calls: int, rates: Rates = NO_FAUL
     volume = ModelVolume(memory_config())
     scheduler = Scheduler(seed, volume.clock, rates)
     await volume.start()
-    recorder, stamps = Recorder(), itertools.count(1)
+    recorder, stamps = Recorder(lambda: scheduler.faults["answer lost after"]), itertools.count(1)
     first = await volume.join()
     await build(first.fs, SCENES[scene].start)
     await first.close()

@@ -28,6 +28,7 @@ from tests.torture.model import (
     Touch,
     Tree,
     Write,
+    below,
 )
 from tests.torture.model_lists import List, Read, Stat, content
 
@@ -51,7 +52,7 @@ class Everything:
         return found
 
     def apply(self, tree: Tree) -> Answer | Refusal:
-        found = {path: True if node is None else content(tree, path) for path, node in tree.items()}
+        found = {path: True if tree[path] is None else content(tree, path) for path in sorted(below(tree, "/"))}
         return Answer({path: data if not isinstance(data, Refusal) else False for path, data in found.items()}, tree)
 
     def leftovers(self, tree: Tree) -> Iterator[Tree]:
@@ -62,12 +63,14 @@ class Everything:
 class Recorder:
     """Writes down what happens."""
 
+    lost: Callable[[], int] = lambda: 0
+    """How many answers were lost so far."""
     events: list[Event] = field(default_factory=list)
     _moments: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     async def record(self, client: int, operation: Operation, fs: S3kClient) -> Outcome:
         """Make a call and write down what was told of it. Raises Died."""
-        begin = next(self._moments)
+        begin, lost = next(self._moments), self.lost()
         outcome: Outcome = UNKNOWN
         end = NEVER
         try:
@@ -77,7 +80,7 @@ class Recorder:
             return error
         finally:
             told = None if isinstance(outcome, FileWriter) else outcome
-            event = Event(client, operation, told, begin, end)
+            event = Event(client, operation, told, begin, end, is_resent=self.lost() > lost)
             if outcome is not UNKNOWN and not event.is_unknown:
                 event = replace(event, end=next(self._moments))
             self.events.append(event)

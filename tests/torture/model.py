@@ -6,6 +6,7 @@ root is not in it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
@@ -32,7 +33,9 @@ __all__ = [
     "Commit",
     "Copy",
     "Delete",
+    "Early",
     "File",
+    "Filling",
     "MakeDirectory",
     "Node",
     "Operation",
@@ -61,6 +64,13 @@ class File:
 
     data: bytes
     stamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Early(File):
+    """A new file that is seen by its path while it is being written, and belongs to no directory yet: one that is
+    listed, moved or removed at that time may leave it where it is.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +134,12 @@ def is_below(path: str, directory: str) -> bool:
 
 
 def below(tree: Tree, directory: str) -> Iterator[str]:
-    """Every path below a directory, itself excluded."""
-    return (path for path in tree if path != directory and is_below(path, directory))
+    """Every path below a directory, itself excluded, but for those of files that belong to no directory yet."""
+    return (
+        path
+        for path, node in tree.items()
+        if path != directory and is_below(path, directory) and not isinstance(node, Early)
+    )
 
 
 def is_directory(tree: Tree, path: str) -> bool:
@@ -152,15 +166,27 @@ class _Changing:
         return iter(())
 
 
-class _Filling:
+class Filling(ABC):
     """A call that puts something at `path`, whose missing parents come first."""
 
+    stamp: int
     path: str
+
+    @abstractmethod
+    def apply(self, tree: Tree) -> Answer | Refusal:
+        """As `Operation.apply`."""
 
     def leftovers(self, tree: Tree) -> Iterator[Tree]:
         grown = with_parents(tree, self.path)
         if grown is not None:
             yield grown
+
+    def early(self, tree: Tree) -> Tree | None:
+        """The tree in which a new file is seen by its path, and nowhere else; None if it would be none or refused."""
+        answer = self.apply(tree)
+        if self.path in tree or isinstance(answer, Refusal) or not isinstance(file := answer.tree[self.path], File):
+            return None
+        return {**tree, self.path: Early(file.data, file.stamp)}
 
 
 def fill(tree: Tree, path: str, node: Node, *, overwrite: bool = True) -> Tree | Refusal:
@@ -182,7 +208,7 @@ def answered(tree: Tree | Refusal, value: Outcome = None) -> Answer | Refusal:
 
 
 @dataclass(frozen=True)
-class Write(_Filling):
+class Write(Filling):
     """`write`."""
 
     stamp: int
@@ -199,7 +225,7 @@ class Write(_Filling):
 
 
 @dataclass(frozen=True)
-class Touch(_Filling):
+class Touch(Filling):
     """`touch`."""
 
     stamp: int
@@ -261,7 +287,7 @@ class Delete(_Changing):
 
 
 def stamped(node: Node, stamp: int) -> Node:
-    return None if node is None else replace(node, stamp=stamp)
+    return File(node.data, stamp) if isinstance(node, File) else node and replace(node, stamp=stamp)
 
 
 @dataclass(frozen=True)
@@ -310,6 +336,11 @@ class Rename(_Changing):
             return
         there = is_directory(tree, self.target)
         if there or (self.target in tree and (directory or not self.overwrite)):
+            yield PathExistsError
+        if any(
+            isinstance(tree.get(self.target + path.removeprefix(self.source)), Early)
+            for path in below(tree, self.source)
+        ):
             yield PathExistsError
 
 
@@ -372,7 +403,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Reserve(_Filling):
+class Reserve(Filling):
     """`open` for writing. Answers the writer; whether a path is reserved by it, the tree tells."""
 
     stamp: int

@@ -64,6 +64,26 @@ def test_what_is_unknown_may_happen_late_or_never_but_not_twice() -> None:
         assert find_order(START, again) is None
 
 
+def test_a_new_file_may_be_seen_before_its_directory_is_there_again() -> None:
+    write = event(Write(1, "/d/new", b"new"), None, 1, 9)
+    gone = event(Delete(2, "/d", recursive=True), None, 2, 3)
+    file, directory = event(Read("/d/new"), b"new", 4, 5), event(Stat("/d"), PathNotFoundError, 6, 7)
+    assert find_order(DIRECTORY, [write, gone, file, directory]) is not None
+    there, not_there = event(Stat("/d"), (True, 0, True), 10, 11), event(Stat("/d"), PathNotFoundError, 10, 11)
+    assert find_order(DIRECTORY, [write, gone, file, directory, there]) is not None
+    assert find_order(DIRECTORY, [write, gone, file, directory, not_there]) is None
+
+
+def test_a_new_file_that_was_seen_does_not_go_and_come_again() -> None:
+    write = event(Write(1, "/d/new", b"new"), None, 1, 20)
+    gone = event(Delete(2, "/d", recursive=True), None, 2, 3)
+    seen = event(Read("/d/new"), b"new", 4, 5)
+    other = event(Write(3, "/d/new", b"other"), None, 6, 7)
+    again = event(Read("/d/new"), b"new", 8, 9)
+    assert find_order(DIRECTORY, [write, gone, seen, other]) is not None
+    assert find_order(DIRECTORY, [write, gone, seen, other, again]) is None
+
+
 def test_an_excused_error_changes_nothing() -> None:
     busy = event(Delete(1, "/f"), BusyError, 1, 2)
     kept, gone = event(Read("/f"), b"old", 3, 4), event(Read("/f"), PathNotFoundError, 3, 4)
