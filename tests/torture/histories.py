@@ -3,7 +3,8 @@
 A history is what each call was, what its caller was told, and when it began and ended. It is linearizable if every call
 can be given one moment between its beginning and its end at which it happened as the dictionary says (Herlihy, Wing).
 The search is that of Wing and Gong: take any call that began before every other that is left has ended, and go on from
-the tree that it leaves; a configuration (calls that are done, tree) that was seen before is not tried again (Lowe).
+the tree that it leaves; a configuration (calls that are done, tree) that was seen before is not tried again (Lowe). A
+call that changes nothing and fits is taken at once, and nothing else is tried in its place.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ UNKNOWN: Final = "unknown"
 """Nobody was told, or was told that it is unknown: it happened at any time since, or never will."""
 NEVER: Final = math.inf
 
+_Step: TypeAlias = tuple[int, int, Tree, tuple[int, ...]]
+"""The events that are done, those of which something was seen before, the tree, and the order."""
 _Configuration: TypeAlias = tuple[int, int, frozenset[tuple[str, object]]]
 
 
@@ -68,6 +71,11 @@ class Event:
         """Whether its caller was told that it failed: nothing happened, whatever the tree was like."""
         return isinstance(self.outcome, type) and issubclass(self.outcome, S3kError) and not self.is_unknown
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether it leaves every tree as it is: it only looks, without a stamp, or has failed."""
+        return not self.is_unknown and (self.is_failure or not hasattr(self.operation, "stamp"))
+
 
 class Violation(AssertionError):  # noqa: N818 - what is found, not what failed
     """A history that no order explains."""
@@ -97,7 +105,7 @@ def _search(
     needed = sum(1 << number for number, event in enumerate(events) if not event.is_unknown)
     exposed = {number for number, event in enumerate(events) if _is_exposed(event, events)}
     seen: set[_Configuration] = set()
-    stack: list[tuple[int, int, Tree, tuple[int, ...]]] = [(0, 0, start, ())]
+    stack: list[_Step] = [(0, 0, start, ())]
     furthest = 0
     while stack:
         done, early, tree, order = stack.pop()
@@ -109,16 +117,27 @@ def _search(
         seen.add(configuration)
         furthest = max(furthest, done, key=int.bit_count)
         limit = min(event.end for number, event in enumerate(events) if not done >> number & 1)
-        for number, event in enumerate(events):
-            if not done >> number & 1 and event.begin < limit:
-                after, marked = done | 1 << number, early | 1 << number
-                if early & 1 << number:
-                    stack += [(after, early, grown, (*order, number)) for grown in _ends(event, tree)]
-                    stack += [(done, early, grown, order) for grown in _turns_up(event, tree)]
-                    continue
-                stack += [(after, early, grown, (*order, number)) for grown in _outcomes(event, tree, excused)]
-                stack += [(done, early, grown, order) for grown in event.operation.leftovers(tree) if grown != tree]
-                stack += [(done, marked, grown, order) for grown in _begins(event, tree, exposed=number in exposed)]
+        ready = [
+            (number, event) for number, event in enumerate(events) if not done >> number & 1 and event.begin < limit
+        ]
+        odd: list[_Step] = []
+        likely: list[_Step] = []
+        for number, event in ready:
+            after, marked = done | 1 << number, early | 1 << number
+            if early & 1 << number:
+                likely += [(after, early, grown, (*order, number)) for grown in _ends(event, tree)]
+                odd += [(done, early, grown, order) for grown in _turns_up(event, tree)]
+                continue
+            outcomes = list(_outcomes(event, tree, excused))
+            if tree in outcomes and event.changes_nothing and number not in exposed:
+                # If any order begins here, one does in which this comes first.
+                odd, likely = [], [(after, early, tree, (*order, number))]
+                break
+            likely += [(after, early, grown, (*order, number)) for grown in outcomes]
+            odd += [(done, early, grown, order) for grown in event.operation.leftovers(tree) if grown != tree]
+            odd += [(done, marked, grown, order) for grown in _begins(event, tree, exposed=number in exposed)]
+        # What ended first is tried first.
+        stack += [*odd, *reversed(likely)]
     return None, furthest
 
 
