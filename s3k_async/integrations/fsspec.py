@@ -40,7 +40,7 @@ from s3k_async.integrations.fsspec_arguments import (
 from s3k_async.integrations.fsspec_base import VolumeFileSystem, blocking
 from s3k_async.integrations.fsspec_files import CompressedFile, S3kAsyncFile, S3kReadFile, S3kWriteFile
 from s3k_async.integrations.fsspec_looking import Info, info_of, is_reserved, status_of
-from s3k_async.integrations.fsspec_moving import merges, pairs_of
+from s3k_async.integrations.fsspec_moving import merge, merges, pairs_of
 from s3k_async.integrations.fsspec_transfer import download, download_into, upload
 from s3k_async.model import Entry
 from s3k_async.reading import existing, read_span
@@ -459,14 +459,17 @@ class S3kFileSystem(VolumeFileSystem):
         self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
     ) -> None:
         """Rename: no bytes are copied, and each path moves at once. A file at the target is replaced; a directory there
-        receives the source beneath it. Directories move with all that is in them, `recursive` or not.
+        receives the source beneath it, or among what is in it if the source ends in "/": then, and with `maxdepth`,
+        each file moves by itself. Directories move with all that is in them, `recursive` or not.
         """
         source, target = texts(path1), texts(path2)
         if maxdepth is not None or await merges(self, source, target):
             if self._together is not None:
                 raise UnsupportedError("a transaction moves directories as a whole, not into one another")
-            await self._copy(source, target, recursive=True, maxdepth=maxdepth, on_error="raise")
-            await self._rm(source, recursive=True, maxdepth=maxdepth)
+            try:
+                await merge(self, source, target, maxdepth)
+            finally:
+                self.invalidate_cache()
             return
         pairs = await pairs_of(self, source, target, recursive=recursive)
         try:

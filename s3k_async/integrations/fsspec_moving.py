@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from glob import has_magic
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,14 @@ from fsspec.utils import other_paths
 
 from s3k_async._native import ancestors
 from s3k_async.client import S3kClient
-from s3k_async.errors import PathNotFoundError
+from s3k_async.errors import DirectoryNotEmptyError, PathNotFoundError
 from s3k_async.integrations.fsspec_looking import status_of
 from s3k_async.model import ROOT
 
 if TYPE_CHECKING:
     from s3k_async.integrations.fsspec import S3kFileSystem
 
-__all__ = ["Pairs", "merges", "pairs_of", "rename"]
+__all__ = ["Pairs", "merge", "merges", "pairs_of", "rename"]
 
 Pairs = list[tuple[str, str]]
 
@@ -26,6 +27,28 @@ async def merges(fs: S3kFileSystem, source: object, target: object) -> bool:
     if not isinstance(source, str) or not isinstance(target, str) or not source.endswith("/") or has_magic(source):
         return False
     return fs._strip_protocol(source) != ROOT and await fs._isdir(source) and await fs._isdir(target)
+
+
+async def merge(fs: S3kFileSystem, source: str | list[str], target: str | list[str], maxdepth: int | None) -> None:
+    """Rename each file to where fsspec's `copy` would put it, and remove the directories that are empty then. What
+    others put into them meanwhile stays where it is, and so does what lies deeper than `maxdepth`.
+
+    Raises what the first that failed failed with; the other files were moved.
+    """
+    client = await fs._client()
+    paths = await fs._expand_path(source, recursive=True, maxdepth=maxdepth)
+    single = isinstance(source, str) and not has_magic(source) and not source.endswith("/")
+    beneath = single and await fs._isdir(fs._strip_protocol(target))
+    targets = other_paths(paths, fs._strip_protocol(target), exists=beneath, flatten=isinstance(source, list))
+    statuses = await client.stat_many(paths)
+    pairs = list(zip(paths, targets, strict=True))
+    directories = [pair for pair, status in zip(pairs, statuses, strict=True) if status is not None and status.is_dir]
+    for _, made in directories:
+        await client.makedirs(made)
+    await rename(client, [pair for pair in pairs if pair not in directories])
+    for emptied, _ in sorted(directories, reverse=True):
+        with suppress(DirectoryNotEmptyError, PathNotFoundError):
+            await client.delete(emptied)
 
 
 async def pairs_of(fs: S3kFileSystem, source: str | list[str], target: str | list[str], *, recursive: bool) -> Pairs:

@@ -359,28 +359,6 @@ def test_lines(fs: S3kFileSystem) -> None:
 # Changing the tree
 
 
-def test_mv_is_the_rename(fs: S3kFileSystem) -> None:
-    fs.pipe({"/a/1": b"1", "/a/b/2": b"2", "/c/3": b"3"})
-    ids = {info["id"] for info in fs.find("/a", detail=True).values()}
-    physical = fs.info("/a/1")["checksum"]
-    fs.mv("/a", "/new/place")
-    assert fs.find("/") == ["/c/3", "/new/place/1", "/new/place/b/2"]
-    assert {info["id"] for info in fs.find("/new", detail=True).values()} == ids
-    assert fs.info("/new/place/1")["checksum"] == physical
-    fs.mv("/c/3", "/new/place")
-    fs.mv("/new/place/1", "/d/")
-    fs.mv("/d/1", "/new/place/3")
-    assert fs.find("/") == ["/new/place/3", "/new/place/b/2"]
-    assert fs.cat("/new/place/3") == b"1"
-    fs.mv("/new/place/*", "/all", recursive=True)
-    assert fs.find("/") == ["/all/3", "/all/b/2"]
-    fs.mv("/all/", "/new", recursive=True)
-    assert fs.find("/") == ["/new/3", "/new/b/2", "/new/place"] or fs.find("/") == ["/new/3", "/new/b/2"]
-    with pytest.raises(PathNotFoundError):
-        fs.mv("/nowhere", "/somewhere/else")
-    assert not fs.exists("/somewhere")
-
-
 def test_rm(fs: S3kFileSystem) -> None:
     fs.pipe({"/a/1": b"1", "/a/b/2": b"2", "/c": b"3", "/d": b"4", "/e/f": b"5"})
     with pytest.raises(IsDirectoryError):
