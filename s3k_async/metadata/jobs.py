@@ -8,17 +8,19 @@ write of a record is conditional on its owner, so that one who wakes up late cha
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, cast, get_args
 
 import anyio
 
-from s3k_async.concurrency import raise_first
-from s3k_async.errors import ConditionFailedError, ItemFormatError, LeaseExpiredError, S3kError
+from s3k_async.concurrency import raise_first, to_the_end
+from s3k_async.errors import ConditionFailedError, ItemFormatError, LeaseExpiredError, OutcomeUnknownError, S3kError
 from s3k_async.metadata.marks import GONE, HERE, Mark, job_of
 from s3k_async.sources import Sources
 from s3k_async.stores.items import (
@@ -196,7 +198,12 @@ class Jobs:
             record["state"] = "preparing"
         if parts:
             record["parts"] = parts
-        await self._items.write(Put(record, ABSENT))
+        try:
+            await to_the_end(partial(self._items.write, Put(record, ABSENT)))
+        except (asyncio.CancelledError, OutcomeUnknownError):
+            job.over = True  # nothing carries a mark of it
+            await to_the_end(partial(self._end, job))
+            raise
         job.extend(sent, lease)
         async with self._owned(job):
             yield job

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from s3k_async.errors import LeaseExpiredError
-from s3k_async.metadata.jobs import job_key
+from s3k_async.metadata.jobs import Jobs, job_key
 from s3k_async.metadata.marks import GONE
+from s3k_async.sources import SYSTEM
 from s3k_async.stores.faults import Call, FaultPlan
-from s3k_async.stores.items import OPERATION, Condition, Update
+from s3k_async.stores.items import OPERATION, Condition, Delete, Put, Update
 from s3k_async.stores.memory_items import MemoryItems
 from tests.engines.volumes import fresh_name
 from tests.metadata.marking import Hand
@@ -70,3 +72,26 @@ async def test_who_folds_in_a_mark_late_leaves_what_has_come_since(world: World)
     assert faults.gate is None
     found = await fast.need("/d/f")
     assert await fast.storage.read(str(found.physical)) == b"new"
+
+
+async def test_a_job_that_is_cancelled_while_its_record_is_written_leaves_none(world: World) -> None:
+    written, answered = asyncio.Event(), asyncio.Event()
+
+    class SlowAnswers(MemoryItems):
+        async def write(self, action: Put | Update | Delete) -> None:
+            await super().write(action)
+            written.set()
+            await answered.wait()
+
+    async def begin() -> None:
+        async with Jobs(SlowAnswers(world.name), SYSTEM).hold("rename", "/d", "/e"):
+            raise AssertionError("it was cancelled")
+
+    beginning = asyncio.create_task(begin())
+    await written.wait()
+    beginning.cancel()
+    await asyncio.sleep(0)
+    answered.set()
+    with pytest.raises(asyncio.CancelledError):
+        await beginning
+    assert [record async for record in world.client().store.jobs.records()] == []
