@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from s3k_async import _native
-from s3k_async.concurrency import run_all
+from s3k_async.concurrency import run_all, to_the_end
 from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
@@ -185,8 +185,8 @@ class _Batch:
     files: list[_File] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)
     """Operations whose outcome is not known."""
-    unsettled: list[_File] = field(default_factory=list)
-    """Created below directories that were going away."""
+    unsettled: dict[str, _File] = field(default_factory=dict)
+    """By path: created below directories that were going away, and not seen to yet."""
 
     def add(self, target: Target, content: Content) -> None:
         store, path, current = self.store, target.path, target.current
@@ -205,6 +205,14 @@ class _Batch:
 
     async def publish(self) -> None:
         try:
+            await self._publish()
+            await run_all(self._keep, list(self.unsettled.values()), limit=DIRECTORIES)
+        except asyncio.CancelledError:
+            await to_the_end(self._withdraw)
+            raise
+
+    async def _publish(self) -> None:
+        try:
             await self.store.changes.run([file.operation for file in self.files], self._apply)
         except LogFormatError as error:
             await self._without_the_odd(error)
@@ -212,10 +220,6 @@ class _Batch:
             # Nothing but the pending entry comes before the table here, and each transaction's failure stays its own.
             for file in self.files:
                 self.published.setdefault(file.entry.path, error)
-        except asyncio.CancelledError:
-            await run_all(lambda file: self.store.withdraw_cancelled(file.entry), self.unsettled, limit=DIRECTORIES)
-            raise
-        await run_all(self._keep, self.unsettled, limit=DIRECTORIES)
 
     async def _without_the_odd(self, error: LogFormatError) -> None:
         """Publish the files but for those that the log cannot hold; it told of one of them."""
@@ -224,7 +228,7 @@ class _Batch:
             return
         middle = len(self.files) // 2
         for files in (self.files[:middle], self.files[middle:]):
-            await replace(self, files=files, unknown=set(), unsettled=[]).publish()
+            await replace(self, files=files, unknown=set(), unsettled={}).publish()
 
     async def _apply(self, outcome: Outcome) -> None:
         starts = range(0, len(self.files), MAX_TRANSACTION)
@@ -296,7 +300,11 @@ class _Batch:
                 self._not_known(file, "written, but whether its directory still stands could not be read", error)
             return
         if not stands:
-            self.unsettled += files
+            self.unsettled |= {file.entry.path: file for file in files}
+
+    async def _withdraw(self) -> None:
+        entries = [file.entry for file in self.unsettled.values()]
+        await run_all(self.store.withdraw_cancelled, entries, limit=DIRECTORIES)
 
     async def _keep(self, file: _File) -> None:
         try:
@@ -305,3 +313,4 @@ class _Batch:
             self._not_known(file, error.message, error)
         except S3kError as error:
             self.published[file.entry.path] = error
+        del self.unsettled[file.entry.path]

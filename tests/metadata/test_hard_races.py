@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import NoReturn
 
+import anyio
 import pytest
 
 from s3k_async.concurrency import merge, to_the_end
@@ -236,6 +237,25 @@ async def test_a_creation_that_is_cancelled_below_a_marked_directory_is_withdraw
         with pytest.raises(asyncio.CancelledError):
             await writing
         assert await rig.store.get("/a/f") is None
+        await rig.store.unmark(await rig.need("/a"), job)
+    assert await rig.paths() == await rig.scanned() == {"/a"}
+
+
+async def test_creations_of_a_list_that_is_cancelled_below_a_marked_directory_are_withdrawn(rig: Rig) -> None:
+    rig = await Rig("cancelled-list", real_time=True).start()
+    await rig.store.make_directory("/a")
+    targets = [await rig.store.prepare(path) for path in ("/a/f", "/a/g")]
+    files = [(target, rig.content(target.object_id)) for target in targets]
+    async with rig.store.jobs.hold("mark", "/a") as job:
+        with anyio.CancelScope() as scope:
+
+            async def mark_and_cancel() -> None:
+                await rig.store.mark(await rig.need("/a"), job)
+                scope.cancel()
+
+            await publish_many(Meanwhile(rig, mark_and_cancel).client(), files, overwrite=True)
+        assert scope.cancelled_caught
+        assert [await rig.store.get(target.path) for target in targets] == [None, None]
         await rig.store.unmark(await rig.need("/a"), job)
     assert await rig.paths() == await rig.scanned() == {"/a"}
 
