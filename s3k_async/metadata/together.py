@@ -18,6 +18,7 @@ from s3k_async.metadata.atomic import AtomicChange
 from s3k_async.metadata.codec import NEXT, from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.intents import Branch, Change, Decision, Intent, WriteFile, decide
 from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job
+from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
 from s3k_async.metadata.marks import Mark
 from s3k_async.metadata.parts import Part, divided, write_parts
 from s3k_async.metadata.store import MetadataStore
@@ -30,6 +31,7 @@ from s3k_async.stores.items import (
     OPERATION,
     Action,
     Check,
+    Condition,
     Delete,
     Item,
     Put,
@@ -83,7 +85,7 @@ async def _attempt(store: MetadataStore, decision: Decision) -> Obstacles | None
     """None: it happened. Otherwise nothing did, because something is not what it was decided on."""
     if not decision.changes:
         return None
-    if not decision.branches and len(decision.changes) + len(_checked(decision)) <= AT_ONCE:
+    if not decision.branches and len(decision.changes) + len(decision.parents()) <= AT_ONCE:
         try:
             return await _in_one(store, decision)
         except TransactionConflictError:
@@ -92,27 +94,39 @@ async def _attempt(store: MetadataStore, decision: Decision) -> Obstacles | None
     return await _by_job(store, decision)
 
 
-def _checked(decision: Decision) -> list[str]:
-    """The directories that have to stand when something appears in them; the root always does."""
-    return [path for path in decision.parents(of_new=True) if path != ROOT]
-
-
 async def _in_one(store: MetadataStore, decision: Decision) -> Obstacles | None:
-    """One transaction, in which the parents of what is new are checked."""
+    """One transaction. Where several paths change, so does the operation of each directory that they are in, by which a
+    listing finds out; one that changes alone needs no more than that the directory of a new path stands.
+    """
     keys = store.keys
+    stamp: dict[str, Value] = {OPERATION: store.sources.uuid()}
     actions: list[Action] = []
+    if len(decision.changes) > 1:
+        actions = [_touching(keys, path, stamp) for path in decision.parents()]
+    else:
+        actions = [
+            Check(keys.key(path), is_unmarked_directory()) for path in decision.parents(of_new=True) if path != ROOT
+        ]
     for change in decision.changes.values():
         when = ABSENT if change.before is None else unchanged(change.before)
         if change.after is None:
             actions.append(Delete(keys.key(change.path), when))
         else:
             actions.append(Put(to_item(change.after, keys), when))
-    actions += [Check(keys.key(path), is_unmarked_directory()) for path in _checked(decision)]
     try:
         await store.transact(decision.operations, actions)
     except ConditionFailedError as error:
+        if any(actions[position].key == ROOT_KEY for position in error.current):
+            await store.touch(ROOT)  # nobody has yet, so that there is nothing to change
         return _marked(store, error.current.values())
     return None
+
+
+def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Update:
+    """What `MetadataStore.touch` writes, for a directory that has to stand; the root always does."""
+    if directory == ROOT:
+        return Update(ROOT_KEY, Condition(), set=stamp)
+    return Update(keys.key(directory), is_unmarked_directory(), set=stamp)
 
 
 async def _by_job(store: MetadataStore, decision: Decision) -> Obstacles | None:

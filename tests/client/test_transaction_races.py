@@ -236,6 +236,41 @@ async def test_a_reader_that_lists_in_a_loop_sees_old_or_new() -> None:
         assert await problems(fs) == []
 
 
+@both_ways
+@pytest.mark.parametrize("touched", [False, True])
+async def test_between_any_two_requests_of_a_listing_it_happens_wholly(touched: bool) -> None:
+    """Also where nothing has ever been changed in the root by a job or a transaction."""
+
+    async def listed(before: int) -> tuple[frozenset[str], bool]:
+        """What a listing finds if a transaction comes before one of its requests, and whether it had so many."""
+        async with two_clients() as (reader, other):
+            await fill(other)
+            if touched:
+                await other._volume().store.touch("/")
+            faults: FaultPlan = reader._volume().items._store._faults  # type: ignore[attr-defined]  # the memory table's
+            due = len(faults.calls) + before
+            came = False
+
+            async def gate(_: object) -> None:
+                nonlocal came
+                if len(faults.calls) == due and not came:
+                    came = True
+                    async with other.transaction() as tx:
+                        await change(tx)
+
+            faults.gate = gate
+            found = frozenset([status.path async for status in reader.list("/", recursive=True)])
+            faults.gate = None
+            return found, came
+
+    states, came = [], True
+    while came:
+        found, came = await listed(len(states) + 1)
+        states.append(found)
+    assert set(states) == {frozenset(START), frozenset(CHANGED)}
+    assert len(states) > 10
+
+
 async def test_a_directory_that_goes_away_meanwhile_is_made_again() -> None:
     """It is removed between the look and the marks, by somebody who saw it empty."""
     async with two_clients() as (fs, other):
