@@ -263,7 +263,8 @@ async def test_between_any_two_requests_of_a_listing_it_happens_wholly(touched: 
             faults.gate = None
             return found, came
 
-    states, came = [], True
+    states: list[frozenset[str]] = []
+    came = True
     while came:
         found, came = await listed(len(states) + 1)
         states.append(found)
