@@ -463,7 +463,8 @@ class S3kFileSystem(VolumeFileSystem):
         each file moves by itself. Directories move with all that is in them, `recursive` or not.
         """
         source, target = texts(path1), texts(path2)
-        if maxdepth is not None or await merges(self, source, target):
+        listed = isinstance(source, list) and isinstance(target, list)
+        if (maxdepth is not None and not listed) or await merges(self, source, target):
             if self._together is not None:
                 raise UnsupportedError("a transaction moves directories as a whole, not into one another")
             try:

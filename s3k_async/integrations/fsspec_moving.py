@@ -37,18 +37,27 @@ async def merge(fs: S3kFileSystem, source: str | list[str], target: str | list[s
     """
     client = await fs._client()
     paths = await fs._expand_path(source, recursive=True, maxdepth=maxdepth)
-    single = isinstance(source, str) and not has_magic(source) and not source.endswith("/")
-    beneath = single and await fs._isdir(fs._strip_protocol(target))
-    targets = other_paths(paths, fs._strip_protocol(target), exists=beneath, flatten=isinstance(source, list))
+    into = fs._strip_protocol(target)
+    if isinstance(source, str) and has_magic(source):
+        beneath = len(paths) == 1
+    else:
+        beneath = isinstance(source, str) and not source.endswith("/") and await _is_directory(fs, target)
+    targets = other_paths(paths, into, exists=beneath, flatten=isinstance(source, list))
     statuses = await client.stat_many(paths)
     pairs = list(zip(paths, targets, strict=True))
     directories = [pair for pair, status in zip(pairs, statuses, strict=True) if status is not None and status.is_dir]
     for _, made in directories:
         await client.makedirs(made)
     await rename(client, [pair for pair in pairs if pair not in directories])
-    for emptied, _ in sorted(directories, reverse=True):
+    kept = {ROOT, *(made for _, made in directories)}
+    for emptied in sorted({path for path, _ in directories} - kept, reverse=True):
         with suppress(DirectoryNotEmptyError, PathNotFoundError):
             await client.delete(emptied)
+
+
+async def _is_directory(fs: S3kFileSystem, target: str | list[str]) -> bool:
+    """Whether the target is a directory, or is meant to be one."""
+    return isinstance(target, str) and (target.endswith("/") or bool(await fs._isdir(target)))
 
 
 async def pairs_of(fs: S3kFileSystem, source: str | list[str], target: str | list[str], *, recursive: bool) -> Pairs:
@@ -62,7 +71,7 @@ async def pairs_of(fs: S3kFileSystem, source: str | list[str], target: str | lis
     if isinstance(source, str) and isinstance(target, str) and not has_magic(source):
         old, new = fs._strip_protocol(source), fs._strip_protocol(target)
         await status_of(client, old)
-        beneath = old != new and (target.endswith("/") or await fs._isdir(new))
+        beneath = old != new and await _is_directory(fs, target)
         return [(old, f"{new.rstrip('/')}/{old.rpartition('/')[2]}" if beneath else new)]
     return await _expanded(fs, source, target, recursive=recursive)
 

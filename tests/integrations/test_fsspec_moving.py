@@ -112,3 +112,42 @@ def test_a_file_that_cannot_move_is_named_and_the_others_have_moved(fs: S3kFileS
     with pytest.raises(PathExistsError, match="/to/1"):
         fs.mv("/a/", "/to", recursive=True)
     assert fs.find("/") == ["/a/1", "/to/1/x", "/to/2"]
+
+
+def test_a_directory_among_what_is_in_itself_stays_as_it_is(fs: S3kFileSystem) -> None:
+    fs.pipe(TREE)
+    fs.makedirs("/a/empty")
+    before = fs.find("/", withdirs=True)
+    fs.mv("/a/", "/a", recursive=True)
+    assert fs.find("/", withdirs=True) == before
+    fs.rm("/a", recursive=True)
+    fs.makedirs("/a")
+    fs.mv("/a/", "/a", recursive=True)
+    assert fs.isdir("/a")
+
+
+def test_a_directory_that_is_a_target_as_well_is_not_removed(fs: S3kFileSystem) -> None:
+    fs.pipe("/a/b/1", b"1")
+    fs.makedirs("/a/b/b")
+    fs.mv("/a/b/", "/a", recursive=True)
+    assert fs.find("/", withdirs=True) == ["/", "/a", "/a/1", "/a/b"]
+    fs.mv("/", "/x", maxdepth=1)
+    assert fs.find("/") == ["/a/1"]
+
+
+@pytest.mark.parametrize("options", [{}, {"maxdepth": 1}])
+@pytest.mark.parametrize(
+    ("source", "target", "moved"),
+    [
+        ("/a", "/new/", "/new/a/1"),
+        ("/a/1", "/new/", "/new/1"),
+        ("/a/*", "/to", "/to/1"),
+        (["/a"], ["/new"], "/new/1"),
+    ],
+)
+def test_maxdepth_changes_nothing_of_what_the_target_means(
+    fs: S3kFileSystem, source: str | list[str], target: str | list[str], moved: str, options: dict[str, int]
+) -> None:
+    fs.pipe({"/a/1": b"1", "/to/kept": b"kept"})
+    fs.mv(source, target, **options)
+    assert fs.find("/") == sorted([moved, "/to/kept"])
