@@ -32,6 +32,7 @@ from s3k_async.metadata.changes import Outcome
 from s3k_async.metadata.codec import is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.directories import DirectoryStore
 from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.marks import job_of
 from s3k_async.metadata.reader import ROOT_ENTRY
 from s3k_async.metadata.standing import Looks
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry
@@ -326,7 +327,7 @@ class MetadataStore(DirectoryStore):
     async def keep(self, entry: Entry) -> None:
         """Give its parents back to a file that was created below a directory that was going away. Whoever reads by
         path may have seen it, so it must not go and come again. If somebody has acted on it since, it went with the
-        directory, or its parents are theirs to see to.
+        directory, or its parents are theirs to see to; whoever is about to is waited for.
 
         Raises NotDirectoryError, BusyError and what the table raises, after the file was withdrawn;
         OutcomeUnknownError.
@@ -334,7 +335,7 @@ class MetadataStore(DirectoryStore):
         try:
             await self._give_parents(entry)
         except S3kError:
-            if await self._withdraw(entry):
+            if await to_the_end(partial(self._withdraw, entry)):
                 raise
         except asyncio.CancelledError:
             await self.withdraw_cancelled(entry)
@@ -345,16 +346,21 @@ class MetadataStore(DirectoryStore):
         while True:
             chain = await self.chain(entry.path)
             parent, ours = chain[-2][1], chain[-1][1]
-            if ours is None or ours.pending or (ours.id, ours.version) != (entry.id, entry.version):
+            if ours is None or (ours.id, ours.version) != (entry.id, entry.version):
                 return
-            _need_no_file(chain[:-1])
-            if parent is not None and not parent.pending and all(above is not None for _, above in chain):
+            if ours.pending and parent is not None and parent.is_dir and job_of(parent.pending) == job_of(ours.pending):
+                return  # the job takes both along, or leaves both
+            stands = parent is not None and not parent.pending
+            if stands and all(above is not None and above.is_dir for _, above in chain[:-1]):
                 return
             self.still_time(deadline, entry.path)
             try:
-                if parent is not None and parent.pending:
+                if ours.pending:
+                    await self.settle(ours)  # a job that is undone leaves it without its parents
+                elif parent is not None and parent.pending:
                     await self.settle(parent)
                 else:
+                    _need_no_file(chain[:-1])
                     await self._make_missing([(ROOT, ROOT_ENTRY), *chain[:-1]], Check(key, unchanged(entry)))
             except ConditionFailedError as error:
                 await self.settle_refused(error)

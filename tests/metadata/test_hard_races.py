@@ -17,10 +17,13 @@ from s3k_async.fsck.decide import Facts, decide
 from s3k_async.metadata.atomic import AtomicTree
 from s3k_async.metadata.batches import publish_many
 from s3k_async.metadata.jobs import Job, Jobs
+from s3k_async.metadata.marks import GONE
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
 from s3k_async.model import Entry
 from s3k_async.stores.faults import Call, Died, FaultPlan
+from s3k_async.stores.memory_items import MemoryItems
+from tests.metadata.marking import Hand
 from tests.metadata.rig import Rig
 
 
@@ -219,6 +222,43 @@ async def test_a_creation_whose_directory_became_a_file_is_withdrawn(rig: Rig) -
     with pytest.raises(NotDirectoryError):
         await rig.write("/a/f", store=Meanwhile(rig, replace_by_file).client())
     assert await rig.paths() == await rig.scanned() == {"/a"}
+
+
+async def test_a_creation_that_is_cancelled_while_it_is_withdrawn_leaves_no_file(rig: Rig) -> None:
+    await rig.store.make_directory("/a")
+    meanwhile = Meanwhile(rig, lambda: rig.store.forget(directory))
+    directory = await rig.need("/a")
+
+    async def gate(call: Call) -> None:
+        # The file cannot be kept, because its directory cannot be made again; as it is withdrawn, the caller goes.
+        await meanwhile.gate(call)
+        if meanwhile.seen is not None and call.method == "put" and call.key.endswith(".pending"):
+            writing.cancel()
+
+    faults = FaultPlan(gate)
+    faults.fail_when(
+        lambda call: meanwhile.seen is not None and call.method == "get_many", ServiceError("no", service_code="X")
+    )
+    writing = asyncio.create_task(rig.write("/a/f", store=rig.client(faults)))
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert await rig.paths() == await rig.scanned() == set()
+
+
+async def test_a_creation_that_a_job_has_marked_in_vain_gets_its_directory_back(rig: Rig) -> None:
+    rig.stop_renewing()
+    await rig.store.make_directory("/a")
+    hand = Hand(MemoryItems(rig.name), rig.store.keys)
+
+    async def remove_and_mark() -> None:
+        await rig.store.forget(await rig.need("/a"))
+        await hand.record("undone", "preparing", "transaction")
+        await hand.mark("/a/f", "undone", GONE)
+
+    meanwhile = Meanwhile(rig, remove_and_mark)
+    await rig.write("/a/f", store=meanwhile.client())
+    assert (await rig.need("/a/f")).pending == ""
+    assert await rig.paths() == await rig.scanned() == {"/a", "/a/f"}
 
 
 async def test_a_creation_that_is_cancelled_below_a_marked_directory_is_withdrawn(rig: Rig) -> None:
