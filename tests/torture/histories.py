@@ -20,11 +20,13 @@ from tests.torture.model import (
     Early,
     File,
     Filling,
+    MakeDirectory,
     Operation,
     Outcome,
     Refusal,
     Rename,
     Tree,
+    ancestors,
     is_below,
     matches,
     with_parents,
@@ -73,8 +75,14 @@ class Event:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether it leaves every tree as it is: it only looks, without a stamp, or has failed."""
-        return not self.is_unknown and (self.is_failure or not hasattr(self.operation, "stamp"))
+        """Whether it leaves every tree as it is: it only looks, without a stamp, or has failed, and was no call that
+        may have made parents before, or dropped its reservation.
+        """
+        operation = self.operation
+        if self.is_unknown or not hasattr(operation, "stamp"):
+            return not self.is_unknown
+        whole = isinstance(operation, Delete | MakeDirectory | Rename)
+        return self.is_failure and (whole or (isinstance(operation, Filling) and not ancestors(operation.path)))
 
 
 class Violation(AssertionError):  # noqa: N818 - what is found, not what failed
@@ -187,8 +195,9 @@ def _ends(event: Event, tree: Tree) -> Iterator[Tree]:
     if there is None or there.stamp != writing.stamp:
         if not event.is_failure:
             yield tree
-        if event.is_resent and not isinstance(answer := writing.apply(tree), Refusal):
-            yield answer.tree
+        # Sent again, it comes where nothing is, and goes again if it fails then.
+        if event.is_resent and there is None and not isinstance(answer := writing.apply(tree), Refusal):
+            yield tree if event.is_failure else answer.tree
         return
     if event.is_failure or event.is_unknown:
         yield {path: node for path, node in tree.items() if path != writing.path}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from s3k_async.errors import BusyError, OutcomeUnknownError, PathExistsError, PathNotFoundError
 from s3k_async.stores.items import Condition, Item
 from tests.torture.histories import NEVER, UNKNOWN, Event, Violation, check, find_order
 from tests.torture.histories_runs import in_memory
-from tests.torture.model import Delete, File, Operation, Outcome, Rename, Tree, Write
+from tests.torture.model import Commit, Delete, File, Operation, Outcome, Rename, Reserve, Tree, Write
 from tests.torture.model_lists import List, Read, Stat
 
 START: Tree = {"/f": File(b"old", 0)}
@@ -82,6 +84,28 @@ def test_a_new_file_that_was_seen_does_not_go_and_come_again() -> None:
     again = event(Read("/d/new"), b"new", 8, 9)
     assert find_order(DIRECTORY, [write, gone, seen, other]) is not None
     assert find_order(DIRECTORY, [write, gone, seen, other, again]) is None
+
+
+def test_what_failed_may_have_made_parents_or_dropped_its_reservation() -> None:
+    failed = event(Write(1, "/d/s/new", b"new"), BusyError, 1, 4)
+    for before in (2, 5):
+        there = event(Stat("/d/s"), (True, 0, True), before, before + 1)
+        assert find_order(DIRECTORY, [failed, there], excused=(BusyError,)) is not None
+    reserve, again = (
+        event(Reserve(1, "/g", exclusive=True), None, 1, 2),
+        event(Reserve(3, "/g", exclusive=True), None, 5, 6),
+    )
+    commit = event(Commit(2, "/g", b"", None, None, 1, expired=False), BusyError, 3, 4)  # type: ignore[arg-type]
+    assert find_order(START, [reserve, commit, again], excused=(BusyError,)) is not None
+
+
+def test_a_creation_that_was_sent_again_does_not_write_over_anything() -> None:
+    write = replace(event(Write(1, "/g", b"new"), None, 1, 20), is_resent=True)
+    seen, removed = event(Read("/g"), b"new", 2, 3), event(Delete(2, "/g"), None, 4, 5)
+    again = event(Read("/g"), b"new", 8, 9)
+    assert find_order(START, [write, seen, removed, again]) is not None
+    other = event(Write(3, "/g", b"other"), None, 6, 7)
+    assert find_order(START, [write, seen, removed, other, again]) is None
 
 
 def test_an_excused_error_changes_nothing() -> None:
