@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from s3k_async import _native
 from s3k_async.concurrency import run_all
 from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, TransactionConflictError
 from s3k_async.metadata.atomic import AtomicChange
@@ -100,9 +101,10 @@ async def _in_one(store: MetadataStore, decision: Decision) -> Obstacles | None:
     """
     keys = store.keys
     stamp: dict[str, Value] = {OPERATION: store.sources.uuid()}
-    actions: list[Action] = []
+    touched: list[str] = []
     if len(decision.changes) > 1:
-        actions = [_touching(keys, path, stamp) for path in decision.parents()]
+        touched = decision.parents()
+        actions: list[Action] = [_touching(keys, path, stamp) for path in touched]
     else:
         actions = [
             Check(keys.key(path), is_unmarked_directory()) for path in decision.parents(of_new=True) if path != ROOT
@@ -116,10 +118,25 @@ async def _in_one(store: MetadataStore, decision: Decision) -> Obstacles | None:
     try:
         await store.transact(decision.operations, actions)
     except ConditionFailedError as error:
-        if any(actions[position].key == ROOT_KEY for position in error.current):
-            await store.touch(ROOT)  # nobody has yet, so that there is nothing to change
+        absent = [path for place, path in enumerate(touched) if error.current.get(place, stamp) is None]
+        changes = enumerate(decision.changes.values(), len(touched))
+        await _make(store, absent, [change for place, change in changes if place not in error.current])
         return _marked(store, error.current.values())
     return None
+
+
+async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Change]) -> None:
+    """Make what is to be touched and is not there: the record of the root, which nobody has touched yet, and a
+    directory in which a file was left by a writer that died. One that went with its files does not come back.
+
+    `fit`: the changes of which nothing was in the way.
+    """
+    left = {_native.split(change.path)[0] for change in fit if change.before is not None}
+    for directory in absent:
+        if directory == ROOT:
+            await store.touch(ROOT)
+        elif directory in left:
+            await store.keep_standing(directory)
 
 
 def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Update:

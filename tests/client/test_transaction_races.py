@@ -28,7 +28,7 @@ from s3k_async.errors import (
 from s3k_async.metadata import parts, together
 from s3k_async.metadata.jobs import JOB_PARTITION, Jobs
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Key, Put, Update
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.transaction import Transaction
@@ -270,6 +270,42 @@ async def test_between_any_two_requests_of_a_listing_it_happens_wholly(touched: 
         states.append(found)
     assert set(states) == {frozenset(START), frozenset(CHANGED)}
     assert len(states) > 10
+
+
+async def test_a_file_that_was_left_without_its_directory_gets_it_back() -> None:
+    async with two_clients() as (fs, other):
+        await other.write("/d/f", b"left")
+        await other.write("/d/kept", b"kept")
+        await other.write("/g", b"g")
+        store = other._volume().store
+        directory = await store.get("/d")
+        assert directory is not None
+        await store.forget(directory)
+        async with fs.transaction() as tx:
+            await tx.delete("/d/f")
+            await tx.rename("/g", "/h")
+        assert {status.path async for status in fs.list("/", recursive=True)} == {"/d", "/d/kept", "/h"}
+
+
+async def test_a_directory_that_went_with_its_files_does_not_come_back() -> None:
+    async with two_clients() as (fs, other):
+        await other.write("/d/f", b"gone")
+        await other.write("/g", b"g")
+        faults: FaultPlan = fs._volume().items._store._faults  # type: ignore[attr-defined]  # the memory table has them
+
+        async def gate(call: Call) -> None:
+            if call.method == "transact":
+                faults.gate = None
+                await other.delete("/d", recursive=True)
+
+        tx = fs.transaction()
+        await tx.delete("/d/f")
+        await tx.rename("/g", "/h")
+        faults.gate = gate
+        with pytest.raises(PathNotFoundError):
+            await tx.commit()
+        assert faults.gate is None
+        assert [status.path async for status in fs.list("/", recursive=True)] == ["/g"]
 
 
 async def test_a_directory_that_goes_away_meanwhile_is_made_again() -> None:
