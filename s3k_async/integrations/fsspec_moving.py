@@ -43,12 +43,13 @@ async def merge(fs: S3kFileSystem, source: str | list[str], target: str | list[s
     else:
         beneath = isinstance(source, str) and not source.endswith("/") and await _is_directory(fs, target)
     targets = other_paths(paths, into, exists=beneath, flatten=isinstance(source, list))
-    statuses = await client.stat_many(paths)
-    pairs = list(zip(paths, targets, strict=True))
-    directories = [pair for pair, status in zip(pairs, statuses, strict=True) if status is not None and status.is_dir]
+    files: Pairs = []
+    directories: Pairs = []
+    for path, place, status in zip(paths, targets, await client.stat_many(paths), strict=True):
+        (directories if status is not None and status.is_dir else files).append((path, place))
     for _, made in directories:
         await client.makedirs(made)
-    await rename(client, [pair for pair in pairs if pair not in directories])
+    await rename(client, files)
     kept = {ROOT, *(made for _, made in directories)}
     for emptied in sorted({path for path, _ in directories} - kept, reverse=True):
         with suppress(DirectoryNotEmptyError, PathNotFoundError):
