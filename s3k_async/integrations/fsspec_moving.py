@@ -46,7 +46,7 @@ async def merge(fs: S3kFileSystem, source: str | list[str], target: str | list[s
     files: Pairs = []
     directories: Pairs = []
     for path, place, status in zip(paths, targets, await client.stat_many(paths), strict=True):
-        (directories if status is not None and status.is_dir else files).append((path, place))
+        (directories if status is not None and status.is_dir else files).append((path, place or ROOT))
     for _, made in directories:
         await client.makedirs(made)
     await rename(client, files)

@@ -72,6 +72,12 @@ def test_what_is_in_a_directory_moves_among_what_is_in_another(fs: S3kFileSystem
     assert not fs.exists("/a")
 
 
+def test_what_is_in_a_directory_moves_into_the_root(fs: S3kFileSystem) -> None:
+    fs.pipe({"/a/1": b"1", "/a/b/2": b"2"})
+    fs.mv("/a/", "/", recursive=True)
+    assert fs.find("/", withdirs=True) == ["/", "/1", "/b", "/b/2"]
+
+
 def test_it_ends_as_it_does_on_another_filesystem(fs: S3kFileSystem) -> None:
     other: Any = fsspec.filesystem("memory", skip_instance_cache=True)
     other.store.clear()
