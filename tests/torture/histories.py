@@ -32,11 +32,14 @@ from tests.torture.model import (
     with_parents,
 )
 
-__all__ = ["NEVER", "UNKNOWN", "Event", "Violation", "check", "find_order"]
+__all__ = ["NEVER", "UNKNOWN", "Event", "UndecidedError", "Violation", "check", "find_order"]
 
 UNKNOWN: Final = "unknown"
 """Nobody was told, or was told that it is unknown: it happened at any time since, or never will."""
 NEVER: Final = math.inf
+
+BUDGET: Final = 100_000
+"""Configurations that are looked at, in some ten seconds, before a history is given up."""
 
 _Step: TypeAlias = tuple[int, int, Tree, tuple[int, ...]]
 """The events that are done, those of which something was seen before, the tree, and the order."""
@@ -85,13 +88,17 @@ class Event:
         return self.is_failure and (whole or (isinstance(operation, Filling) and not ancestors(operation.path)))
 
 
+class UndecidedError(Exception):
+    """A history of which it could not be found out in time whether an order explains it."""
+
+
 class Violation(AssertionError):  # noqa: N818 - what is found, not what failed
     """A history that no order explains."""
 
 
 def check(start: Tree, events: Sequence[Event], *, excused: tuple[type[S3kError], ...] = ()) -> list[Event]:
     """An order that explains the history. Errors of the classes `excused` may come at any time and mean that nothing
-    happened. Raises Violation with the longest part that can be explained.
+    happened. Raises Violation with the longest part that can be explained; UndecidedError.
     """
     order, stuck = _search(start, events, excused)
     if order is None:
@@ -122,6 +129,8 @@ def _search(
         configuration = done, early, frozenset(tree.items())
         if configuration in seen:
             continue
+        if len(seen) >= BUDGET:
+            raise UndecidedError(f"no order was found among {BUDGET} configurations, and not all were looked at")
         seen.add(configuration)
         furthest = max(furthest, done, key=int.bit_count)
         limit = min(event.end for number, event in enumerate(events) if not done >> number & 1)
@@ -150,13 +159,26 @@ def _search(
 
 
 def _is_exposed(event: Event, events: Sequence[Event]) -> bool:
-    """Whether a directory above a file is moved or removed while the file is being written."""
+    """Whether, while a file is being written, a directory above it is moved or removed and the file is met: only then
+    does it matter that it may be there early.
+    """
     writing = event.operation
-    return isinstance(writing, Filling) and any(
-        other.begin < event.end and event.begin < other.end and path != writing.path and is_below(writing.path, path)
-        for other in events
-        for path in _changed(other.operation)
+    if not isinstance(writing, Filling):
+        return False
+    beside = [other for other in events if other.begin < event.end and event.begin < other.end and other is not event]
+    return any(_meets(other, writing) for other in beside) and any(
+        path != writing.path and is_below(writing.path, path) for other in beside for path in _changed(other.operation)
     )
+
+
+def _meets(event: Event, writing: Filling) -> bool:
+    """Whether the event may have found the file that is being written, at its path or in the way of a directory."""
+    operation = event.operation
+    if event.is_failure:
+        return isinstance(operation, Rename) and is_below(writing.path, operation.target)
+    if isinstance(operation, Rename | Delete):
+        return any(is_below(writing.path, path) for path in _changed(operation))
+    return getattr(operation, "path", "/") in (writing.path, "/")
 
 
 def _changed(operation: Operation) -> Sequence[str]:

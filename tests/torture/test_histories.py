@@ -6,12 +6,14 @@ import os
 import random
 import sys
 from collections import Counter
+from collections.abc import Awaitable, Callable
 
 import aioboto3
 import pytest
 
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.torture.histories_runs import NO_FAULTS, in_memory, in_real_time
+from tests.torture.histories import UndecidedError
+from tests.torture.histories_runs import NO_FAULTS, Run, in_memory, in_real_time
 from tests.torture.histories_scenes import SCENES
 from tests.torture.histories_scheduler import Rates
 
@@ -33,18 +35,29 @@ def long_rounds() -> int:
 
 
 async def run_many(scene: str, rounds: int, rates: Rates = NO_FAULTS) -> Counter[str]:
+    return await decided(scene, rounds, lambda seed: in_memory(scene, seed, calls=CALLS, rates=rates))
+
+
+async def decided(place: str, rounds: int, run: Callable[[str], Awaitable[Run]]) -> Counter[str]:
+    """Histories until so many are decided; at most as many may be given up. Returns the faults."""
     seed = seed_of_run()
-    calls = 0
+    calls = known = number = 0
     faults: Counter[str] = Counter()
-    for number in range(rounds):
+    while known < rounds:
+        assert number < 2 * rounds, f"{number - known} histories were given up"
         try:
-            run = await in_memory(scene, f"{seed}-{number}", calls=CALLS, rates=rates)
+            history = await run(f"{seed}-{number}")
+        except UndecidedError:
+            pass
         except BaseException as error:
-            error.add_note(f"S3K_TEST_SEED={seed}, history {number} of {scene!r}")
+            error.add_note(f"S3K_TEST_SEED={seed}, history {number} of {place!r}")
             raise
-        calls += len(run.events)
-        faults += run.faults
-    sys.stdout.write(f"{scene}: {rounds} histories, {calls} calls, {dict(faults)}\n")
+        else:
+            known += 1
+            calls += len(history.events)
+            faults += history.faults
+        number += 1
+    sys.stdout.write(f"{place}: {rounds} histories, {number - known} given up, {calls} calls, {dict(faults)}\n")
     return faults
 
 
@@ -86,10 +99,9 @@ async def test_many_histories_on_real_engines_are_linearizable(scene: str, new_v
 
 
 async def on_engine(scene: str, new_volume: VolumeMaker, rounds: int) -> None:
-    seed, session = seed_of_run(), aioboto3.Session()
-    calls = 0
-    for number in range(rounds):
-        config = new_volume(suffix_count=2)
-        run = await in_real_time(scene, f"{seed}-{number}", config, session, calls=CALLS)
-        calls += len(run.events)
-    sys.stdout.write(f"{scene} on {new_volume.backend}: {rounds} histories, {calls} calls\n")
+    session = aioboto3.Session()
+
+    async def run(seed: str) -> Run:
+        return await in_real_time(scene, seed, new_volume(suffix_count=2), session, calls=CALLS)
+
+    await decided(f"{scene} on {new_volume.backend}", rounds, run)
