@@ -82,6 +82,8 @@ class DirectoryStore(EntryReader):
         self.tuning = tuning
         self.read_only = read_only
         self.known = KnownDirectories(sources.monotonic)
+        self.root_has_record = False
+        """Whether the record by which a change in the root is noticed is known to be there."""
         self._shared = SharedReads(self.stands)
 
     def require_writable(self, path: str) -> None:
@@ -349,6 +351,7 @@ class DirectoryStore(EntryReader):
             await self._touch_once(directory)
         except OutcomeUnknownError:  # once more does no harm
             await self._touch_once(directory)
+        self.root_has_record |= directory == ROOT
 
     async def _touch_once(self, directory: str) -> None:
         stamp: dict[str, Value] = {OPERATION: self.sources.uuid()}

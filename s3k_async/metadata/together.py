@@ -104,6 +104,8 @@ async def _in_one(store: MetadataStore, decision: Decision) -> Obstacles | None:
     touched: list[str] = []
     if len(decision.changes) > 1:
         touched = decision.parents()
+        if ROOT in touched and not store.root_has_record:
+            await store.touch(ROOT)  # a lost answer would not tell a refusal for want of it from others
         actions: list[Action] = [_touching(keys, path, stamp) for path in touched]
     else:
         actions = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import posixpath
 import shutil
 from collections.abc import Callable, Iterator
@@ -105,11 +106,11 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     fs.close_session()
 
 
-few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
-many = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+EXAMPLES = 100 if "S3K_TEST_ROUNDS" in os.environ else 6
+examples = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 
 
-@few
+@examples
 @given(trees, st.lists(patterns, min_size=4, max_size=12), depths, st.booleans())
 @example({"a/b": b"1", "ab/a": None}, ["**", "**/", "**/**", "*/**", "a/**", "**/b", "a*/**/", "**/a*"], 1, True)
 @example({"{a}": b"1", "[a]": None, "{a}x": b""}, ["{a}*", "[{]a}", "[[]a]", "[a", "{*"], None, True)
@@ -124,7 +125,7 @@ def test_glob(pair: Pair, tree: dict[str, bytes | None], wanted: list[str], dept
         assert found[0] == found[1], pattern
 
 
-@few
+@examples
 @given(trees, st.lists(paths, min_size=1, max_size=4), depths)
 def test_looking(pair: Pair, tree: dict[str, bytes | None], some: list[str], depth: int | None) -> None:
     pair.build(tree)
@@ -206,7 +207,7 @@ def comparable(fs: Any, root: str, one: str, other: str) -> bool:
     return not (fs.isdir(target) and fs.exists(f"{target}/{posixpath.basename(one)}"))
 
 
-@few
+@examples
 @given(plain_trees, steps)
 def test_changing(pair: Pair, tree: dict[str, bytes | None], changes: list[tuple[int, str, str]]) -> None:
     pair.build(tree)
@@ -221,9 +222,3 @@ def test_changing(pair: Pair, tree: dict[str, bytes | None], changes: list[tuple
 
 def change(number: int, one: str, other: str, fs: Any, root: str) -> None:
     CHANGES[number](fs, f"{root}/{one}", f"{root}/{other}")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("test", [test_glob, test_looking, test_changing])
-def test_with_many_examples(pair: Pair, test: Any) -> None:
-    many(test)(pair)
