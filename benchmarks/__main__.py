@@ -82,7 +82,7 @@ def _load(path: Path) -> tuple[list[Result], dict[str, str]]:
 def main() -> None:
     """Measure, or with --report only write anew what was measured."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes; under three minutes")
+    parser.add_argument("--quick", action="store_true", help="small sizes; some six minutes")
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
     parser.add_argument("--rounds", type=int, help="repetitions that count, of each contender")
     parser.add_argument("--write", action="store_true", help="write the tables and plots into docs/")
