@@ -82,7 +82,7 @@ def _load(path: Path) -> tuple[list[Result], dict[str, str]]:
 def main() -> None:
     """Measure, or with --report only write anew what was measured."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes; some six minutes")
+    parser.add_argument("--quick", action="store_true", help="small sizes; under three minutes")
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
     parser.add_argument("--rounds", type=int, help="repetitions that count, of each contender")
     parser.add_argument("--write", action="store_true", help="write the tables and plots into docs/")
@@ -92,7 +92,7 @@ def main() -> None:
     if options.report is not None:
         results, machine = _load(options.report)
     else:
-        scope = Scope(options.quick, options.rounds or 3)
+        scope = Scope(options.quick, options.rounds or (2 if options.quick else 3))
         machine = {**environment(), "repetitions": str(scope.rounds)}
         results = asyncio.run(_run(options.only, scope, machine))
     print("\n" + ", ".join(f"{name} {value}" for name, value in machine.items()) + "\n")

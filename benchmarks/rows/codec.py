@@ -106,7 +106,7 @@ def _decode(scope: Scope, model: Any) -> Case:
             "ours, objects": plain(objects),
             "ours, Arrow": plain(arrow),
         },
-        rounds=scope.pick(7, 21),
+        rounds=scope.pick(5, 21),
         clock="processor",
         expected=ROWS,
     )
@@ -155,7 +155,7 @@ def _encode(scope: Scope, model: Any) -> Case:
             "ours, from actions": several(times, ours),
             "ours, from columns": several(times, from_columns),
         },
-        rounds=scope.pick(7, 21),
+        rounds=scope.pick(5, 21),
         clock="processor",
     )
 
@@ -182,6 +182,6 @@ def _sign(scope: Scope) -> Case:
             "aiobotocore": several(times, botocore),
             "ours": several(times, lambda: signer.dynamodb(host, target, body, now)),
         },
-        rounds=scope.pick(7, 21),
+        rounds=scope.pick(5, 21),
         clock="processor",
     )

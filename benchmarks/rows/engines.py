@@ -123,7 +123,7 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
 
 
 async def _files(scope: Scope, them: Contenders) -> AsyncIterator[Result]:
-    files = scope.pick(500, 10_000)
+    files = scope.pick(150, 10_000)
     turns: dict[str, int] = dict.fromkeys(NAMES, 0)
 
     def put(name: str) -> Run:
@@ -146,7 +146,7 @@ async def _files(scope: Scope, them: Contenders) -> AsyncIterator[Result]:
 
 
 async def _trees(scope: Scope, them: Contenders) -> AsyncIterator[Result]:
-    files = scope.pick(1_000, 10_000)
+    files = scope.pick(300, 10_000)
     rounds = scope.pick(1, 2)
     for name in NAMES:
         await them.put(name, "/tree-0", files)
@@ -187,7 +187,7 @@ async def _trees(scope: Scope, them: Contenders) -> AsyncIterator[Result]:
 
 async def _counted(scope: Scope, table: Engine, data: Engine) -> AsyncIterator[Result]:
     """Requests of each verb for each contender, seen by a relay between it and the servers; not timed."""
-    files = scope.pick(1_000, 10_000)
+    files = scope.pick(300, 10_000)
     async with (
         Relay(table.endpoint) as table_relay,
         Relay(data.endpoint) as data_relay,

@@ -89,7 +89,7 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
         if native() != plainly():
             raise AssertionError(f"{name}: native and Python differ")
         contenders = {"plain Python": several(TIMES, plainly), "ours": several(TIMES, native)}
-        rounds = scope.pick(4, 21)
+        rounds = scope.pick(3, 21)
         case = Case(
             "keys",
             name,

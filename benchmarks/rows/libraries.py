@@ -23,7 +23,7 @@ from tests.engines.process import Engine
 
 __all__ = ["results"]
 
-QUICK = Sizes(1_000, 20, 50, read=200, in_ranges=50, ranges=5, parts=10, rows=1_000)
+QUICK = Sizes(300, 6, 50, read=60, in_ranges=20, ranges=5, parts=5, rows=1_000)
 FULL = Sizes(10_000, 100, 100, read=1_000, in_ranges=200, ranges=5, parts=50, rows=20_000)
 
 T = TypeVar("T", Fsspec, Arrow)

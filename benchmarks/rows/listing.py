@@ -32,7 +32,7 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
             config = without_log(config_for(server.engine, server.engine, suffixes=suffixes))
             fs = await stack.enter_async_context(client(config))
             ours = Ours(fs)
-            for entries in scope.pick((100_000,), (10_000, 100_000, LARGE)):
+            for entries in scope.pick((30_000,), (10_000, 100_000, LARGE)):
                 path = f"/list-{entries}"
                 await fs.makedirs(path)
                 server.directory(path, entries, suffixes)

@@ -25,7 +25,7 @@ VERBS = ("stat", "create", "delete")
 
 async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
     """Requests of the table, then the client's verbs beside the same requests by hand."""
-    count = scope.pick(400, 2_000)
+    count = scope.pick(200, 2_000)
     async with AsyncExitStack() as stack:
         low = await stack.enter_async_context(client_of(server.engine, "dynamodb"))
         blobs = await stack.enter_async_context(client_of(server.engine, "s3"))

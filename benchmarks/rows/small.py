@@ -42,7 +42,7 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
             PORT: PortFiles(fs),
             CLIENT: ClientFiles(fs),
         }
-        for kilobytes, verbs in SIZES.items():
+        for kilobytes, verbs in scope.pick({1: VERBS}, SIZES).items():
             for in_flight in scope.pick((32,), (1, 32, 256)):
                 server.reset()
                 await fs.makedirs("/small")
@@ -54,7 +54,7 @@ async def _verbs(
     scope: Scope, server: Canned, them: _Contenders, verbs: tuple[Verb, ...], kilobytes: int, in_flight: int
 ) -> AsyncIterator[Result]:
     data = bytes(kilobytes * 1024)
-    count = scope.pick(200, 1_000 if kilobytes == 1 else 500)
+    count = scope.pick(50, 1_000 if kilobytes == 1 else 500)
     for verb in verbs:
         turns = dict.fromkeys(them, 0)
 

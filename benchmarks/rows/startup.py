@@ -33,7 +33,7 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
     times: dict[str, list[float]] = {module: [] for module in MODULES}
     processor: dict[str, list[float]] = {module: [] for module in MODULES}
     loaded: dict[str, list[str]] = {}
-    for _ in range(scope.pick(5, 15)):
+    for _ in range(scope.pick(2, 15)):
         for module in MODULES:
             taken, busy, loaded[module] = _child("-c", _IMPORT.format(module=module, unwanted=UNWANTED))
             times[module].append(taken)
@@ -42,7 +42,7 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
         name = "ours" if module == "s3k_async" else module
         facts = {"loaded": loaded[module]}
         yield Result("import", "", name, 1, "imports", times[module], processor[module], "boto3", facts=facts)
-    entries = scope.pick(200_000, 1_000_000)
+    entries = scope.pick(100_000, 1_000_000)
     for mode in ("objects", "Arrow"):
         server.command("forget")
         memory = _child("-m", "benchmarks.rows.memory", server.engine.endpoint, str(entries), mode)

@@ -27,7 +27,7 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
             server.command("forget")
             config = config_for(server.engine, server.engine, suffixes=SUFFIXES, log=log)
             fs = await stack.enter_async_context(client(config))
-            for files in scope.pick((10_000,), (1_000, 10_000, 100_000)):
+            for files in scope.pick((5_000,), (1_000, 10_000, 100_000)):
                 for case in _cases(scope, server, fs, low, files, "ours, with log" if log else "ours"):
                     for result in await measure(case):
                         yield result
