@@ -428,6 +428,10 @@ class S3kSyncClient:
 
     # Ours
 
+    def _finish_deferred(self) -> None:
+        """Wait for the marks of the log that are still being written."""
+        self._call(lambda fs: fs._volume().log.drained())
+
     def _call(self, verb: Callable[[S3kClient], Awaitable[T]]) -> T:
         session = self._session()
 

@@ -15,7 +15,7 @@ PACKAGE = "s3k_async"
 ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("cli", "integrations"),
+    ("cli", "integrations", "spark"),
     ("__init__",),
     (
         "hadoop",

@@ -1,0 +1,14 @@
+"""Spark: the client in tasks, settings from the Spark configuration, jobs over whole volumes, a data source.
+
+    from s3k_async.spark import each_partition, spark_volume
+
+    volume = spark_volume(spark, "s3k://analytics")
+    moves = frame.rdd.mapPartitions(each_partition(volume.executors, rename))
+
+Needs `pip install s3k-async[spark]`; importing `s3k_async` loads none of it.
+"""
+
+from s3k_async.spark.executors import client, each_partition
+from s3k_async.spark.settings import SparkVolume, spark_volume
+
+__all__ = ["SparkVolume", "client", "each_partition", "spark_volume"]

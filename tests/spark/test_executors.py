@@ -1,0 +1,96 @@
+"""The client in tasks: one for each worker process, made where it is used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from s3k_async import S3kSyncClient
+from s3k_async.config import LocalDirectory, VolumeConfig
+from s3k_async.errors import VolumeNotFoundError
+from s3k_async.spark import each_partition, spark_volume
+from s3k_async.volumes import init_volume
+from tests.engines.volumes import VolumeMaker, volume_backends
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
+
+
+@pytest.fixture
+async def volume(new_volume: VolumeMaker) -> VolumeConfig:
+    config = new_volume()
+    await init_volume(config)
+    return config
+
+
+@everywhere
+def test_each_worker_process_has_one_client_for_all_of_its_tasks(spark: SparkSession, volume: VolumeConfig) -> None:
+    def write(fs: S3kSyncClient, numbers: Iterator[int]) -> Iterator[tuple[int, int]]:
+        for number in numbers:
+            fs.write(f"/out/{number}", str(number).encode())
+            yield os.getpid(), id(fs)
+
+    seen = spark.sparkContext.parallelize(range(24), 12).mapPartitions(each_partition(volume, write)).collect()
+    assert os.getpid() not in {pid for pid, _ in seen}
+    assert len(set(seen)) == len({pid for pid, _ in seen}) <= 2
+    with S3kSyncClient(config=volume) as fs:
+        assert {status.path: fs.read(status.path) for status in fs.list("/out")} == {
+            f"/out/{number}": str(number).encode() for number in range(24)
+        }
+
+
+@volume_backends("embedded")
+def test_what_was_put_off_is_done_when_a_task_ends(spark: SparkSession, volume: VolumeConfig) -> None:
+    def delete(fs: S3kSyncClient, paths: Iterator[str]) -> Iterator[int]:
+        for path in paths:
+            fs.delete(path)
+        yield fs.requests.deferred
+
+    with S3kSyncClient(config=volume) as fs:
+        for number in range(6):
+            fs.write(f"/{number}", b"1")
+    paths = spark.sparkContext.parallelize([f"/{number}" for number in range(6)], 3)
+    assert paths.mapPartitions(each_partition(volume, delete)).count() == 3
+    entries = [name.rpartition(".") for _, _, names in os.walk(_log_of(volume)) for name in names]
+    begun = {stem for stem, _, state in entries if state == "pending"}
+    assert len(begun) == 12
+    assert begun == {stem for stem, _, state in entries if state == "committed"}
+
+
+def _log_of(volume: VolumeConfig) -> str:
+    assert isinstance(volume.data, LocalDirectory)
+    return os.path.join(volume.data.path, "oplog")
+
+
+@volume_backends("embedded")
+def test_an_error_in_a_task_is_told_on_the_driver(spark: SparkSession, new_volume: VolumeMaker) -> None:
+    missing = new_volume()
+
+    def nothing(fs: S3kSyncClient, rows: Iterator[int]) -> Iterator[int]:
+        return rows
+
+    with pytest.raises(Exception, match=VolumeNotFoundError.__name__):
+        spark.sparkContext.parallelize([1], 1).mapPartitions(each_partition(missing, nothing)).collect()
+
+
+def test_a_volume_from_the_configuration_of_the_session(spark: SparkSession) -> None:
+    for name, value in {
+        "fs.s3k.metastore.dynamo.table.analytics": "tree",
+        "fs.s3k.metastore.dynamo.suffix.count.analytics": "7",
+        "fs.s3k.metastore.dynamo.suffix.count.other": "9",
+        "fs.s3k.volume.kind.analytics": "native",
+        "fs.s3a.endpoint.region": "eu-west-1",
+    }.items():
+        spark.conf.set(name, value)
+    found = spark_volume(spark, "s3k://analytics", bucket="files")
+    assert found.driver == found.executors
+    assert getattr(found.driver.table, "name", None) == "tree"
+    assert found.driver.suffix_count == 7
+    assert spark_volume(spark, found) is found
+    assert spark_volume(spark, found.driver).executors is found.driver
