@@ -29,7 +29,7 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.metadata.changes import Outcome
-from s3k_async.metadata.codec import is_unmarked_directory, to_item, unchanged
+from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.directories import DirectoryStore
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.marks import job_of
@@ -372,22 +372,27 @@ class MetadataStore(DirectoryStore):
 
     async def _withdraw(self, entry: Entry) -> bool:
         """Take back a creation that was not acknowledged. False if somebody has acted on the entry: then it did happen.
-        Raises OutcomeUnknownError.
+        Raises OutcomeUnknownError, also if a job has marked the entry: whether it acts on it is not decided yet.
         """
+        lost = OutcomeUnknownError(
+            "written below a directory that was going away, and not taken back",
+            path=entry.path,
+            operation=entry.operation,
+        )
         try:
             await self.transact(
                 [self.changes.operation("delete", entry, None)], [Delete(self.keys.key(entry.path), unchanged(entry))]
             )
-        except ConditionFailedError:
+        except ConditionFailedError as error:
+            item = error.current.get(0)
+            current = from_item(item, self.keys) if item else None
+            if current is not None and current.pending and (current.id, current.version) == (entry.id, entry.version):
+                raise lost from error
             return False
         except OutcomeUnknownError:
             raise
         except S3kError as error:
-            raise OutcomeUnknownError(
-                "written below a directory that was going away, and not taken back",
-                path=entry.path,
-                operation=entry.operation,
-            ) from error
+            raise lost from error
         return True
 
     async def _replace(self, current: Entry, content: Content) -> Entry:

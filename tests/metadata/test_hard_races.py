@@ -12,12 +12,21 @@ import anyio
 import pytest
 
 from s3k_async.concurrency import merge, to_the_end
-from s3k_async.errors import ConflictError, IsDirectoryError, LeaseExpiredError, NotDirectoryError, ServiceError
+from s3k_async.errors import (
+    BusyError,
+    ConflictError,
+    IsDirectoryError,
+    LeaseExpiredError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+    ServiceError,
+)
 from s3k_async.fsck.decide import Facts, decide
 from s3k_async.metadata.atomic import AtomicTree
 from s3k_async.metadata.batches import publish_many
 from s3k_async.metadata.jobs import Job, Jobs
 from s3k_async.metadata.marks import GONE
+from s3k_async.metadata.settling import Settling
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
 from s3k_async.model import Entry
@@ -259,6 +268,27 @@ async def test_a_creation_that_a_job_has_marked_in_vain_gets_its_directory_back(
     await rig.write("/a/f", store=meanwhile.client())
     assert (await rig.need("/a/f")).pending == ""
     assert await rig.paths() == await rig.scanned() == {"/a", "/a/f"}
+
+
+async def test_a_creation_that_a_live_job_has_marked_is_neither_done_nor_undone(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(_: Settling, entry: Entry) -> None:
+        raise BusyError("its job goes on", path=entry.path)
+
+    await rig.store.make_directory("/a")
+    async with rig.store.jobs.hold("mark", "/a") as job:
+
+        async def remove_and_mark() -> None:
+            await rig.store.forget(await rig.need("/a"))
+            await rig.store.mark(await rig.need("/a/f"), job)
+            monkeypatch.setattr(Settling, "settle", busy)
+
+        with pytest.raises(OutcomeUnknownError):
+            await rig.write("/a/f", store=Meanwhile(rig, remove_and_mark).client())
+        left = await rig.need("/a/f")
+        assert left.pending
+        await rig.store.unmark(left, job)
 
 
 async def test_a_creation_that_is_cancelled_below_a_marked_directory_is_withdrawn(rig: Rig) -> None:
