@@ -6,86 +6,34 @@ bytes. What was changed meanwhile is then young in the log.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from s3k_async import _native
 from s3k_async.concurrency import merge
-from s3k_async.errors import BlobNotFoundError, InvalidArgumentError, ItemFormatError, LogFormatError
-from s3k_async.fsck.facts import Facts, ItemFacts, LogObjectFacts, objects_of
+from s3k_async.errors import InvalidArgumentError, ItemFormatError
+from s3k_async.fsck.facts import Facts, ItemFacts, LogObjectFacts
+from s3k_async.fsck.ground import Counts, Ground
 from s3k_async.fsck.parts import Child, Parts, Pile, State
-from s3k_async.metadata.codec import from_item, from_items
+from s3k_async.fsck.scans import Thing, blob_things, log_things, table_things
+from s3k_async.metadata.codec import from_item
 from s3k_async.metadata.jobs import JOB_PARTITION, JobRecord, record_from
-from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.metadata.marks import parse_mark
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry, Progress
-from s3k_async.oplog.checkpoints import FORMAT as CHECKPOINT_FORMAT
-from s3k_async.oplog.entries import FORMAT as ENTRY_FORMAT
-from s3k_async.oplog.entries import parse_line
-from s3k_async.oplog.reader import DamagedLog, JavaLogReader, LogReader, Truth, latest
-from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
-from s3k_async.sources import Sources
-from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.items import PARTITION, SORT, Item, Key
+from s3k_async.oplog.reader import JavaLogReader, Truth, latest
+from s3k_async.stores.items import Key
+from s3k_async.stores.key_ranges import HEX, hex_ranges
 
-__all__ = ["Counts", "Gatherer", "Ground", "is_newer_format", "jobs_of", "read_item"]
+__all__ = ["LOOSE", "Gatherer", "Loose", "jobs_of", "read_item"]
 
 SEGMENTS: Final = 4
-HEX: Final = "0123456789abcdef"
-JAVA_LOG_SUFFIX: Final = ".info"
-"""S3-FileSystem 1.0 keeps its log among the data."""
-OWN_PARTITIONS: Final = frozenset({"s3k:volume", "s3k:root", JOB_PARTITION})
-JOB_PART: Final = "#"
-"""In the sort key of an item that belongs to a job's record."""
+LOOSE: Final = frozenset({"items", "log_objects", "jobs"})
+"""Piles of what has no object id."""
 STATE_FORMAT: Final = 1
-_NEWEST: Final = {
-    "oplog-entry": ENTRY_FORMAT,
-    "oplog-segment": SEGMENT_FORMAT,
-    "oplog-checkpoint": CHECKPOINT_FORMAT,
-    "oplog-checkpoint-part": CHECKPOINT_FORMAT,
-}
-"""The newest format of each kind of log object that this version reads."""
 
 Tell = Callable[[Progress], object]
-
-
-@dataclass(slots=True)
-class Counts:
-    """What the scans have counted."""
-
-    files: int = 0
-    directories: int = 0
-    reservations: int = 0
-    bytes: int = 0
-    log_records: int = 0
-    blobs: int = 0
-    blob_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """What is compared: a volume, or what is below a path of it."""
-
-    store: MetadataStore
-    blobs: BlobStore
-    log: LogReader | JavaLogReader | None
-    """None for a volume without one."""
-    log_blobs: BlobStore | None
-    """Where the log is; None without one."""
-    sources: Sources
-    grace_ms: int
-    path: str = ROOT
-
-    @property
-    def is_legacy(self) -> bool:
-        """Whether S3-FileSystem 1.0 wrote the volume."""
-        return isinstance(self.log, JavaLogReader) or self.store.keys.hash == "java31"
-
-    def holds(self, path: str) -> bool:
-        """Whether a path is one of those to be checked."""
-        return self.path in (ROOT, path) or path.startswith(self.path + "/")
 
 
 @dataclass(slots=True)
@@ -95,6 +43,10 @@ class Loose:
     items: list[ItemFacts] = field(default_factory=list)
     log_objects: list[LogObjectFacts] = field(default_factory=list)
     jobs: list[JobRecord] = field(default_factory=list)
+
+    def add(self, pile: Pile, thing: Any) -> None:
+        """Add to the list that is called as a pile."""
+        getattr(self, pile).append(thing)
 
 
 class Gatherer:
@@ -131,9 +83,7 @@ class Gatherer:
                 "done": self._done,
                 "decided": self.decided,
                 "counts": asdict(self.counts),
-                "items": [asdict(each) for each in self.loose.items],
-                "log_objects": [asdict(each) for each in self.loose.log_objects],
-                "jobs": [asdict(each) for each in self.loose.jobs],
+                **asdict(self.loose),
             }
         )
 
@@ -195,95 +145,27 @@ class Gatherer:
         self.save()
 
     async def _scan_table(self) -> None:
-        async for items in merge([self._segment(segment) for segment in range(SEGMENTS)], limit=SEGMENTS):
-            ours = [item for item in items if self._is_ours(item)]
-            entries = self._understood(ours)
-            keys = self.ground.store.keys.keys([entry.path for entry in entries])
-            for (item, entry), key in zip(zip(ours, entries, strict=False), keys, strict=False):
-                found = Key(str(item[PARTITION]), str(item[SORT]))
-                if key != found:
-                    self.loose.items.append(ItemFacts(*found, is_foreign=False, problem=""))
-                elif self.ground.holds(entry.path):
-                    self._add(entry)
-
-    def _understood(self, items: list[Item]) -> list[Entry]:
-        """The entries of the items; those that are none are taken out of the list and noted."""
-        keys = self.ground.store.keys
-        try:
-            return list(from_items(items, keys))
-        except ItemFormatError:
-            entries: list[Entry] = []
-            good: list[Item] = []
-            for item in items:
-                try:
-                    entries.append(from_item(item, keys))
-                except ItemFormatError as error:
-                    place = (str(item[PARTITION]), str(item[SORT]))
-                    self.loose.items.append(ItemFacts(*place, is_foreign=False, problem=str(error)))
-                else:
-                    good.append(item)
-            items[:] = good
-            return entries
-
-    def _is_ours(self, item: Item) -> bool:
-        """Whether the item is to be an entry of this volume. `ks://name` is not `ks://name-2`."""
-        partition, sort = str(item[PARTITION]), str(item[SORT])
-        if partition.startswith(f"{ENTRY_PREFIX}{self.ground.store.keys.volume}/"):
-            return True
-        if partition == JOB_PARTITION and JOB_PART not in sort:
-            try:
-                self.loose.jobs.append(record_from(item))
-            except ItemFormatError as error:
-                self.loose.items.append(ItemFacts(partition, sort, is_foreign=True, problem=str(error)))
-        elif partition not in OWN_PARTITIONS and not (self.ground.is_legacy and partition.startswith(ENTRY_PREFIX)):
-            self.loose.items.append(ItemFacts(partition, sort, is_foreign=True, problem=""))
-        return False
-
-    def _add(self, entry: Entry) -> None:
-        counts, parts = self.counts, self.parts
-        for object_id in objects_of(entry):
-            parts.add("entries", object_id, entry)
-        if entry.is_dir:
-            counts.directories += 1
-            parts.add("directories", entry.path, entry.path)
-        elif entry.committed:
-            counts.files += 1
-            counts.bytes += entry.size
-        else:
-            counts.reservations += 1
-        parent = _native.split(entry.path)[0]
-        if parent != ROOT and entry.path != self.ground.path:
-            parts.add("children", parent, (parent, entry.path, entry.id, entry.mtime_ms))
-
-    async def _segment(self, segment: int) -> AsyncIterator[list[Item]]:
-        cursor: str | None = None
-        while True:
-            page = await self.ground.store.items.scan(segment, SEGMENTS, cursor=cursor)
-            yield list(page.items)
-            if page.next is None:
-                return
-            cursor = page.next
+        segments = [table_things(self.ground, segment, SEGMENTS, self.counts) for segment in range(SEGMENTS)]
+        async for things in merge(segments, limit=SEGMENTS):
+            self._put(things)
 
     async def _scan_log(self) -> None:
         if self.ground.log is None:
             return
-        async for record in self.ground.log.records():
-            if isinstance(record, DamagedLog):
-                newer = await is_newer_format(self.ground.log_blobs, record.key)
-                self.loose.log_objects.append(LogObjectFacts(record.key, str(record.error), newer))
-            else:
-                self.counts.log_records += 1
-                self.parts.add("records", record.operation.object_id, record)
+        async for things in log_things(self.ground, self.ground.log.records(), self.counts):
+            self._put(things)
 
     async def _scan_blobs(self) -> None:
-        binary = isinstance(self.ground.log, JavaLogReader)
-        async for blob in merge([self.ground.blobs.list_all(digit) for digit in HEX], limit=len(HEX)):
-            object_id = _native.object_id_of(blob.key)
-            if object_id is None and binary and blob.key.endswith(JAVA_LOG_SUFFIX):
-                continue
-            self.counts.blobs += 1
-            self.counts.blob_bytes += blob.size
-            self.parts.add("blobs", object_id or blob.key, blob)
+        ranges = [blob_things(self.ground, keys, self.counts) for group in hex_ranges(len(HEX)) for keys in group]
+        async for things in merge(ranges, limit=len(HEX)):
+            self._put(things)
+
+    def _put(self, things: Iterable[Thing]) -> None:
+        for pile, key, thing in things:
+            if pile in LOOSE:
+                self.loose.add(pile, thing)
+            else:
+                self.parts.add(pile, key, thing)
 
     # Going on
 
@@ -305,19 +187,6 @@ class Gatherer:
             [LogObjectFacts(**each) for each in state["log_objects"]],
             [JobRecord(**each) for each in state["jobs"]],
         )
-
-
-async def is_newer_format(log_blobs: BlobStore | None, key: str) -> bool:
-    """Whether a log object says of itself that it is of a format, or a kind, that this version does not know."""
-    if log_blobs is None:
-        return False
-    try:
-        head = (await log_blobs.get(key)).partition(b"\n")[0]
-        document = parse_line(head, key)
-    except (BlobNotFoundError, LogFormatError):
-        return False
-    kind, found = document.get("s3k"), document.get("format")
-    return isinstance(kind, str) and type(found) is int and found > _NEWEST.get(kind, 0)
 
 
 async def jobs_of(store: MetadataStore, entries: Iterable[Entry]) -> tuple[dict[str, JobRecord], frozenset[str]]:

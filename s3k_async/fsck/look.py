@@ -11,7 +11,8 @@ from s3k_async.concurrency import gather, run_all
 from s3k_async.errors import BlobNotFoundError, InvalidPathError, ItemFormatError, LogFormatError
 from s3k_async.fsck.decide import decide
 from s3k_async.fsck.facts import Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts, objects_of
-from s3k_async.fsck.gather import Ground, jobs_of, read_item
+from s3k_async.fsck.gather import jobs_of, read_item
+from s3k_async.fsck.ground import Ground
 from s3k_async.fsck.parts import Child
 from s3k_async.metadata.codec import from_item
 from s3k_async.model import ROOT, UNCOMMITTED, Entry

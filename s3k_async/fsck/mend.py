@@ -16,8 +16,9 @@ from s3k_async import _native
 from s3k_async.errors import BlobNotFoundError, ConflictError, ItemFormatError, S3kError
 from s3k_async.fsck.decide import next_version
 from s3k_async.fsck.facts import Action, Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts, standing
-from s3k_async.fsck.gather import Ground, is_newer_format
+from s3k_async.fsck.ground import Ground
 from s3k_async.fsck.look import still_damaged
+from s3k_async.fsck.scans import is_newer_format
 from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import JobRecord
 from s3k_async.metadata.record import VolumeRecord

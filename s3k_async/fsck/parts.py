@@ -12,16 +12,17 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.fsck.facts import Finding
+from s3k_async.fsck.facts import Finding, ItemFacts, LogObjectFacts
+from s3k_async.metadata.jobs import JobRecord
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.stores.blobs import BlobInfo
 
-__all__ = ["HELD", "PARTS", "Child", "Parts", "Pile", "State"]
+__all__ = ["HELD", "PARTS", "Child", "Parts", "Pile", "State", "from_line", "hash_of", "to_line"]
 
 PARTS: Final = 256
 """Parts of a volume that does not fit into memory."""
@@ -32,7 +33,9 @@ BUFFER: Final = 64
 
 Child: TypeAlias = tuple[str, str, str, int]
 """An entry that needs a parent: the parent, its own path and id, its time in ms."""
-Pile: TypeAlias = Literal["entries", "records", "blobs", "directories", "children", "found"]
+Pile: TypeAlias = Literal[
+    "entries", "records", "blobs", "directories", "children", "found", "items", "log_objects", "jobs"
+]
 State: TypeAlias = dict[str, Any]
 
 _ENTRY: Final = tuple(Entry.__dataclass_fields__)
@@ -65,8 +68,26 @@ _FORMS: Final[Mapping[Pile, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] 
     "directories": (lambda path: path, lambda row: row),
     "children": (list, tuple),
     "found": (lambda finding: list(astuple(finding)), lambda row: Finding(*row)),
+    "items": (asdict, lambda row: ItemFacts(**row)),
+    "log_objects": (asdict, lambda row: LogObjectFacts(**row)),
+    "jobs": (asdict, lambda row: JobRecord(**row)),
 }
 """How things of a pile are written and read."""
+
+
+def to_line(pile: Pile, thing: object) -> str:
+    """A thing of a pile as a line of JSON, ASCII only, without its end."""
+    return json.dumps(_FORMS[pile][0](thing), separators=(",", ":"))
+
+
+def from_line(pile: Pile, line: str | bytes) -> Any:
+    """The thing that a line of a pile is."""
+    return _FORMS[pile][1](json.loads(line))
+
+
+def hash_of(key: str) -> int:
+    """Below 2^32, and in another process the same: things of one key are divided by it."""
+    return zlib.crc32(key.encode("utf-8", "surrogatepass"))
 
 
 class Parts:
@@ -93,7 +114,7 @@ class Parts:
 
     def add(self, pile: Pile, key: str, thing: object) -> None:
         """Put a thing where all others of the same key are."""
-        number = zlib.crc32(key.encode("utf-8", "surrogatepass")) % PARTS
+        number = hash_of(key) % PARTS
         part = self._parts.setdefault((pile, number), [])
         part.append(thing)
         self._count += 1
@@ -114,10 +135,9 @@ class Parts:
             return
         path = self._path(pile, number)
         if os.path.exists(path):
-            form = _FORMS[pile][1]
             with open(path, encoding="ascii") as file:
                 for line in file:
-                    yield form(json.loads(line))
+                    yield from_line(pile, line)
         held = self._parts.get((pile, number))
         yield from held or ()
 
@@ -175,8 +195,7 @@ class Parts:
     def _write(self, pile: Pile, number: int, part: list[Any]) -> None:
         if not part:
             return
-        form = _FORMS[pile][0]
-        lines = [json.dumps(form(thing), separators=(",", ":")) + "\n" for thing in part]
+        lines = [to_line(pile, thing) + "\n" for thing in part]
         with open(self._path(pile, number), "a", encoding="ascii") as file:
             file.writelines(lines)
         part.clear()

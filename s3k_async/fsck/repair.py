@@ -17,7 +17,8 @@ from s3k_async.concurrency import gather
 from s3k_async.fsck.audit import AuditTrail, Deed
 from s3k_async.fsck.decide import decide, decide_parent
 from s3k_async.fsck.facts import Action, Facts, Finding, ParentFacts
-from s3k_async.fsck.gather import Counts, Gatherer, Ground
+from s3k_async.fsck.gather import Gatherer
+from s3k_async.fsck.ground import Counts, Ground
 from s3k_async.fsck.look import decided, look_again, parent_facts
 from s3k_async.fsck.mend import FsckVolume, LeftError, Mender, MissingDirectoryError, Task
 from s3k_async.fsck.parts import HELD, Parts

@@ -10,7 +10,8 @@ from typing import Final
 from s3k_async.concurrency import run_all
 from s3k_async.fsck.decide import decide_item, decide_job, decide_log_object, decide_parent
 from s3k_async.fsck.facts import Finding, ItemFacts, JobFacts, LogObjectFacts
-from s3k_async.fsck.gather import Counts, Gatherer, Ground
+from s3k_async.fsck.gather import Gatherer
+from s3k_async.fsck.ground import Counts, Ground
 from s3k_async.fsck.look import READS, checked_bytes, decided, item_facts, parent_facts
 from s3k_async.fsck.parts import HELD, Parts
 from s3k_async.metadata.jobs import JobRecord

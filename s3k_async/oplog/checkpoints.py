@@ -227,7 +227,7 @@ class CheckpointReader:
                     for number, part in enumerate(checkpoint.parts):
                         if object_id is not None and not part.first <= object_id <= part.last:
                             continue
-                        findings = await self._part(checkpoint, number)
+                        findings = await self.part(checkpoint, number)
                         again = again or findings is None
                         for finding in findings or ():
                             if object_id is None or _is_about(finding, object_id):
@@ -236,10 +236,10 @@ class CheckpointReader:
     async def of(self, checkpoint: Checkpoint) -> AsyncIterator[Finding]:
         """Every operation of one checkpoint; nothing of a part that is gone with its manifest."""
         for number in range(len(checkpoint.parts)):
-            for finding in await self._part(checkpoint, number) or ():
+            for finding in await self.part(checkpoint, number) or ():
                 yield finding
 
-    async def _part(self, checkpoint: Checkpoint, number: int) -> list[Finding] | None:
+    async def part(self, checkpoint: Checkpoint, number: int) -> list[Finding] | None:
         """The records of a part, or its damage; None if the whole checkpoint was superseded."""
         key = checkpoint.part_key(number)
         try:

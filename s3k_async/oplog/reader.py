@@ -31,11 +31,17 @@ from s3k_async.oplog.entries import (
 from s3k_async.oplog.java import JavaEntry, JavaEntryV1, read_java
 from s3k_async.oplog.segments import Mark, Segment, decode_segment
 from s3k_async.stores.blobs import BlobInfo, BlobStore
+from s3k_async.stores.key_ranges import KeyRange, list_range
 
-__all__ = ["DamagedLog", "Finding", "JavaLogReader", "LogObject", "LogReader", "Truth", "latest"]
+__all__ = ["DamagedLog", "Finding", "JavaLogReader", "LogObject", "LogReader", "Truth", "entry_ranges", "latest"]
 
 _ENTRIES: Final = "entries/"
 _SEGMENTS: Final = "segments/"
+_EVERY_KEY: Final = KeyRange()
+_EVERY_ENTRY: Final = KeyRange(_ENTRIES)
+_EVERY_SEGMENT: Final = KeyRange(_SEGMENTS)
+_SHARDS: Final = 256
+"""What the keys of entries divide them into: the first two digits of the object id."""
 _ENTRY_BATCH: Final = 512
 _SEGMENTS_AT_ONCE: Final = 2
 _JAVA_KEY: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.info", re.ASCII)
@@ -143,16 +149,18 @@ class LogReader:
         async for part in self.segments():
             yield part
 
-    async def entries(self, wanted: Callable[[str], bool] | None = None) -> AsyncIterator[LogObject]:
-        """Every entry, or those on the objects whose ids are wanted; the others are listed and not read. Raises the
-        store's errors.
+    async def entries(
+        self, wanted: Callable[[str], bool] | None = None, *, keys: KeyRange = _EVERY_ENTRY
+    ) -> AsyncIterator[LogObject]:
+        """Every entry, or those on the objects whose ids are wanted; the others are listed and not read. `keys`: one of
+        `entry_ranges`. Raises the store's errors.
         """
 
         def is_other(key: str) -> bool:
             parsed = parse_key(key)
             return wanted is not None and isinstance(parsed, EntryKey) and not wanted(parsed.object_id)
 
-        async for part in self._read(_ENTRIES, self._entry, self._concurrency, _ENTRY_BATCH, is_other):
+        async for part in self._read(keys, self._entry, self._concurrency, _ENTRY_BATCH, is_other):
             yield part
 
     async def segments(self, without: Container[str] = frozenset()) -> AsyncIterator[LogObject]:
@@ -165,18 +173,35 @@ class LogReader:
             segment = _segment_id(key)
             return segment in covered or segment in without
 
-        async for part in self._read(_SEGMENTS, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, is_known):
+        async for part in self._read(_EVERY_SEGMENT, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, is_known):
             yield part
 
     async def left_of(self, segments: Collection[str]) -> list[str]:
         """The keys that there still are of some segments. Raises the store's errors."""
         return [
             key
-            async for twins in self._twins(_SEGMENTS)
+            async for twins in self._twins(_EVERY_SEGMENT)
             if not isinstance(twins, DamagedLog)
             for key in twins.values()
             if _segment_id(key) in segments
         ]
+
+    async def segment_sizes(self) -> tuple[dict[str, int], list[DamagedLog]]:
+        """The ids of all segments but those that a checkpoint covers, with the bytes of their objects, and keys among
+        theirs that are none of a segment. Raises the store's errors.
+        """
+        covered = await self._covered()
+        sizes: dict[str, int] = {}
+        damage: list[DamagedLog] = []
+        async for info in self._blobs.list_all(_SEGMENTS):
+            try:
+                segment = _segment_id(info.key)
+            except LogFormatError as error:
+                damage.append(DamagedLog(info.key, error))
+                continue
+            if segment not in covered:
+                sizes[segment] = sizes.get(segment, 0) + info.size
+        return sizes, damage
 
     async def history(self, object_id: str) -> list[Finding]:
         """What the log holds of one object, by version.
@@ -186,7 +211,7 @@ class LogReader:
         """
         prefix = history_prefix(object_id)
         found: dict[object, Finding] = {}
-        async for part in self._read(prefix, self._entry, self._concurrency, _ENTRY_BATCH):
+        async for part in self._read(KeyRange(prefix), self._entry, self._concurrency, _ENTRY_BATCH):
             found.update({_identity(finding): finding for finding in part.findings})
         async for part in self.segments():
             for finding in part.findings:
@@ -198,7 +223,7 @@ class LogReader:
 
     async def entries_of(self, object_id: str) -> list[Finding]:
         """What the entries of one object say; no segment and no checkpoint is read. Raises the store's errors."""
-        parts = self._read(history_prefix(object_id), self._entry, self._concurrency, _ENTRY_BATCH)
+        parts = self._read(KeyRange(history_prefix(object_id)), self._entry, self._concurrency, _ENTRY_BATCH)
         return [finding async for part in parts for finding in part.findings]
 
     async def segment(self, segment_id: str) -> list[Finding]:
@@ -212,7 +237,7 @@ class LogReader:
 
     async def _read(
         self,
-        prefix: str,
+        listed: KeyRange,
         read: Callable[[dict[LogState, str]], Awaitable[list[Finding]]],
         at_once: int,
         batch: int,
@@ -224,7 +249,7 @@ class LogReader:
             return LogObject(found, tuple(await read(keys)), _segment_id(found[0]))
 
         twins: list[dict[LogState, str]] = []
-        async for found in self._twins(prefix):
+        async for found in self._twins(listed):
             if isinstance(found, DamagedLog):
                 yield LogObject((found.key,), (found,))
                 continue
@@ -238,11 +263,11 @@ class LogReader:
         for part in await gather(one, twins, limit=at_once):
             yield part
 
-    async def _twins(self, prefix: str) -> AsyncIterator[dict[LogState, str] | DamagedLog]:
+    async def _twins(self, listed: KeyRange) -> AsyncIterator[dict[LogState, str] | DamagedLog]:
         """The keys that belong together, by state; they come one after the other in the listing."""
         current: dict[LogState, str] = {}
         stem = ""
-        async for info in self._blobs.list_all(prefix):
+        async for info in list_range(self._blobs, listed):
             try:
                 key = parse_key(info.key)
             except LogFormatError as error:
@@ -323,8 +348,9 @@ class JavaLogReader:
         self._volume = volume
         self._concurrency = concurrency
 
-    async def records(self) -> AsyncIterator[Finding]:
-        """Every entry, and every object named like one that cannot be understood. Raises the store's errors.
+    async def records(self, keys: KeyRange = _EVERY_KEY) -> AsyncIterator[Finding]:
+        """Every entry, or those in a range of keys, and every object named like one that cannot be understood. Raises
+        the store's errors.
 
         An entry becomes a record without an operation id or earlier state, timed by when its object was stored, with
         the file's mtime taken from its ctime. A delete leads one version further than the entry says, as ours do.
@@ -332,7 +358,7 @@ class JavaLogReader:
         counts as committed; its id is that of its key, its physical path is None.
         """
         batch: list[BlobInfo] = []
-        async for info in self._blobs.list_all():
+        async for info in list_range(self._blobs, keys):
             if _JAVA_KEY.fullmatch(info.key) is None:
                 continue
             batch.append(info)
@@ -403,6 +429,16 @@ def _java_v1(entry: JavaEntryV1, object_id: str, path: str, time_ms: int) -> Ope
         committed=entry.committed,
     )
     return Operation("", "update" if entry.committed else "create", object_id, 0, time_ms, None, file)
+
+
+def entry_ranges(count: int) -> list[KeyRange]:
+    """Ranges that together hold the key of every entry, each about as many: `count` of them, but no more than there are
+    beginnings of keys. Both objects of an entry are in one range.
+    """
+    count = min(count, _SHARDS)
+    # No key of an entry is a cut, or begins with one: the last digits are followed by what comes after every slash.
+    cuts = [f"{_ENTRIES}{number * _SHARDS // count - 1:02x}~" for number in range(1, count)]
+    return [KeyRange(_ENTRIES, low, high) for low, high in zip(["", *cuts], [*cuts, ""], strict=True)]
 
 
 def _identity(finding: Finding) -> object:

@@ -112,11 +112,13 @@ class BlobStore(Protocol):
         """Remove blobs; names exactly those that remain. Up to MAX_DELETION keys are one request of an adapter;
         `reliable_blobs` divides more of them."""
 
-    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
-        """One page of the blobs whose key starts with `prefix`."""
+    async def list(
+        self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None, after: str = ""
+    ) -> BlobPage:
+        """One page of the blobs whose key starts with `prefix` and, without a cursor, follows `after`."""
 
-    def list_all(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
-        """Every blob whose key starts with `prefix`, page by page."""
+    def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
+        """Every blob whose key starts with `prefix` and follows `after`, page by page."""
 
     async def start_upload(self, key: str) -> Upload:
         """Begin a multipart upload."""

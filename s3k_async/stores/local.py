@@ -114,20 +114,22 @@ class LocalBlobs:
         failures = await self._run(self._root, lambda: self._files.delete(dict.fromkeys(keys)))
         return [DeleteFailure(key, error) for key, error in failures.items()]
 
-    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
+    async def list(
+        self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None, after: str = ""
+    ) -> BlobPage:
         check_page(limit)
         size = limit or _PAGE
 
         def page() -> BlobPage:
             with self._files.opened_root() as root:
-                blobs = list(islice(walk(root, prefix, cursor or "", size + 1), size + 1))
+                blobs = list(islice(walk(root, prefix, cursor or after, size + 1), size + 1))
             return BlobPage(blobs[:size], blobs[size - 1].key if len(blobs) > size else None)
 
         return await self._run(self._root, page)
 
-    async def list_all(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
+    async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
         """One walk, which holds the sorted names of the directories it is in."""
-        walker = self._walk(prefix)
+        walker = self._walk(prefix, after)
         try:
             while blobs := await self._run(self._root, lambda: list(islice(walker, _STREAMED))):
                 for info in blobs:
@@ -176,9 +178,9 @@ class LocalBlobs:
 
         return await self._threads.run(run)
 
-    def _walk(self, prefix: str) -> Generator[BlobInfo, None, None]:
+    def _walk(self, prefix: str, after: str) -> Generator[BlobInfo, None, None]:
         with self._files.opened_root() as root:
-            yield from walk(root, prefix)
+            yield from walk(root, prefix, after)
 
     def _drop(self) -> None:
         if os.path.islink(self._root):

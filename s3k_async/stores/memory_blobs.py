@@ -169,13 +169,15 @@ class MemoryBlobs:
                         failures.append(DeleteFailure(key, refusal))
         return failures
 
-    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
+    async def list(
+        self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None, after: str = ""
+    ) -> BlobPage:
         check_page(limit)
         async with self._call("list", prefix):
             bucket = self._bucket()
             with bucket.lock:
                 order = bucket.order
-                begin = bisect_left(order, prefix) if cursor is None else bisect_right(order, cursor)
+                begin = max(bisect_left(order, prefix), bisect_right(order, after if cursor is None else cursor))
                 stop = begin
                 while stop < len(order) and stop - begin < (limit or _PAGE) and order[stop].startswith(prefix):
                     stop += 1
@@ -183,10 +185,10 @@ class MemoryBlobs:
                 keys = order[begin:stop]
                 return BlobPage([bucket.blobs[key].info for key in keys], keys[-1] if more else None)
 
-    async def list_all(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
+    async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
         cursor: str | None = None
         while True:
-            page = await self.list(prefix, cursor=cursor)
+            page = await self.list(prefix, cursor=cursor, after=after)
             for info in page.blobs:
                 yield info
             cursor = page.next

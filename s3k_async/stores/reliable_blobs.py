@@ -122,13 +122,17 @@ class ReliableBlobs:
             await self._sources.sleep(delay)
             keys, again = list(left), True
 
-    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
-        return await self._sender.scan("ListObjectsV2", lambda: self._store.list(prefix, cursor=cursor, limit=limit))
+    async def list(
+        self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None, after: str = ""
+    ) -> BlobPage:
+        return await self._sender.scan(
+            "ListObjectsV2", lambda: self._store.list(prefix, cursor=cursor, limit=limit, after=after)
+        )
 
-    async def list_all(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
+    async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
         cursor: str | None = None
         while True:
-            page = await self.list(prefix, cursor=cursor)
+            page = await self.list(prefix, cursor=cursor, after=after)
             for info in page.blobs:
                 yield info
             cursor = page.next

@@ -283,8 +283,12 @@ class S3Blobs:
             for report in answer.get("Errors", [])
         ]
 
-    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None) -> BlobPage:
+    async def list(
+        self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None, after: str = ""
+    ) -> BlobPage:
         check_page(limit)
+        if after and cursor is None:
+            cursor = f"after:{self._prefix}{after}"
         rows, following = await self._list_from(self._prefix + prefix, cursor, limit)
         below = len(self._prefix)
         return BlobPage([BlobInfo(row[0][below:], *row[1:]) for row in rows if len(row[0]) > below], following)
@@ -317,10 +321,10 @@ class S3Blobs:
         ]
         return rows, answer.get("NextContinuationToken"), bool(answer.get("IsTruncated"))
 
-    async def list_all(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
+    async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
         cursor: str | None = None
         while True:
-            page = await self.list(prefix, cursor=cursor)
+            page = await self.list(prefix, cursor=cursor, after=after)
             for info in page.blobs:
                 yield info
             cursor = page.next

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from s3k_async.stores.blobs import BlobInfo
+from s3k_async.stores.key_ranges import HEX, hex_ranges, list_range
 from tests.contracts.subjects import RACING_BLOB_STORES, Blobs, OpenBlobs, all_blobs, on_blobs
 
 KEYS = [
@@ -175,6 +176,30 @@ async def test_a_cursor_within_a_prefix(blobs: Blobs) -> None:
     assert first.next is not None
     rest = await blobs.list("a/", cursor=first.next, limit=2)
     assert keys_of([*first.blobs, *rest.blobs]) == ["a/1", "a/2", "a/3"]
+
+
+async def test_what_follows_a_key(blobs: Blobs) -> None:
+    keys = ["a/3", "a/4", "a/40", "a/5/x", "b/1", "b/2"]
+    await fill(blobs, keys)
+    for prefix in ("", "a/", "b/", "c/"):
+        for after in ("", "A", "a/3", "a/3~", "a/38", "a/4", "a/4~", "a/9", "b/0", "b/2", "z"):
+            wanted = [key for key in keys if key.startswith(prefix) and key > after]
+            assert keys_of(await all_blobs(blobs.list_all(prefix, after=after))) == wanted, (prefix, after)
+            first = await blobs.list(prefix, after=after, limit=2)
+            assert keys_of(list(first.blobs)) == wanted[:2]
+            if first.next is not None:
+                rest = await blobs.list(prefix, after=after, cursor=first.next)
+                assert keys_of(list(rest.blobs)) == wanted[2:]
+
+
+async def test_ranges_of_keys_hold_every_key_that_begins_with_a_digit_once(blobs: Blobs) -> None:
+    keys = [f"{digit}{rest}" for digit in HEX[::3] for rest in ("0000000", "8000000-x.id=y", "0~", "ffffffff", "z")]
+    await fill(blobs, [*keys, "9:", "A", "Z/far", "g", "x", ".hidden", "feed.txt"])
+    for count in (1, 2, 3, 16, 37):
+        groups = hex_ranges(count)
+        assert len(groups) == count
+        found = [each.key for group in groups for part in group async for each in list_range(blobs, part)]
+        assert sorted(found) == sorted([*keys, "9:", "feed.txt"]), count
 
 
 @on_blobs(RACING_BLOB_STORES)

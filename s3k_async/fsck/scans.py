@@ -1,0 +1,172 @@
+"""The scans of fsck, each by pieces that can be read anywhere: what a piece holds, as things for the piles of `Parts`.
+
+A piece is a scan segment of the table, some of the log's findings, or ranges of the bytes' keys. What has no object id
+goes to a pile of its own, by no key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from typing import Any, Final, TypeAlias
+
+from s3k_async import _native
+from s3k_async.errors import BlobNotFoundError, ItemFormatError, LogFormatError
+from s3k_async.fsck.facts import ItemFacts, LogObjectFacts, objects_of
+from s3k_async.fsck.ground import Counts, Ground
+from s3k_async.fsck.parts import Pile
+from s3k_async.metadata.codec import from_item, from_items
+from s3k_async.metadata.jobs import JOB_PARTITION, record_from
+from s3k_async.metadata.keys import ENTRY_PREFIX
+from s3k_async.model import ROOT, Entry
+from s3k_async.oplog.checkpoints import FORMAT as CHECKPOINT_FORMAT
+from s3k_async.oplog.entries import FORMAT as ENTRY_FORMAT
+from s3k_async.oplog.entries import parse_line
+from s3k_async.oplog.reader import DamagedLog, Finding, JavaLogReader
+from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
+from s3k_async.stores.blobs import BlobStore
+from s3k_async.stores.items import PARTITION, SORT, Item, Key
+from s3k_async.stores.key_ranges import KeyRange, list_range
+
+__all__ = ["Thing", "blob_things", "is_newer_format", "log_things", "table_things"]
+
+Thing: TypeAlias = tuple[Pile, str, Any]
+"""A pile, the key by which a thing is divided, and the thing."""
+
+BATCH: Final = 500
+"""Things that are handed on at once, where they come one by one."""
+JAVA_LOG_SUFFIX: Final = ".info"
+"""S3-FileSystem 1.0 keeps its log among the data."""
+OWN_PARTITIONS: Final = frozenset({"s3k:volume", "s3k:root", JOB_PARTITION})
+JOB_PART: Final = "#"
+"""In the sort key of an item that belongs to a job's record."""
+_NEWEST: Final = {
+    "oplog-entry": ENTRY_FORMAT,
+    "oplog-segment": SEGMENT_FORMAT,
+    "oplog-checkpoint": CHECKPOINT_FORMAT,
+    "oplog-checkpoint-part": CHECKPOINT_FORMAT,
+}
+"""The newest format of each kind of log object that this version reads."""
+
+
+async def table_things(ground: Ground, segment: int, segments: int, counts: Counts) -> AsyncIterator[list[Thing]]:
+    """What one of the table's scan segments holds, page by page, added to the counts. Raises the store's errors."""
+    cursor: str | None = None
+    while True:
+        page = await ground.store.items.scan(segment, segments, cursor=cursor)
+        yield _of_items(ground, page.items, counts)
+        if page.next is None:
+            return
+        cursor = page.next
+
+
+def _of_items(ground: Ground, items: Iterable[Item], counts: Counts) -> list[Thing]:
+    things: list[Thing] = []
+    ours = [item for item in items if _is_ours(ground, item, things)]
+    entries = _understood(ground, ours, things)
+    keys = ground.store.keys.keys([entry.path for entry in entries])
+    for item, entry, key in zip(ours, entries, keys, strict=True):
+        found = _place(item)
+        if key != found:
+            things.append(("items", "", ItemFacts(*found, is_foreign=False, problem="")))
+        elif ground.holds(entry.path):
+            _add(ground, entry, things, counts)
+    return things
+
+
+def _is_ours(ground: Ground, item: Item, things: list[Thing]) -> bool:
+    """Whether the item is to be an entry of this volume. `ks://name` is not `ks://name-2`."""
+    partition, sort = _place(item)
+    if partition.startswith(f"{ENTRY_PREFIX}{ground.store.keys.volume}/"):
+        return True
+    if partition == JOB_PARTITION and JOB_PART not in sort:
+        try:
+            things.append(("jobs", "", record_from(item)))
+        except ItemFormatError as error:
+            things.append(("items", "", ItemFacts(partition, sort, is_foreign=True, problem=str(error))))
+    elif partition not in OWN_PARTITIONS and not (ground.is_legacy and partition.startswith(ENTRY_PREFIX)):
+        things.append(("items", "", ItemFacts(partition, sort, is_foreign=True, problem="")))
+    return False
+
+
+def _understood(ground: Ground, items: list[Item], things: list[Thing]) -> list[Entry]:
+    """The entries of the items; those that are none are taken out of the list and noted."""
+    keys = ground.store.keys
+    try:
+        return list(from_items(items, keys))
+    except ItemFormatError:
+        entries: list[Entry] = []
+        good: list[Item] = []
+        for item in items:
+            try:
+                entries.append(from_item(item, keys))
+            except ItemFormatError as error:
+                things.append(("items", "", ItemFacts(*_place(item), is_foreign=False, problem=str(error))))
+            else:
+                good.append(item)
+        items[:] = good
+        return entries
+
+
+def _place(item: Item) -> Key:
+    return Key(str(item[PARTITION]), str(item[SORT]))
+
+
+def _add(ground: Ground, entry: Entry, things: list[Thing], counts: Counts) -> None:
+    things += [("entries", object_id, entry) for object_id in objects_of(entry)]
+    if entry.is_dir:
+        counts.directories += 1
+        things.append(("directories", entry.path, entry.path))
+    elif entry.committed:
+        counts.files += 1
+        counts.bytes += entry.size
+    else:
+        counts.reservations += 1
+    parent = _native.split(entry.path)[0]
+    if parent != ROOT and entry.path != ground.path:
+        things.append(("children", parent, (parent, entry.path, entry.id, entry.mtime_ms)))
+
+
+async def log_things(ground: Ground, findings: AsyncIterable[Finding], counts: Counts) -> AsyncIterator[list[Thing]]:
+    """What some findings of the volume's log are, added to the counts. Raises the store's errors."""
+    things: list[Thing] = []
+    async for finding in findings:
+        if isinstance(finding, DamagedLog):
+            newer = await is_newer_format(ground.log_blobs, finding.key)
+            things.append(("log_objects", "", LogObjectFacts(finding.key, str(finding.error), newer)))
+        else:
+            counts.log_records += 1
+            things.append(("records", finding.operation.object_id, finding))
+        if len(things) >= BATCH:
+            yield things
+            things = []
+    yield things
+
+
+async def blob_things(ground: Ground, keys: KeyRange, counts: Counts) -> AsyncIterator[list[Thing]]:
+    """The bytes in a range of keys, added to the counts. Raises the store's errors."""
+    binary = isinstance(ground.log, JavaLogReader)
+    things: list[Thing] = []
+    async for blob in list_range(ground.blobs, keys):
+        object_id = _native.object_id_of(blob.key)
+        if object_id is None and binary and blob.key.endswith(JAVA_LOG_SUFFIX):
+            continue
+        counts.blobs += 1
+        counts.blob_bytes += blob.size
+        things.append(("blobs", object_id or blob.key, blob))
+        if len(things) >= BATCH:
+            yield things
+            things = []
+    yield things
+
+
+async def is_newer_format(log_blobs: BlobStore | None, key: str) -> bool:
+    """Whether a log object says of itself that it is of a format, or a kind, that this version does not know."""
+    if log_blobs is None:
+        return False
+    try:
+        head = (await log_blobs.get(key)).partition(b"\n")[0]
+        document = parse_line(head, key)
+    except (BlobNotFoundError, LogFormatError):
+        return False
+    kind, found = document.get("s3k"), document.get("format")
+    return isinstance(kind, str) and type(found) is int and found > _NEWEST.get(kind, 0)
