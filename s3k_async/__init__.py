@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from s3k_async import errors as errors
 from s3k_async.errors import *  # noqa: F403
-from s3k_async.model import ChangeResult, ContentSummary, FileStatus, ManyResult, Progress
+from s3k_async.model import ChangeResult, ContentSummary, FileStatus, ManyResult, Progress, StagedFile
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
@@ -30,6 +30,7 @@ __all__ = [  # noqa: PLE0604
     "Progress",
     "S3kClient",
     "S3kSyncClient",
+    "StagedFile",
     "Tuning",
     "VolumeConfig",
     "destroy_volume",

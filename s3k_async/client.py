@@ -48,6 +48,7 @@ from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch,
 from s3k_async.races import Race
 from s3k_async.reading import existing, need_readable, read_file, read_spans
 from s3k_async.requests import RequestCounter, Requests, counted, counting
+from s3k_async.staging import StagedUploads
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 from s3k_async.stores.blobs import Buffer
 from s3k_async.transaction import Transaction
@@ -73,7 +74,7 @@ class _Opened:
     pid: int
 
 
-class S3kClient(ManyPaths):
+class S3kClient(ManyPaths, StagedUploads):
     """A volume as a filesystem, for asyncio. Used by `async with`, by the event loop and process that entered it.
 
     `volume` is `s3k://name`, `./directory`, or None for `S3K_VOLUME` and then the configured default; `config` is a

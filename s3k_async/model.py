@@ -19,6 +19,7 @@ __all__ = [
     "HashName",
     "ManyResult",
     "Progress",
+    "StagedFile",
     "VolumeKind",
 ]
 
@@ -40,6 +41,19 @@ class Content:
     etag: str
     checksum: str
     """`xxh128:<32 hex digits>` over the whole content (XXH3 128 bits, canonical big-endian form), or empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """Bytes that were uploaded and that nothing names yet, for a transaction of any process to publish."""
+
+    volume_id: str
+    """The volume in whose data they are."""
+    object_id: str
+    """The object that their key names: what it is published as."""
+    content: Content
+    lease_ms: int
+    """Until when they must be published, epoch milliseconds: `Tuning.lease` after the upload began."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,12 @@ from s3k_async.files import FileReader, FileWriter
 from s3k_async.listing import EntryType, Listing, Walked
 from s3k_async.many import Answers, Contents, Outcomes, Statuses
 from s3k_async.metadata.jobs import JobRecord
-from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, ManyResult
+from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, ManyResult, StagedFile
 from s3k_async.publishing import ProgressCallback
 from s3k_async.requests import RequestCounter, Requests
+from s3k_async.staging import StagedWriter
 from s3k_async.stores.blobs import Buffer
-from s3k_async.sync_files import SyncFileReader, SyncFileWriter
+from s3k_async.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async.sync_transaction import SyncTransaction
 from s3k_async.transaction import Transaction
 
@@ -320,6 +321,19 @@ class S3kSyncClient:
         if isinstance(file, FileReader):
             return SyncFileReader(session.bridge, file, self)
         return SyncFileWriter(session.bridge, file, self)
+
+    def stage(self) -> SyncStagedWriter:
+        """Upload bytes that `Transaction.publish` makes a file, here or in another process; for `with`."""
+        session = self._session()
+
+        async def opened() -> StagedWriter:
+            return await (await session.opened()).stage()
+
+        return SyncStagedWriter(session.bridge, session.bridge.run(opened), self)
+
+    def discard_staged(self, staged: Iterable[StagedFile]) -> None:
+        """Drop the bytes of uploads that will not be published; those that are gone are fine."""
+        self._call(lambda fs: fs.discard_staged(staged))
 
     def touch(self, path: Path) -> FileStatus:
         """Create an empty file, or give a file a new version whose modification time is now."""

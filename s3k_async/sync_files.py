@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from s3k_async.bridge import Bridge
 from s3k_async.errors import ForkedClientError, StreamClosedError, UnsupportedError
 from s3k_async.files import FileReader, FileWriter, bytes_of
-from s3k_async.model import FileStatus
+from s3k_async.model import FileStatus, StagedFile
+from s3k_async.staging import StagedWriter
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-__all__ = ["SyncFileReader", "SyncFileWriter"]
+__all__ = ["SyncFileReader", "SyncFileWriter", "SyncStagedWriter"]
 
 T = TypeVar("T")
 
@@ -219,3 +220,24 @@ class SyncFileWriter(_SyncFile):
         # The warning last: it raises where warnings are errors.
         self._bridge.post(writer.discard)
         _warn(f"discarding a file that was not closed: {self._path}", ResourceWarning, source=self)
+
+
+class SyncStagedWriter(SyncFileWriter):
+    """Bytes on their way to a place where a transaction finds them: see `S3kClient.stage`.
+
+    As any writer, but that closing publishes nothing: `staged` is then what a transaction publishes. There is no path
+    yet; `name` is the physical key, and so is the path in the status that `commit` gives.
+    """
+
+    _writer: StagedWriter
+
+    def __init__(self, bridge: Bridge, writer: StagedWriter, owner: object) -> None:
+        super().__init__(bridge, writer, owner)
+
+    def __repr__(self) -> str:
+        return f"<SyncStagedWriter {self._path!r}>"
+
+    @property
+    def staged(self) -> StagedFile:
+        """What was uploaded, once the writer is closed; raises UnsupportedError before, and if it was discarded."""
+        return self._writer.staged

@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 
 from s3k_async.addresses import Path
 from s3k_async.bridge import Bridge
-from s3k_async.model import ChangeResult
+from s3k_async.model import ChangeResult, StagedFile
 from s3k_async.stores.blobs import Buffer
 from s3k_async.sync_files import SyncFileWriter
 from s3k_async.transaction import Transaction
@@ -54,6 +54,10 @@ class SyncTransaction:
             return SyncFileWriter(self._bridge, await self._transaction.open(path, mode), self._owner)
 
         return self._run(opened)
+
+    def publish(self, path: Path, staged: StagedFile, *, overwrite: bool = False) -> None:
+        """Make what was staged (`S3kClient.stage`), perhaps by another process, the file at a path at the end."""
+        self._run(lambda: self._transaction.publish(path, staged, overwrite=overwrite))
 
     def rename(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
         """Move a file or a directory at the end; its new parent is there by then, or is made by the transaction."""

@@ -6,18 +6,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 from weakref import WeakSet
 
 import anyio
 
 from s3k_async import _native
 from s3k_async.addresses import Path
-from s3k_async.concurrency import run_all
 from s3k_async.errors import (
     InvalidArgumentError,
     IsDirectoryError,
@@ -34,12 +33,14 @@ from s3k_async.errors import (
 )
 from s3k_async.files import FileWriter, Opening, bytes_of, check_mode
 from s3k_async.metadata.intents import Intent, MakeDirectory, Move, Remove, WriteFile
+from s3k_async.metadata.record import VolumeRecord
 from s3k_async.metadata.store import Target
 from s3k_async.metadata.together import change_together
-from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, FileStatus
+from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, FileStatus, StagedFile
 from s3k_async.publishing import is_below
 from s3k_async.reading import OpenVolume, existing
 from s3k_async.requests import RequestCounter, counting_towards
+from s3k_async.staging import drop_bytes, is_named, need_staged
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
 
@@ -47,8 +48,12 @@ __all__ = ["Transaction"]
 
 _LOG = logging.getLogger(__name__)
 
-DROPS = 16
-"""Uploaded bytes that are dropped at the same time."""
+
+class TransactedVolume(OpenVolume, Protocol):
+    """What transactions need of a volume."""
+
+    @property
+    def record(self) -> VolumeRecord: ...
 
 
 class Transaction:
@@ -67,13 +72,15 @@ class Transaction:
     """
 
     def __init__(
-        self, volume: Callable[[], OpenVolume], place: Callable[[Path], str], writers: WeakSet[FileWriter]
+        self, volume: Callable[[], TransactedVolume], place: Callable[[Path], str], writers: WeakSet[FileWriter]
     ) -> None:
         self._volume = volume
         self._place = place
         self._writers = writers
         self._claims = _Claims()
         self._intents: list[Intent] = []
+        self._published: set[str] = set()
+        """Object ids of the staged files that it publishes."""
         self._under_way: Counter[str] = Counter()
         self._files: dict[_Writer, None] = {}
         self._requests = RequestCounter()
@@ -119,6 +126,37 @@ class Transaction:
         if mode == "rb":
             raise UnsupportedError("the files of a transaction are opened for writing", path=place)
         return Opening(lambda: self._open_writer(place, overwrite=mode == "wb"))
+
+    async def publish(self, path: Path, staged: StagedFile, *, overwrite: bool = False) -> None:
+        """Make what was staged (`S3kClient.stage`), perhaps by another process, the file at a path at the end.
+
+        Nothing is asked for before the end; missing parents are made then. A staged file is published once: after
+        OutcomeUnknownError again at the same path, where nothing is done if it is there already. A transaction that
+        fails, or is discarded, drops it as it does its own uploads, unless it is at its path. Raises
+        InvalidArgumentError (another volume's, or a part of the transaction already), IsDirectoryError (the root); at
+        the end PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, and LeaseExpiredError when its
+        upload began longer ago than the `Tuning.lease` of who staged it.
+        """
+        place = self._open_place(path)
+        need_staged(staged, self._volume().record.volume_id)
+        if place == ROOT:
+            raise IsDirectoryError("a directory is at the path", path=place)
+        self._volume().store.keys.key(place)
+        if staged.object_id in self._published:
+            raise InvalidArgumentError("the transaction publishes this staged file already", path=place)
+        self._claims.take(place)
+        self._published.add(staged.object_id)
+        self._intents.append(
+            WriteFile(
+                path=place,
+                object_id=staged.object_id,
+                content=staged.content,
+                lease_ms=staged.lease_ms,
+                replaces=False,
+                overwrite=overwrite,
+                source="staged",
+            )
+        )
 
     async def rename(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
         """Move a file or a directory at the end; its new parent is there by then, or is made by the transaction.
@@ -315,13 +353,22 @@ class Transaction:
         """Remove the uploaded bytes, which certainly nobody names; bounded, and shielded from cancellation."""
         writes = [intent for intent in self._intents if isinstance(intent, WriteFile)]
         with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
-            await run_all(self._remove_bytes, writes, limit=DROPS)
+            try:
+                await self._remove_bytes(*await self._unnamed(writes))
+            except S3kError as error:
+                _LOG.warning("unpublished bytes are left to garbage collection: %s", error)
 
-    async def _remove_bytes(self, write: WriteFile) -> None:
-        try:
-            await self._volume().storage.delete(write.content.physical)
-        except S3kError as error:
-            _LOG.warning("unpublished bytes at %s are left to garbage collection: %s", write.content.physical, error)
+    async def _unnamed(self, writes: Sequence[WriteFile]) -> list[WriteFile]:
+        """Without the staged files that an earlier transaction, whose outcome nobody knew, has published."""
+        store = self._volume().store
+        places = {write: store.keys.key(write.path) for write in writes if write.source == "staged"}
+        items = await store.items.get_many(list(places.values())) if places else {}
+        named = {write for write, key in places.items() if is_named(write.content.physical, items.get(key))}
+        return [write for write in writes if write not in named]
+
+    async def _remove_bytes(self, *writes: WriteFile) -> None:
+        for key, error in await drop_bytes(self._volume().storage, [write.content.physical for write in writes]):
+            _LOG.warning("unpublished bytes at %s are left to garbage collection: %s", key, error)
 
 
 class _Writer(FileWriter):

@@ -37,6 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "transfer",
         "transaction",
         "sync_transaction",
+        "staging",
         "addresses",
         "local_files",
         "files",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from s3k_async import _native
 from s3k_async.concurrency import run_all
@@ -48,6 +48,8 @@ class WriteFile:
     replaces: bool
     """Whether the object is that of the file that was there when they were uploaded."""
     overwrite: bool
+    source: Literal["written", "staged"] = "written"
+    """Whether the transaction uploaded the bytes itself, or somebody before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +220,15 @@ class _Deciding:
 
     def write(self, intent: WriteFile) -> None:
         path, current = intent.path, self._found[intent.path]
+        same = current is not None and current.id == intent.object_id
+        if same and current is not None and current.physical == intent.content.physical:
+            return  # an earlier transaction, whose outcome nobody knew, has published just these bytes
         if self._now > intent.lease_ms:
             raise LeaseExpiredError("the upload took longer than its lease", path=path)
         if current is not None and current.is_dir:
             raise IsDirectoryError("a directory is at the path", path=path)
         if current is not None and not intent.overwrite and not self._store.ran_out(current):
             raise PathExistsError("the file exists", path=path)
-        same = current is not None and current.id == intent.object_id
         if intent.replaces and not same:
             self.decision.strays.append(intent)
             return

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from s3k_async.client import S3kClient
+from s3k_async.model import StagedFile
 
 __all__ = ["SCENES", "Scene"]
 
@@ -85,6 +86,28 @@ async def transaction(fs: S3kClient, number: int = 1) -> object:
     return tx.result
 
 
+async def staged(fs: S3kClient, number: int) -> list[StagedFile]:
+    """So many files that were uploaded and not published."""
+    files = []
+    for _ in range(number):
+        async with fs.stage() as writer:
+            await writer.write(DATA)
+        files.append(writer.staged)
+    return files
+
+
+async def publish(fs: S3kClient, number: int) -> object:
+    files = await staged(fs, number)
+    async with fs.transaction() as tx:
+        for each, file in enumerate(files):
+            await tx.publish(f"/d/part-{each:05}", file)
+    return None
+
+
+async def discard_staged(fs: S3kClient, number: int) -> None:
+    await fs.discard_staged(await staged(fs, number))
+
+
 def pairs_of(number: int) -> list[tuple[str, str]]:
     """Files of `/d` and where they go to."""
     return [(f"/d/part-{each:05}", f"/e/part-{each:05}") for each in range(number)]
@@ -144,6 +167,9 @@ SCENES: dict[str, Scene] = {
     "delete_many, 100 files": Scene(lambda fs: fs.delete_many([old for old, _ in pairs_of(100)]), hundred),
     "transaction of 4 files": Scene(transaction, hundred),
     "transaction of 102 files": Scene(lambda fs: transaction(fs, 50), hundred),
+    "stage a file": Scene(lambda fs: staged(fs, 1)),
+    "stage 10 files, publish them in a transaction": Scene(lambda fs: publish(fs, 10), directory),
+    "discard_staged, 10 files that were staged before": Scene(lambda fs: discard_staged(fs, 10)),
     "copy a file": Scene(lambda fs: fs.copy("/d/f", "/e/g"), file),
     "copy over a file": Scene(lambda fs: fs.copy("/d/f", "/e/g", overwrite=True), two_files),
     "copy a directory of 100 files": Scene(lambda fs: fs.copy("/d", "/e/d", recursive=True), hundred),

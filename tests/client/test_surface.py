@@ -10,8 +10,9 @@ import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.files import FileReader, FileWriter
+from s3k_async.staging import StagedWriter
 from s3k_async.sync import S3kSyncClient
-from s3k_async.sync_files import SyncFileReader, SyncFileWriter
+from s3k_async.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
 from s3k_async.sync_transaction import SyncTransaction
 from s3k_async.transaction import Transaction
 
@@ -21,22 +22,28 @@ PAIRS = [
     (Transaction, SyncTransaction),
     (FileReader, SyncFileReader),
     (FileWriter, SyncFileWriter),
+    (StagedWriter, SyncStagedWriter),
 ]
 
 BLOCKING = {
     "Opening[FileReader] | Opening[FileWriter]": "SyncFileReader | SyncFileWriter",
     "Opening[FileWriter]": "SyncFileWriter",
+    "Opening[StagedWriter]": "SyncStagedWriter",
     "Transaction": "SyncTransaction",
 }
 """What a verb gives that has a blocking counterpart."""
 
+# For the blocking file, which calls them between its hops over the bridge.
+STEPS = {"part_size", "add", "drain", "need_open", "over", "size"}
+# For `io`, to say that the file cannot do it.
+REFUSED = {"read", "readall", "readinto"}
 NOT_SHARED = {
-    # For the blocking file, which calls them between its hops over the bridge.
     FileReader: {"take", "move", "release", "need_open"},
-    FileWriter: {"part_size", "add", "drain", "need_open", "over", "size"},
-    # For `io`, to say that the file cannot do it.
+    FileWriter: STEPS,
+    StagedWriter: STEPS,
     SyncFileReader: {"readall", "write"},
-    SyncFileWriter: {"read", "readall", "readinto"},
+    SyncFileWriter: REFUSED,
+    SyncStagedWriter: REFUSED,
 }
 
 

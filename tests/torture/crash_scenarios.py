@@ -98,6 +98,22 @@ async def transaction_by_job(fs: S3kClient) -> None:
             await tx.delete("/t", recursive=True)
 
 
+async def stage_and_publish(fs: S3kClient) -> None:
+    async with fs.stage() as one, fs.stage() as other:
+        await one.write(b"new")
+        await other.write(LONG)
+    async with fs.transaction() as tx:
+        await tx.publish("/d/f", one.staged, overwrite=True)
+        await tx.publish("/n/g", other.staged, overwrite=True)
+
+
+async def discard_staged(fs: S3kClient) -> None:
+    async with fs.stage() as one, fs.stage() as other:
+        await one.write(b"new")
+        await other.write(LONG)
+    await fs.discard_staged([one.staged, other.staged])
+
+
 FLAT: Paths = {"/d": None, "/d/f": b"one", "/d/g": b"two", "/e": None, "/e/k": b"three"}
 GROWN: Paths = {
     "/d": None,
@@ -212,6 +228,12 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"/d": None, "/d/f": b"new", "/e": None, "/e/k": b"two", "/n": None, "/n/s": None, "/n/s/f": b"five"},
         gone=True,
     ),
+    "stage:published": Scenario(
+        {"/d": None, "/d/f": b"old"},
+        lambda fs, _: stage_and_publish(fs),
+        {"/d": None, "/d/f": b"new", "/n": None, "/n/g": LONG},
+    ),
+    "discard_staged": Scenario({"/d": None}, lambda fs, _: discard_staged(fs), {"/d": None}),
     "copy:file": Scenario(
         {"/d": None, "/d/f": LONG},
         lambda fs, _: fs.copy("/d/f", "/d/g", overwrite=True),

@@ -99,20 +99,14 @@ lists_of_pairs = st.builds(
     RenameMany, st.just(0), st.lists(st.tuples(paths, paths), min_size=1, max_size=3).map(tuple), flags, flags
 )
 lists_to_delete = st.builds(DeleteMany, st.just(0), some_paths, flags, flags)
+steps = st.one_of(
+    st.builds(Write, st.just(0), paths, data, flags),
+    st.builds(Delete, st.just(0), paths, flags, flags),
+    st.builds(Rename, st.just(0), paths, paths, flags),
+    st.builds(MakeDirectory, st.just(0), paths),
+)
 transactions = st.builds(
-    Transact,
-    st.just(0),
-    st.lists(
-        st.one_of(
-            st.builds(Write, st.just(0), paths, data, flags),
-            st.builds(Delete, st.just(0), paths, flags, flags),
-            st.builds(Rename, st.just(0), paths, paths, flags),
-            st.builds(MakeDirectory, st.just(0), paths),
-        ),
-        min_size=1,
-        max_size=3,
-    ).map(tuple),
-    flags,
+    Transact, st.just(0), st.lists(steps, min_size=1, max_size=3).map(tuple), by_job=flags, staged=flags
 )
 changes: st.SearchStrategy[Any] = st.one_of(
     transactions,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import pytest
 
 from s3k_async import S3kClient
 from s3k_async.errors import S3kError
 from s3k_async.metadata import together
+from s3k_async.model import StagedFile
 from tests.torture.model import Answer, Delete, MakeDirectory, Outcome, Refusal, Rename, Tree, Write
 
 __all__ = ["Step", "Transact", "paths_of"]
@@ -23,6 +24,16 @@ def paths_of(step: Step) -> list[str]:
     return [step.source, step.target] if isinstance(step, Rename) else [step.path]
 
 
+def is_write(step: Step) -> TypeGuard[Write]:
+    return isinstance(step, Write)
+
+
+async def stage(fs: S3kClient, data: bytes) -> StagedFile:
+    async with fs.stage() as file:
+        await file.write(data)
+    return file.staged
+
+
 @dataclass(frozen=True)
 class Transact:
     """`transaction`. No step is on, above or below the path of another."""
@@ -31,14 +42,19 @@ class Transact:
     steps: tuple[Step, ...]
     by_job: bool = False
     """Whether it is carried out as if it did not fit into one transaction of the table."""
+    staged: bool = False
+    """Whether its bytes are uploaded before it begins, as if by another process, and published by it."""
 
     async def run(self, fs: S3kClient) -> Outcome:
         with pytest.MonkeyPatch.context() as patched:
             if self.by_job:
                 patched.setattr(together, "AT_ONCE", 0)
+            uploads = {step.path: await stage(fs, step.data) for step in self.steps if self.staged and is_write(step)}
             async with fs.transaction() as tx:
                 for step in self.steps:
                     match step:
+                        case Write() if self.staged:
+                            await tx.publish(step.path, uploads[step.path], overwrite=step.overwrite)
                         case Write():
                             await tx.write(step.path, step.data, overwrite=step.overwrite)
                         case Delete():
