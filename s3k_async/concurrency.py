@@ -117,12 +117,15 @@ class AdaptiveLimit:
         """Requests that are in flight."""
         return self._flying
 
-    def slot(self) -> Slot:
-        """Room for one request, to be entered once: the error that it is left with tells how the request ended."""
-        return Slot(self)
+    def slot(self, *, at_once: bool = False) -> Slot:
+        """Room for one request, to be entered once: the error that it is left with tells how the request ended.
 
-    async def _acquire(self) -> int:
-        if self._flying < self.limit and not self._waiting:
+        `at_once`: without waiting, beyond the limit if need be.
+        """
+        return Slot(self, at_once=at_once)
+
+    async def _acquire(self, *, at_once: bool) -> int:
+        if at_once or (self._flying < self.limit and not self._waiting):
             self._flying += 1
             return self._epoch
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -156,16 +159,17 @@ class AdaptiveLimit:
 class Slot:
     """Room for one request under an AdaptiveLimit."""
 
-    __slots__ = ("_epoch", "_limit", "throttled")
+    __slots__ = ("_at_once", "_epoch", "_limit", "throttled")
 
-    def __init__(self, limit: AdaptiveLimit) -> None:
+    def __init__(self, limit: AdaptiveLimit, *, at_once: bool) -> None:
         self._limit = limit
+        self._at_once = at_once
         self._epoch = 0
         self.throttled = False
         """To be set when an answer says so without an error: some of a batch was left undone."""
 
     async def __aenter__(self) -> Self:
-        self._epoch = await self._limit._acquire()
+        self._epoch = await self._limit._acquire(at_once=self._at_once)
         return self
 
     async def __aexit__(

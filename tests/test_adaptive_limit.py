@@ -103,6 +103,18 @@ async def test_first_come_first_served() -> None:
     assert order == list(range(10))
 
 
+async def test_what_may_not_wait_goes_beyond_the_limit() -> None:
+    limit = AdaptiveLimit(1)
+    async with limit.slot():
+        waiting = asyncio.create_task(succeed(limit))
+        await asyncio.sleep(0)
+        async with limit.slot(at_once=True):
+            assert limit.in_flight == 2
+        assert not waiting.done()
+    await waiting
+    assert limit.in_flight == 0
+
+
 async def test_cancelled_waiters_leave_no_hole() -> None:
     limit = AdaptiveLimit(1)
     holder = limit.slot()

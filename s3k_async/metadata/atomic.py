@@ -339,7 +339,7 @@ class AtomicChange:
         while len(work := await self._ready(work)) > 0:
             plan = self._plan(work, target)
             lanes, token = plan.lanes(), store.sources.uuid
-            report = await carry_out(store.items, self._log, plan, lanes, token, check=self.job.check)
+            report = await carry_out(store.items, self._log, plan, lanes, token, turn=self.job.turn)
             for error in report.failed.values():
                 raise error
             done = work if not report.refused else work.take(sorted(report.succeeded))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from anyio.lowlevel import checkpoint_if_cancelled
+
 from s3k_async._native import Entries
 from s3k_async.errors import (
     BusyError,
@@ -21,13 +23,12 @@ from s3k_async.errors import (
 from s3k_async.metadata.codec import NEXT, from_item, from_items, in_columns
 from s3k_async.metadata.plans import ColumnPlan, plan_deletes, plan_moves
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.transactions import Report, carry_out
+from s3k_async.metadata.transactions import Report, Turn, carry_out
 from s3k_async.stores.items import Item
 
 __all__ = ["Done", "Failure", "delete_files", "move_files"]
 
 Failure = tuple[str, Exception]
-Check = Callable[[], None]
 
 ROUNDS = 8
 """How often an entry that keeps changing is decided anew."""
@@ -50,16 +51,16 @@ class Done:
         self.gone += other.gone
 
 
-async def delete_files(store: MetadataStore, entries: Entries, check: Check = lambda: None) -> Done:
-    """Delete files and reservations; what is gone already counts as deleted. `check` is called before each transaction,
+async def delete_files(store: MetadataStore, entries: Entries, turn: Turn = checkpoint_if_cancelled) -> Done:
+    """Delete files and reservations; what is gone already counts as deleted. `turn` is awaited before each transaction,
     and what it raises ends the work.
     """
-    return await _BulkChange(store, lambda entries: plan_deletes(entries, store.sources), check).apply(entries)
+    return await _BulkChange(store, lambda entries: plan_deletes(entries, store.sources), turn).apply(entries)
 
 
-async def move_files(store: MetadataStore, entries: Entries, target: str, check: Check = lambda: None) -> Done:
+async def move_files(store: MetadataStore, entries: Entries, target: str, turn: Turn = checkpoint_if_cancelled) -> Done:
     """Move files into the directory `target`; what is gone from its old path counts as moved by somebody else.
-    Reservations are refused. `check` as for `delete_files`.
+    Reservations are refused. `turn` as for `delete_files`.
     """
 
     def plan(entries: Entries) -> ColumnPlan:
@@ -73,7 +74,7 @@ async def move_files(store: MetadataStore, entries: Entries, target: str, check:
             for entry in entries
             if entry.is_reservation
         ]
-    done = await _BulkChange(store, plan, check).apply(committed)
+    done = await _BulkChange(store, plan, turn).apply(committed)
     done.add(refused)
     return done
 
@@ -81,10 +82,10 @@ async def move_files(store: MetadataStore, entries: Entries, target: str, check:
 class _BulkChange:
     """One change of many entries under way."""
 
-    def __init__(self, store: MetadataStore, plan: Callable[[Entries], ColumnPlan], check: Check) -> None:
+    def __init__(self, store: MetadataStore, plan: Callable[[Entries], ColumnPlan], turn: Turn) -> None:
         self._store = store
         self._plan = plan
-        self._check = check
+        self._turn = turn
         self._changed: list[Item] = []
         self._done = Done()
 
@@ -129,7 +130,7 @@ class _BulkChange:
         store = self._store
         try:
             lanes, token = plan.lanes(), store.sources.uuid
-            report = await carry_out(store.items, store.changes, plan, lanes, token, check=self._check)
+            report = await carry_out(store.items, store.changes, plan, lanes, token, turn=self._turn)
         except LogFormatError as error:
             await self._without_the_odd(entries, error)
         except LeaseExpiredError:

@@ -45,6 +45,7 @@ from s3k_async.metadata.record import (
 from s3k_async.sources import Sources
 from s3k_async.stores.items import OPERATION, Condition, Item, Update, Value
 from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.stores.sending import at_once
 
 __all__ = [
     "BELIEVED_SECONDS",
@@ -190,7 +191,8 @@ class ExclusiveLock:
             sent = now(self._sources)
             changes: dict[str, Value] = {LOCK_LEASE: self._lease(), LOCK_DONE: self.done}
             try:
-                await self.change(items, changes)
+                with at_once():
+                    await self.change(items, changes)
             except LeaseExpiredError:
                 return
             except S3kError:

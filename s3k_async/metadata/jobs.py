@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, cast, get_args
@@ -37,6 +37,7 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.stores.sending import at_once
 
 __all__ = ["JOB_PARTITION", "Job", "JobKind", "JobRecord", "JobState", "Jobs", "job_key", "record_from"]
 
@@ -45,6 +46,8 @@ _LOG = logging.getLogger(__name__)
 JOB_PARTITION = "s3k:job"
 LEASE_SECONDS = 30.0
 RENEW_SECONDS = 10.0
+LATE_SECONDS = 3.0
+"""After which a renewal that was not answered holds back the job's other requests."""
 POLL_SECONDS = 0.05
 POLL_CAP_SECONDS = 1.0
 
@@ -141,6 +144,8 @@ class Job:
         self.over = kind == "mark"
         """Whether no mark of it is left that means anything: then its record goes."""
         self._sources = sources
+        self._calm = asyncio.Event()
+        self._calm.set()
         self._valid_until = sources.monotonic() + LEASE_SECONDS
         self._lease_ms = sources.now_ms() + int(LEASE_SECONDS * 1000)
 
@@ -166,6 +171,22 @@ class Job:
         """Raise LeaseExpiredError unless the lease certainly still runs."""
         if self.expired:
             raise LeaseExpiredError("the job lost its lease; the same call again does, or finishes, the work")
+
+    async def turn(self) -> None:
+        """Wait while a renewal of the lease is late, so that the service comes to it, and then raise as `check`. For
+        those who send many requests, before each."""
+        await self._calm.wait()
+        self.check()
+
+    @contextmanager
+    def renewing(self) -> Iterator[None]:
+        """For the time of one renewal."""
+        late = asyncio.get_running_loop().call_later(LATE_SECONDS, self._calm.clear)
+        try:
+            yield
+        finally:
+            late.cancel()
+            self._calm.set()
 
 
 class Jobs:
@@ -316,7 +337,8 @@ class Jobs:
                 set={"lease": lease, OPERATION: self._sources.uuid()},
             )
             try:
-                await self._items.write(renewal)
+                with job.renewing(), at_once():
+                    await self._items.write(renewal)
             except ConditionFailedError:
                 job.lose()
                 return

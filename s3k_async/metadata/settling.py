@@ -128,7 +128,7 @@ class Settling:
 
     async def _carry_out(self, job: Job, plan: _MarkedPlan, lanes: Sequence[Lane]) -> None:
         """What is no longer as it was read has been ended by somebody else."""
-        report = await carry_out(self._reader.items, UNLOGGED, plan, lanes, self._sources.uuid, check=job.check)
+        report = await carry_out(self._reader.items, UNLOGGED, plan, lanes, self._sources.uuid, turn=job.turn)
         for error in report.failed.values():
             raise error
 
@@ -200,7 +200,7 @@ class _Ending:
         """What is no longer as it was listed has been ended by somebody else."""
         plan = plan_endings(entries, remove=self._remove)
         items, token = self._reader.items, self._sources.uuid
-        report = await carry_out(items, UNLOGGED, plan, plan.lanes(), token, check=self._job.check)
+        report = await carry_out(items, UNLOGGED, plan, plan.lanes(), token, turn=self._job.turn)
         for error in report.failed.values():
             raise error
 

@@ -218,7 +218,7 @@ class _Together(AtomicChange):
         rows = range(len(changes))
         transactions = [rows[start : start + MAX_TRANSACTION] for start in range(0, len(rows), MAX_TRANSACTION)]
         lanes = [transactions] if in_turn else [[each] for each in transactions]
-        report = await carry_out(store.items, self._log, plan, lanes, store.sources.uuid, check=self.job.check)
+        report = await carry_out(store.items, self._log, plan, lanes, store.sources.uuid, turn=self.job.turn)
         for error in report.failed.values():
             raise error
         for refusal in report.refused.values():

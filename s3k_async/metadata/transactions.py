@@ -26,7 +26,7 @@ from s3k_async.oplog.entries import Operation
 from s3k_async.oplog.segments import Operations
 from s3k_async.stores.items import Action, Item, ItemStore
 
-__all__ = ["UNLOGGED", "Lane", "Logging", "Plan", "Refusal", "Report", "carry_out"]
+__all__ = ["UNLOGGED", "Lane", "Logging", "Plan", "Refusal", "Report", "Turn", "carry_out"]
 
 TRANSACTIONS = 8
 """Transactions of one segment that are under way at the same time."""
@@ -35,6 +35,8 @@ Refusal: TypeAlias = dict[int, Item | None]
 """By their role, the actions of a row whose conditions failed, each with the item that is stored."""
 Lane: TypeAlias = Iterable[Sequence[int]]
 """Rows, by the transaction; these transactions go one after the other."""
+Turn: TypeAlias = Callable[[], Awaitable[None]]
+"""Returns when a transaction may be sent."""
 
 
 class Plan(Protocol):
@@ -94,15 +96,15 @@ async def carry_out(
     lanes: Sequence[Lane],
     token: Callable[[], str],
     *,
-    check: Callable[[], None] = lambda: None,
+    turn: Turn = checkpoint_if_cancelled,
 ) -> Report:
     """Log the plan's operations as pending, send the transactions of all lanes, and log what became of them.
 
-    `check` is called before each transaction; what it raises ends the work. So does a cancellation: what was sent is
+    `turn` is awaited before each transaction; what it raises ends the work. So does a cancellation: what was sent is
     seen to its end, and the rest is not. Raises S3kError, with nothing changed, if the log cannot be written.
     """
     report = Report()
-    work = _Work(items, plan, token, check, report)
+    work = _Work(items, plan, token, turn, report)
 
     async def body(outcome: Outcome) -> None:
         left = iter(lanes)
@@ -129,7 +131,7 @@ class _Work:
     items: ItemStore
     plan: Plan
     token: Callable[[], str]
-    check: Callable[[], None]
+    turn: Turn
     report: Report
 
     async def go_along(self, lane: Lane) -> None:
@@ -142,7 +144,7 @@ class _Work:
         while left:
             # What is seen to its end does not notice that the others were cancelled meanwhile.
             await checkpoint_if_cancelled()
-            self.check()
+            await self.turn()
             try:
                 await to_the_end(partial(self._send, left))
             except ConditionFailedError as error:

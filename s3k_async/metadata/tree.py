@@ -114,7 +114,7 @@ class Tree:
             nonlocal clean
             run.job.check()
             entries = await self._settled(portion, run.job)
-            done = await delete_files(self._store, entries.files(), run.job.check)
+            done = await delete_files(self._store, entries.files(), run.job.turn)
             run.done(done, marked.path)
             clean = clean and not done.failures
             await run.budget.run_all(delete_child, entries.directories())
@@ -290,7 +290,7 @@ class Tree:
             entries = await self._reap(await self._settled(portion, run.job))
             files = entries.files()
             if len(files) > 0:
-                done = await move_files(self._store, files, made.path, run.job.check)
+                done = await move_files(self._store, files, made.path, run.job.turn)
                 run.done(done, marked.path)
                 clean = clean and not done.failures
                 await self._confirm(made, run.job)

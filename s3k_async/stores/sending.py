@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -12,9 +14,21 @@ from s3k_async.requests import Meter
 from s3k_async.retry import TRANSIENT, Retries, RetryAccount, RetryPolicy, retry, retry_read
 from s3k_async.sources import Sources
 
-__all__ = ["Fence", "Sender"]
+__all__ = ["Fence", "Sender", "at_once"]
 
 T = TypeVar("T")
+
+_AT_ONCE: ContextVar[bool] = ContextVar("s3k_at_once", default=False)
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Requests of the body do not wait for their turn: for the few without which what is under way is in vain."""
+    token = _AT_ONCE.set(True)
+    try:
+        yield
+    finally:
+        _AT_ONCE.reset(token)
 
 
 class Fence(Protocol):
@@ -61,7 +75,7 @@ class Sender:
             self._account.earn()
         if self._limit is None:
             return await self._ask(operation, request, again, size)
-        async with self._limit.slot() as slot:
+        async with self._limit.slot(at_once=_AT_ONCE.get()) as slot:
             answer = await self._ask(operation, request, again, size)
             slot.throttled = throttled is not None and throttled(answer)
             return answer

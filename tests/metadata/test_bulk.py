@@ -143,7 +143,7 @@ async def test_a_lease_that_ran_out_ends_a_page_between_transactions(rig: Rig) -
     files = await planted(rig)
     sent = 0
 
-    def check() -> None:
+    async def check() -> None:
         nonlocal sent
         sent += 1
         if sent > 1:
