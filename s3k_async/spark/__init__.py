@@ -8,7 +8,23 @@
 Needs `pip install s3k-async[spark]`; importing `s3k_async` loads none of it.
 """
 
+from s3k_async.spark.changing import delete_files, rename_files
 from s3k_async.spark.executors import client, each_partition
+from s3k_async.spark.listing import du, listing
+from s3k_async.spark.purging import purge
+from s3k_async.spark.reports import JobReport, JobResult
 from s3k_async.spark.settings import SparkVolume, spark_volume
 
-__all__ = ["SparkVolume", "client", "each_partition", "spark_volume"]
+__all__ = [
+    "JobReport",
+    "JobResult",
+    "SparkVolume",
+    "client",
+    "delete_files",
+    "du",
+    "each_partition",
+    "listing",
+    "purge",
+    "rename_files",
+    "spark_volume",
+]

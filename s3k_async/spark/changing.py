@@ -1,0 +1,353 @@
+"""Bulk renames and deletions, in two stages: what is meant, by object id, and then the change.
+
+A task may run twice, even at the same time as its twin, and so may a whole job. So the first stage writes down which
+object each row means, once and for all; the second changes only what is still that object, and takes for done what its
+twin, or an earlier run, has done. With `state`, a directory that Spark can write to, what is meant is kept there, and
+the same call after an interruption goes on from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from s3k_async.addresses import inside
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import (
+    ArgumentTypeError,
+    ConflictError,
+    CrossVolumeError,
+    InvalidArgumentError,
+    InvalidPathError,
+    ItemFormatError,
+    PathNotFoundError,
+    S3kError,
+)
+from s3k_async.model import FileStatus, ManyResult
+from s3k_async.paths import normalize
+from s3k_async.requests import Requests
+from s3k_async.spark.executors import each_partition
+from s3k_async.spark.plans import Plan
+from s3k_async.spark.reports import ALREADY, DONE, FAILED, OUTCOME, PLANNED, JobResult, JobRun, error_fields
+from s3k_async.spark.settings import SparkVolume, spark_volume
+from s3k_async.sync import S3kSyncClient
+
+__all__ = ["delete_files", "rename_files"]
+
+BATCH: Final = 1000
+"""Rows of one call of a verb."""
+TASKS_PER_CORE: Final = 4
+
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+Outcome: TypeAlias = tuple[str, str | None, str | None]
+"""The columns of OUTCOME of one row."""
+Seen: TypeAlias = FileStatus | S3kError | None
+
+_MEANT = (
+    pa.field("id", pa.string()),
+    pa.field("version", pa.int64()),
+    pa.field("is_dir", pa.bool_()),
+    pa.field("size", pa.int64()),
+)
+"""What is meant: columns of a plan, null where there is nothing."""
+_RENAMES = pa.schema([pa.field("source", pa.string()), pa.field("target", pa.string()), *_MEANT, *OUTCOME])
+_DELETIONS = pa.schema([pa.field("path", pa.string()), *_MEANT, *OUTCOME])
+
+
+def rename_files(
+    spark: SparkSession,
+    volume: str | VolumeConfig | SparkVolume,
+    pairs: DataFrame,
+    *,
+    overwrite: bool = False,
+    missing_ok: bool = False,
+    dry_run: bool = True,
+    state: str | None = None,
+    tasks: int | None = None,
+) -> JobResult:
+    """Rename by a DataFrame with the columns `source` and `target`, each pair by itself, as `rename_many` does it.
+
+    The result has a row for each pair: `source target id version is_dir size outcome error message`, its outcome
+    `done`, `already` (the object that was meant is at the target: an earlier attempt or run has moved it), `failed`, or
+    `planned` in a dry run. A path that several pairs name, or that lies below a directory that another pair names, is
+    refused with InvalidArgumentError before anything is changed. `missing_ok`: a pair without a source, when the job
+    began, is `already` if something is at its target; not needed for going on with a `state`.
+
+    Pairs with the same parent of their targets are done by one task: transactions on one parent wait for each other.
+    Raises InvalidArgumentError (columns, or a `state` of something else).
+    """
+    _need_columns(pairs, "source", "target")
+    opened = spark_volume(spark, volume)
+    run = JobRun(spark, "rename", opened.driver.name, dry_run=dry_run)
+    plan = Plan(run, spark, state, _RENAMES, pairs.select("source", "target").distinct())
+    work = each_partition(opened.executors, _planned_renames(missing_ok))
+    meant = plan.made(lambda rows: rows.mapInArrow(work, plan.schema))
+    _refuse_shared(meant)
+    _refuse_below(meant)
+    if dry_run:
+        return run.result(meant, "source")
+    rename = each_partition(opened.executors, _Act(run.requests, lambda fs, rows: _renamed(fs, rows, overwrite)))
+    with run.stage("renaming"):
+        count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
+        by_parent = meant.repartition(count, sf.regexp_extract("target", "(?s)^(.*)/", 1))
+        return run.result(run.kept(by_parent.mapInArrow(rename, plan.schema)), "source")
+
+
+def delete_files(
+    spark: SparkSession,
+    volume: str | VolumeConfig | SparkVolume,
+    paths: DataFrame,
+    *,
+    recursive: bool = False,
+    missing_ok: bool = False,
+    dry_run: bool = True,
+    state: str | None = None,
+    tasks: int | None = None,
+) -> JobResult:
+    """Remove what is at the paths of a DataFrame with the column `path`, each by itself, as `delete_many` does it.
+
+    The result has a row for each path: `path id version is_dir size outcome error message`, its outcome `done`,
+    `already` (it was there when the job began, and was gone when its turn came; with `missing_ok` also what was not
+    there at all), `failed`, or `planned` in a dry run. Another object that came to the path meanwhile is not removed:
+    ConflictError. Files are removed first, then directories, the deepest first. Raises as `rename_files`.
+    """
+    _need_columns(paths, "path")
+    opened = spark_volume(spark, volume)
+    run = JobRun(spark, "delete", opened.driver.name, dry_run=dry_run)
+    plan = Plan(run, spark, state, _DELETIONS, paths.select("path").distinct())
+    work = each_partition(opened.executors, _planned_deletions(missing_ok))
+    meant = plan.made(lambda rows: rows.mapInArrow(work, plan.schema))
+    meant = meant.dropDuplicates(["path"])
+    if dry_run:
+        return run.result(meant, "path")
+    count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
+    delete = each_partition(opened.executors, _Act(run.requests, lambda fs, rows: _deleted(fs, rows, recursive)))
+    with run.stage("deleting"):
+        is_dir = sf.expr("coalesce(is_dir, false)")
+        depth = sf.length("path") - sf.length(sf.regexp_replace("path", "/", ""))
+        depths = meant.filter(is_dir & (sf.col("outcome") == PLANNED)).select(depth.alias("depth")).distinct()
+        done = run.kept(meant.filter(~is_dir).repartition(count).mapInArrow(delete, plan.schema))
+        done = done.unionByName(meant.filter(is_dir & (sf.col("outcome") != PLANNED)))
+        for row in sorted(depths.collect(), reverse=True):
+            level = meant.filter(is_dir & (sf.col("outcome") == PLANNED) & (depth == row["depth"]))
+            done = done.unionByName(run.kept(level.repartition(count).mapInArrow(delete, plan.schema)))
+        return run.result(done, "path")
+
+
+# On the driver
+
+
+def _need_columns(frame: DataFrame, *names: str) -> None:
+    types = dict(frame.dtypes)
+    for name in names:
+        if types.get(name) != "string":
+            raise InvalidArgumentError(f"the DataFrame needs a column {name!r} of text, it has {frame.columns}")
+
+
+def _refuse_shared(meant: DataFrame) -> None:
+    """Raise if several pairs name a path: what they lead to would depend on their order."""
+    named = sf.array_distinct(sf.array("source", "target"))
+    shared = meant.select(sf.explode(named).alias("path")).dropna().groupBy("path").count().filter("count > 1")
+    found = shared.orderBy("path").limit(1).collect()
+    if found:
+        raise InvalidArgumentError("several pairs name the path", path=found[0]["path"])
+
+
+def _refuse_below(meant: DataFrame) -> None:
+    """Raise if a pair names a path below a directory that another pair renames, or is to put in place."""
+    moving = meant.filter(sf.col("is_dir") & (sf.col("outcome") == PLANNED))
+    roots = moving.select(sf.explode(sf.array("source", "target")).alias("above"))
+    if roots.isEmpty():
+        return
+    parts = sf.split("path", "/")
+    ancestors = sf.transform(
+        sf.sequence(sf.lit(2), sf.size(parts)), lambda end: sf.array_join(sf.slice(parts, 1, end - 1), "/")
+    )
+    paths = meant.select(sf.explode(sf.array("source", "target")).alias("path")).dropna()
+    below = paths.withColumn("above", sf.explode(ancestors)).join(roots, "above").orderBy("path").limit(1).collect()
+    if below:
+        raise InvalidArgumentError(f"another pair names {below[0]['above']}, which is above", path=below[0]["path"])
+
+
+# In tasks
+
+
+@dataclass(frozen=True, slots=True)
+class _Act:
+    """A stage that changes: rows that are planned get their outcome, the others go on as they are."""
+
+    requests: Accumulator[Requests]
+    change: Callable[[S3kSyncClient, list[dict[str, Any]]], list[Outcome]]
+
+    def __call__(self, fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
+        for batch in batches:
+            for start in range(0, batch.num_rows, BATCH):
+                yield self._acted(fs, batch.slice(start, BATCH))
+
+    def _acted(self, fs: S3kSyncClient, batch: pa.RecordBatch) -> pa.RecordBatch:
+        rows = batch.to_pylist()
+        places = [place for place, row in enumerate(rows) if row["outcome"] == PLANNED]
+        outcomes: list[Outcome] = [(row["outcome"], row["error"], row["message"]) for row in rows]
+        before = fs.requests
+        for place, outcome in zip(places, self.change(fs, [rows[place] for place in places]), strict=True):
+            outcomes[place] = outcome
+        self.requests.add(fs.requests - before)
+        return _with_outcomes(batch, outcomes)
+
+
+def _planned_renames(missing_ok: bool) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
+    def plan(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
+        for batch in batches:
+            given = [batch.column(name).to_pylist() for name in ("source", "target")]
+            (sources, targets) = ([_path(fs, path) for path in column] for column in given)
+            seen = _look(fs, [*sources, *targets])
+            there, here = seen[: len(sources)], seen[len(sources) :]
+            outcomes = [_rename_outcome(*row, missing_ok=missing_ok) for row in zip(sources, there, here, strict=True)]
+            named = [_text(given[0], sources), _text(given[1], targets)]
+            yield _plan_batch(_RENAMES, named, there, outcomes)
+
+    return plan
+
+
+def _rename_outcome(source: str | S3kError, there: Seen, here: Seen, *, missing_ok: bool) -> Outcome:
+    for found in (there, here):
+        if isinstance(found, S3kError):
+            return (FAILED, *error_fields(found))
+    if there is None:
+        if missing_ok and here is not None:
+            return (ALREADY, None, None)
+        return (FAILED, *error_fields(PathNotFoundError("no such file", path=str(source))))
+    return (PLANNED, None, None)
+
+
+def _planned_deletions(missing_ok: bool) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
+    def plan(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
+        for batch in batches:
+            given = batch.column("path").to_pylist()
+            paths = [_path(fs, path) for path in given]
+            seen = _look(fs, paths)
+            outcomes: list[Outcome] = []
+            for path, found in zip(paths, seen, strict=True):
+                if isinstance(found, FileStatus):
+                    outcomes.append((PLANNED, None, None))
+                elif found is None and missing_ok:
+                    outcomes.append((ALREADY, None, None))
+                else:
+                    error = found or PathNotFoundError("no such file or directory", path=str(path))
+                    outcomes.append((FAILED, *error_fields(error)))
+            yield _plan_batch(_DELETIONS, [_text(given, paths)], seen, outcomes)
+
+    return plan
+
+
+def _renamed(fs: S3kSyncClient, rows: list[dict[str, Any]], overwrite: bool) -> list[Outcome]:
+    """Rename what is still where it was when the plan was made, and look for the rest at its target."""
+    standing = _look(fs, [row["source"] for row in rows])
+    errors: dict[str, Exception] = {}
+    pairs = []
+    for row, found in zip(rows, standing, strict=True):
+        if isinstance(found, FileStatus) and found.id == row["id"]:
+            pairs.append((row["source"], row["target"]))
+        else:
+            errors[row["source"]] = _changed(found, row["source"])
+    done: ManyResult = fs.rename_many(pairs, overwrite=overwrite)
+    errors |= dict(done.failures)
+    unsure = [row for row in rows if row["source"] in errors]
+    moved = {
+        row["source"]
+        for row, found in zip(unsure, _look(fs, [row["target"] for row in unsure]), strict=True)
+        if isinstance(found, FileStatus) and found.id == row["id"]
+    }
+    return [_outcome(row["source"] in moved, errors.get(row["source"])) for row in rows]
+
+
+def _deleted(fs: S3kSyncClient, rows: list[dict[str, Any]], recursive: bool) -> list[Outcome]:
+    """Delete what is still the object that was meant."""
+    errors: dict[str, Exception] = {}
+    paths = []
+    gone = set()
+    for row, found in zip(rows, _look(fs, [row["path"] for row in rows]), strict=True):
+        if found is None:
+            gone.add(row["path"])
+        elif isinstance(found, FileStatus) and found.id == row["id"]:
+            paths.append(row["path"])
+        else:
+            errors[row["path"]] = _changed(found, row["path"])
+    for path, error in fs.delete_many(paths, recursive=recursive).failures:
+        # A twin, or the deletion of a directory above, was faster.
+        if isinstance(error, PathNotFoundError):
+            gone.add(path)
+        else:
+            errors[path] = error
+    return [_outcome(row["path"] in gone, errors.get(row["path"])) for row in rows]
+
+
+def _changed(found: Seen, path: str) -> Exception:
+    if isinstance(found, S3kError):
+        return found
+    if found is None:
+        return PathNotFoundError("it was there when the job began", path=path)
+    return ConflictError("another object is there than when the job began", path=path)
+
+
+def _outcome(already: bool, error: Exception | None) -> Outcome:
+    if already:
+        return (ALREADY, None, None)
+    return (DONE, None, None) if error is None else (FAILED, *error_fields(error))
+
+
+def _path(fs: S3kSyncClient, path: str | None) -> str | S3kError:
+    if path is None:
+        return ArgumentTypeError("a path is text, not null")
+    try:
+        return normalize(inside(path, fs.name))
+    except S3kError as error:
+        return error
+
+
+def _text(given: Sequence[str | None], paths: Sequence[str | S3kError]) -> list[str | None]:
+    """The paths, as they were given where they are none."""
+    return [path if isinstance(path, str) else text for text, path in zip(given, paths, strict=True)]
+
+
+def _look(fs: S3kSyncClient, paths: Sequence[str | S3kError]) -> list[Seen]:
+    """What is at each path; one that is damaged, or that cannot be one, has its error in its place."""
+    seen: dict[str, Seen] = {}
+    wanted = list(dict.fromkeys(path for path in paths if isinstance(path, str)))
+    try:
+        seen.update(zip(wanted, fs.stat_many(wanted), strict=True))
+    except (CrossVolumeError, InvalidPathError, ItemFormatError):
+        seen.update((path, _look_at(fs, path)) for path in wanted)
+    return [seen[path] if isinstance(path, str) else path for path in paths]
+
+
+def _look_at(fs: S3kSyncClient, path: str) -> Seen:
+    try:
+        return fs.stat_many([path])[0]
+    except (CrossVolumeError, InvalidPathError, ItemFormatError) as error:
+        return error
+
+
+def _plan_batch(
+    schema: pa.Schema, named: list[list[str | None]], seen: Sequence[Seen], outcomes: Sequence[Outcome]
+) -> pa.RecordBatch:
+    found = [each if isinstance(each, FileStatus) else None for each in seen]
+    meant = [[None if each is None else getattr(each, name) for each in found] for name in ("id", "version")]
+    more = [[None if each is None else getattr(each, name) for each in found] for name in ("is_dir", "size")]
+    columns = [*named, *meant, *more, *zip(*outcomes, strict=True)]
+    arrays = [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _with_outcomes(batch: pa.RecordBatch, outcomes: Sequence[Outcome]) -> pa.RecordBatch:
+    columns = batch.columns[: -len(OUTCOME)]
+    told = [
+        pa.array(list(column), field.type) for column, field in zip(zip(*outcomes, strict=True), OUTCOME, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays([*columns, *told], names=batch.schema.names)

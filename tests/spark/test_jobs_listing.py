@@ -1,0 +1,84 @@
+"""Listings and sums through Spark are those of one machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from s3k_async import S3kClient, S3kSyncClient
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import InvalidArgumentError, PathNotFoundError
+from s3k_async.spark import du, listing
+from s3k_async.volumes import init_volume
+from tests.engines.volumes import VolumeMaker, volume_backends
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
+embedded = volume_backends("embedded")
+
+FILES = [f"/a/{day}/{hour}/part-{part}" for day in range(5) for hour in range(3) for part in range(2)]
+
+
+@pytest.fixture
+async def volume(new_volume: VolumeMaker) -> VolumeConfig:
+    """A tree of five levels, with odd names, an empty directory and a reservation."""
+    config = new_volume()
+    await init_volume(config)
+    with S3kSyncClient(config=config) as fs:
+        fs.write_many([(path, path.encode()) for path in FILES])
+        fs.write_many([("/a/ä\n𝄞/ß", b"12345"), ("/top", b"1"), ("/ab/c", b"123")])
+        fs.makedirs("/empty/below")
+    async with S3kClient(config=config) as client:
+        store = client._volume().store
+        await store.reserve(await store.prepare("/a/being-written"), exclusive=True)
+    return config
+
+
+def rows_of(fs: S3kSyncClient, path: str) -> list[dict[str, object]]:
+    table = pa.Table.from_batches(fs.list(path, recursive=True, batches=True))
+    return sorted(table.to_pylist(), key=lambda row: str(row["path"]))
+
+
+@everywhere
+def test_a_listing_by_directories_is_that_of_one_machine(spark: SparkSession, volume: VolumeConfig) -> None:
+    with S3kSyncClient(config=volume) as fs:
+        for path, tasks in (("/", 1), ("/", 16), ("/a", 4), ("/top", 4)):
+            found = listing(spark, volume, path, tasks=tasks).toArrow().to_pylist()
+            assert sorted(found, key=lambda row: str(row["path"])) == rows_of(fs, path)
+
+
+@embedded
+@pytest.mark.parametrize("path", ["/", "/a"])
+def test_a_listing_by_segments_is_that_of_one_machine(spark: SparkSession, volume: VolumeConfig, path: str) -> None:
+    found = listing(spark, volume, path, by="segments", tasks=3).toArrow().to_pylist()
+    with S3kSyncClient(config=volume) as fs:
+        assert sorted(found, key=lambda row: str(row["path"])) == rows_of(fs, path)
+
+
+@embedded
+@pytest.mark.parametrize(("path", "depth"), [("/", 0), ("/", 2), ("/a", 1), ("/a/ä\n𝄞", 9), ("/top", 1)])
+def test_sums_are_content_summaries(spark: SparkSession, volume: VolumeConfig, path: str, depth: int) -> None:
+    found = {row.path: tuple(row[1:]) for row in du(spark, volume, path, depth=depth, tasks=3).collect()}
+    with S3kSyncClient(config=volume) as fs:
+        below = [status.path for status in fs.list(path, recursive=True) if status.is_dir]
+        level = path.rstrip("/").count("/")
+        wanted = [path, *(each for each in below if each.count("/") - level <= depth)]
+        summaries = {each: fs.content_summary(each) for each in wanted}
+    assert found == {
+        each: (summary.length, summary.file_count, summary.directory_count) for each, summary in summaries.items()
+    }
+
+
+@embedded
+def test_what_cannot_be_listed(spark: SparkSession, volume: VolumeConfig) -> None:
+    with pytest.raises(PathNotFoundError):
+        listing(spark, volume, "/missing")
+    with pytest.raises(InvalidArgumentError):
+        listing(spark, volume, by="names")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError):
+        du(spark, volume, depth=-1)
