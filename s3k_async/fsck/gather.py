@@ -52,12 +52,13 @@ class Loose:
 class Gatherer:
     """One pass over a volume, in stages that a later run does not repeat if the parts are kept."""
 
-    def __init__(self, ground: Ground, parts: Parts) -> None:
+    def __init__(self, ground: Ground, parts: Parts, *, now_ms: int | None = None) -> None:
+        """`now_ms`: when the volume was looked at, if that was before."""
         self.ground = ground
         self.parts = parts
         self.counts = Counts()
         self.loose = Loose()
-        self.now_ms = ground.sources.now_ms()
+        self.now_ms = ground.sources.now_ms() if now_ms is None else now_ms
         self.decided = 0
         """Parts that an earlier run has decided."""
         self._done: list[str] = []
@@ -102,13 +103,14 @@ class Gatherer:
         ]
 
     def lonely(self, number: int) -> Iterator[Child]:
-        """Of each parent that is no directory of the table, in one part, the first of its children."""
+        """Of each parent that is no directory of the table, in one part, the first of its children by name."""
         directories = {ROOT, *self.parts.read("directories", number)}
-        seen: set[str] = set()
+        first: dict[str, Child] = {}
         for child in self.parts.read("children", number):
-            if child[0] not in directories and child[0] not in seen:
-                seen.add(child[0])
-                yield child
+            parent = child[0]
+            if parent not in directories and (parent not in first or child[1] < first[parent][1]):
+                first[parent] = child
+        yield from first.values()
 
     def _facts(self, object_id: str, entries: Sequence[Entry], truth: Truth | None, blobs: Sequence[Any]) -> Facts:
         binary = isinstance(self.ground.log, JavaLogReader)
@@ -147,20 +149,21 @@ class Gatherer:
     async def _scan_table(self) -> None:
         segments = [table_things(self.ground, segment, SEGMENTS, self.counts) for segment in range(SEGMENTS)]
         async for things in merge(segments, limit=SEGMENTS):
-            self._put(things)
+            self.put(things)
 
     async def _scan_log(self) -> None:
         if self.ground.log is None:
             return
         async for things in log_things(self.ground, self.ground.log.records(), self.counts):
-            self._put(things)
+            self.put(things)
 
     async def _scan_blobs(self) -> None:
         ranges = [blob_things(self.ground, keys, self.counts) for group in hex_ranges(len(HEX)) for keys in group]
         async for things in merge(ranges, limit=len(HEX)):
-            self._put(things)
+            self.put(things)
 
-    def _put(self, things: Iterable[Thing]) -> None:
+    def put(self, things: Iterable[Thing]) -> None:
+        """Put things where they belong."""
         for pile, key, thing in things:
             if pile in LOOSE:
                 self.loose.add(pile, thing)

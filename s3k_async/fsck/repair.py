@@ -18,15 +18,15 @@ from s3k_async.fsck.audit import AuditTrail, Deed
 from s3k_async.fsck.decide import decide, decide_parent
 from s3k_async.fsck.facts import Action, Facts, Finding, ParentFacts
 from s3k_async.fsck.gather import Gatherer
-from s3k_async.fsck.ground import Counts, Ground
+from s3k_async.fsck.ground import Ground
 from s3k_async.fsck.look import decided, look_again, parent_facts
 from s3k_async.fsck.mend import FsckVolume, LeftError, Mender, MissingDirectoryError, Task
-from s3k_async.fsck.parts import HELD, Parts
+from s3k_async.fsck.parts import HELD, Child, Parts
 from s3k_async.fsck.verify import GRACE_SECONDS, Report, Tell, Verifier, loose
 from s3k_async.model import ROOT
 from s3k_async.oplog.reader import JavaLogReader, LogReader
 
-__all__ = ["Mended", "Outcome", "RepairReport", "ground_of", "repair_volume", "verify_volume"]
+__all__ = ["ROUNDS", "Mended", "Outcome", "RepairReport", "Round", "ground_of", "repair_volume", "verify_volume"]
 
 Outcome = str
 """`planned` (a dry run), `done`, `left` (it is no longer as it was seen), `failed`."""
@@ -177,7 +177,7 @@ async def repair_volume(
             if gatherer.decided >= parts.count:
                 continue  # an interrupted run was through with it
             await gatherer.scan(progress or (lambda _: None))
-            this = _Round(gatherer, Mender(volume, ground), audit, report)
+            this = Round(gatherer, Mender(volume, ground), audit, report)
             await this.run()
         finally:
             parts.close()
@@ -186,10 +186,11 @@ async def repair_volume(
     return report
 
 
-class _Round:
+class Round:
     """One look at the whole volume, and what is mended during it."""
 
     def __init__(self, gatherer: Gatherer, mender: Mender, audit: AuditTrail | None, report: RepairReport) -> None:
+        """`audit`: None changes nothing."""
         self._gatherer = gatherer
         self._ground = gatherer.ground
         self._mender = mender
@@ -198,28 +199,48 @@ class _Round:
         self.done = 0
         self._written = 0
         """Lines of the audit trail that say what is to be done."""
-        self._waiting: dict[str, Finding] = {}
+        self.waiting: dict[str, Finding] = {}
         """Entries that are to be put back, by the directory that is to be there first."""
 
     async def run(self) -> None:
+        """Mend what the gatherer has seen."""
         gatherer, left = self._gatherer, Report()
-        for name in Counts.__dataclass_fields__:
-            setattr(left, name, getattr(gatherer.counts, name))
+        left.count(gatherer.counts)
         self._report.left = left
-        found = await loose(gatherer)
-        left.add(finding for _, finding in found)
-        await self._mend([Task(finding, facts) for facts, finding in found])
+        await self.loose()
         for number in range(gatherer.decided, gatherer.parts.count):
-            async for batch in decided(self._ground, gatherer.facts(number)):
-                left.add(finding for _, found in batch for finding in found)
-                await self._objects(batch)
+            await self.objects(number)
             gatherer.decided = number + 1
             gatherer.save()
         for number in range(gatherer.parts.count):
-            await self._parents(number)
+            await self.parents(gatherer.lonely(number))
         if not self.done:
-            # The log does not know these directories either.
-            await self._mend([_parent_task(parent, child) for parent, child in self._waiting.items()])
+            await self.unknown_directories()
+
+    async def loose(self) -> None:
+        """Mend what has no object id."""
+        found = await loose(self._gatherer)
+        self._report.left.add(finding for _, finding in found)
+        await self._mend([Task(finding, facts) for facts, finding in found])
+
+    async def objects(self, number: int) -> None:
+        """Mend the objects of one part."""
+        async for batch in decided(self._ground, self._gatherer.facts(number)):
+            self._report.left.add(finding for _, found in batch for finding in found)
+            await self._objects(batch)
+
+    async def parents(self, lonely: Iterable[Child], *, later: bool = False) -> None:
+        """Make the directories that are missing, unless the log's own are still to be put back, here or elsewhere
+        (`later`)."""
+        for facts in await parent_facts(self._ground, lonely):
+            found = decide_parent(facts)
+            self._report.left.add(found)
+            if not (later or (self.waiting and self.done)):
+                await self._mend([Task(finding, facts) for finding in found])
+
+    async def unknown_directories(self) -> None:
+        """Make the directories that are waited for: nothing else could be mended, so the log does not know them."""
+        await self._mend([_parent_task(parent, child) for parent, child in self.waiting.items()])
 
     async def _objects(self, batch: Sequence[tuple[Facts, list[Finding]]]) -> None:
         """Mend the objects of a batch one finding at a time, and look at each again in between."""
@@ -234,14 +255,6 @@ class _Round:
             done = await self._mend(sorted(tasks, key=_parents_first))
             again = [task.facts for task in done if isinstance(task.facts, Facts)]
             said = [(facts, decide(facts)) for facts in await look_again(self._ground, again)]
-
-    async def _parents(self, number: int) -> None:
-        """Make the directories that are missing, unless the log's own are still to be put back."""
-        for facts in await parent_facts(self._ground, self._gatherer.lonely(number)):
-            found = decide_parent(facts)
-            self._report.left.add(found)
-            if not (self._waiting and self.done):
-                await self._mend([Task(finding, facts) for finding in found])
 
     async def _mend(self, tasks: Sequence[Task]) -> list[Task]:
         """Mend what can be; the tasks that were carried out."""
@@ -277,7 +290,7 @@ class _Round:
         try:
             await self._mender.mend(task)
         except MissingDirectoryError as error:
-            self._waiting[error.path or ROOT] = task.finding
+            self.waiting[error.path or ROOT] = task.finding
             return Mended(task.finding, "left", error.message)
         except _LEFT as error:
             return Mended(task.finding, "left", error.message)

@@ -21,7 +21,7 @@ from s3k_async.oplog.reader import JavaLogReader, LogReader
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import BlobStore
 
-__all__ = ["GRACE_SECONDS", "Report", "Verifier", "loose"]
+__all__ = ["GRACE_SECONDS", "LISTED", "Report", "Verifier", "loose", "part_findings"]
 
 GRACE_SECONDS = 300.0
 """What is younger may be under way and is not reported."""
@@ -40,6 +40,11 @@ class Report(Counts):
     kinds: Counter[str] = field(default_factory=Counter)
     """How many findings of each kind there are, all of them."""
     collectable_bytes: int = 0
+
+    def count(self, counts: Counts) -> None:
+        """Take over what the scans have counted."""
+        for name in Counts.__dataclass_fields__:
+            setattr(self, name, getattr(counts, name))
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Count findings, and list them while there is room."""
@@ -104,8 +109,7 @@ class Verifier:
             gatherer = Gatherer(ground, parts)
             report = Report()
             await gatherer.scan(progress or (lambda _: None))
-            for name in Counts.__dataclass_fields__:
-                setattr(report, name, getattr(gatherer.counts, name))
+            report.count(gatherer.counts)
             report.add(finding for _, finding in await loose(gatherer))
             for number in range(parts.count):
                 report.add(await self._part(gatherer, number, deep=deep))
@@ -118,19 +122,23 @@ class Verifier:
         parts = gatherer.parts
         if number < gatherer.decided:
             return list(parts.read("found", number))
-        facts = gatherer.facts(number)
-        found = [finding async for batch in decided(gatherer.ground, facts) for _, some in batch for finding in some]
-        found += [
-            finding
-            for lonely in await parent_facts(gatherer.ground, gatherer.lonely(number))
-            for finding in decide_parent(lonely)
-        ]
-        if deep:
-            found += await _deep(gatherer, number)
+        found = await part_findings(gatherer, number, deep=deep)
         parts.keep("found", number, found)
         gatherer.decided = number + 1
         gatherer.save()
         return found
+
+
+async def part_findings(gatherer: Gatherer, number: int, *, deep: bool) -> list[Finding]:
+    """The findings of one part. Raises the stores' errors."""
+    facts = gatherer.facts(number)
+    found = [finding async for batch in decided(gatherer.ground, facts) for _, some in batch for finding in some]
+    found += [
+        finding
+        for lonely in await parent_facts(gatherer.ground, gatherer.lonely(number))
+        for finding in decide_parent(lonely)
+    ]
+    return found + (await _deep(gatherer, number) if deep else [])
 
 
 async def loose(gatherer: Gatherer) -> list[tuple[ItemFacts | LogObjectFacts | JobRecord, Finding]]:

@@ -43,13 +43,15 @@ class Scene:
     """Paths of which only the log knows what the bytes are."""
 
     @staticmethod
-    async def start(log_mode: LogMode = "native") -> Scene:
-        clock, name = FakeClock(), fresh_name("damage")
+    async def start(
+        log_mode: LogMode = "native", *, place: VolumeConfig | None = None, clock: FakeClock | None = None
+    ) -> Scene:
+        """`place`: where the volume is; in memory unless given."""
+        name = fresh_name("damage") if place is None else place.name
+        clock = clock or FakeClock()
         sources = fake_sources(clock, seed=3)
-        config = VolumeConfig(
-            name,
-            MemoryTable(name),
-            MemoryLocation(name),
+        config = replace(
+            place or VolumeConfig(name, MemoryTable(name), MemoryLocation(name)),
             suffix_count=3,
             log_mode=log_mode,
             tuning=Tuning(busy_timeout=5.0, lease=600.0),
