@@ -1,0 +1,161 @@
+"""One look at a volume over Spark: table, log and bytes are read by tasks, one after the other as on one machine, since
+a change reaches them in the opposite order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.accumulators import Accumulator
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from s3k_async.fsck.gather import Gatherer
+from s3k_async.fsck.ground import Counts, Ground
+from s3k_async.fsck.parts import HELD, Parts
+from s3k_async.model import ROOT
+from s3k_async.paths import normalize
+from s3k_async.spark.pieces import (
+    COUNTS,
+    SUPERSEDED,
+    Piece,
+    Place,
+    Run,
+    byte_pieces,
+    checkpoint_pieces,
+    log_pieces,
+    opened,
+    read_pieces,
+    table_pieces,
+)
+from s3k_async.spark.piles import LINES, NOWHERE, divided, things_of
+from s3k_async.spark.settings import SparkVolume
+from s3k_async.spark.stages import Stages, Tell
+from s3k_async.volumes import Volume
+
+__all__ = ["Batches", "Job", "Scanned", "job_on"]
+
+PARTS_OF_A_PARTITION: Final = 8
+"""So many parts at least, so that what a partition is given evens out."""
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What a look at the volume has seen."""
+
+    things: DataFrame
+    """Rows of `piles.LINES`."""
+    gatherer: Gatherer
+    """On the driver: the counts, and what has no object id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A volume that is being looked at. `place`: as tasks see it."""
+
+    spark: SparkSession
+    place: Place
+    volume: Volume
+    run: Run
+    stages: Stages
+    partitions: int
+
+    @property
+    def ground(self) -> Ground:
+        """What is compared, on the driver."""
+        return self.place.ground(self.volume)
+
+    def scan(self, within: str, now_ms: int) -> Scanned:
+        """Read the volume. `within`: what the names of the stages begin with. `now_ms`: when this was begun."""
+        gatherer = Gatherer(self.ground, Parts(), now_ms=now_ms)
+        frames: list[DataFrame] = []
+
+        def read(name: str, what: str, pieces: Callable[[], Sequence[Piece]]) -> bool:
+            """Whether something was replaced meanwhile by what nobody has looked for yet."""
+            with self.stages.counted(name) as counter:
+                frame = self.stages.run(within + name, f"fsck: {what}", LINES, lambda: self._read(pieces(), counter))
+            if frame is None:
+                return False
+            frames.append(frame)
+            return _take(frame, gatherer)
+
+        read("table", "scan of the table", lambda: table_pieces(self.partitions))
+        read("log", "scan of the log", lambda: self.run(lambda: log_pieces(self.ground, self.partitions)))
+        done: set[str] = set()
+        number = 0
+        while read(
+            f"checkpoints-{number}",
+            "checkpoints of the log",
+            lambda: self.run(lambda: checkpoint_pieces(self.ground, self.partitions, done)),
+        ):
+            number += 1
+        read("data", "scan of the bytes", lambda: byte_pieces(self.partitions))
+        return Scanned(reduce(DataFrame.unionAll, frames), gatherer)
+
+    def by_part(self, scanned: Scanned) -> DataFrame:
+        """The things of the same part together: as many parts as it takes for one to fit into memory."""
+        counts = scanned.gatherer.counts
+        things = 3 * (counts.files + counts.directories + counts.reservations) + counts.log_records + counts.blobs
+        parts = max(PARTS_OF_A_PARTITION * self.partitions, things // HELD + 1)
+        return divided(scanned.things, parts, self.partitions)
+
+    def _read(self, pieces: Sequence[Piece], counter: Accumulator[int]) -> DataFrame | None:
+        if not pieces:
+            return None
+        numbers = self.spark.range(0, len(pieces), 1, len(pieces))
+        return numbers.mapInArrow(_reader(self.place, pieces, counter), LINES)
+
+
+@contextmanager
+def job_on(
+    spark: SparkSession,
+    volume: SparkVolume,
+    scope: Sequence[Any],
+    *,
+    path: str = ROOT,
+    grace: float,
+    partitions: int | None = None,
+    checkpoint: str | None = None,
+    progress: Tell | None = None,
+) -> Iterator[Job]:
+    """A job on a volume, which is open on the driver for as long as the body takes. `scope`: what the job does.
+
+    Raises InvalidArgumentError (the directory is that of another job), the services' errors.
+    """
+    path = normalize(path)
+    with opened(volume.driver) as (driver, run):
+        keys = driver.store.keys
+        whole = [*scope, driver.record.volume_id, keys.volume, keys.suffix_count, path, int(grace * 1000)]
+        stages = Stages(spark, checkpoint, whole, driver.store.sources.now_ms(), progress)
+        count = partitions or 2 * spark.sparkContext.defaultParallelism
+        yield Job(spark, Place(volume.executors, grace, path), driver, run, stages, count)
+
+
+def _reader(
+    place: Place, pieces: Sequence[Piece], counter: Accumulator[int]
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Batches:
+        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        yield from read_pieces(place, pieces, numbers, counter.add)
+
+    return read
+
+
+def _take(frame: DataFrame, gatherer: Gatherer) -> bool:
+    """Give the driver its rows; whether there is more to be read."""
+    rows = frame.where(F.col("part") == NOWHERE).collect()
+    gatherer.put(things_of(rows))
+    for row in rows:
+        if row.pile == COUNTS:
+            found = json.loads(row.line)
+            for name in Counts.__dataclass_fields__:
+                setattr(gatherer.counts, name, getattr(gatherer.counts, name) + found[name])
+    return any(row.pile == SUPERSEDED for row in rows)

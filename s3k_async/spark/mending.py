@@ -1,0 +1,173 @@
+"""One round of repair over Spark: what is found in a part is mended by the task that has found it.
+
+Every action is conditional and decided once more right before, so that a task that runs twice changes nothing the
+second time. Each part has an audit trail of its own for each attempt of its task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from s3k_async.fsck.audit import AuditTrail
+from s3k_async.fsck.gather import Gatherer
+from s3k_async.fsck.mend import Mender
+from s3k_async.fsck.parts import Parts, from_line, to_line
+from s3k_async.fsck.repair import RepairReport, Round
+from s3k_async.fsck.verify import LISTED, Report
+from s3k_async.spark.gathering import Batches, Job
+from s3k_async.spark.pieces import Place, opened
+from s3k_async.spark.piles import parts_of
+from s3k_async.spark.results import RESULTS, Result, Sum, batches_of, finding_of, frame_of, mended_of, result_of
+from s3k_async.volumes import Volume
+
+__all__ = ["Turn", "mend_round"]
+
+CHILDREN: Final = 500
+"""Entries without a parent that are looked at together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A round, as it is shipped."""
+
+    place: Place
+    run: str
+    """Names the audit trails; empty for a dry run."""
+    number: int
+    now_ms: int
+
+    def gatherer(self, volume: Volume, parts: Parts) -> Gatherer:
+        """The facts about some parts of an open volume."""
+        return Gatherer(self.place.ground(volume), parts, now_ms=self.now_ms)
+
+    def round(self, volume: Volume, gatherer: Gatherer, name: str) -> tuple[Round, RepairReport]:
+        """What mends what a gatherer knows, and its report. `name`: of its audit trail."""
+        audit = AuditTrail(volume.log_blobs, self.trail(name)) if self.run else None
+        report = RepairReport(self.run, not self.run, self.number)
+        return Round(gatherer, Mender(volume, gatherer.ground), audit, report), report
+
+    def trail(self, name: str) -> str:
+        """The name of an audit trail of the round."""
+        return f"{self.run}/{self.number:02d}-{name}"
+
+    def rows(self, this: Round, report: RepairReport, name: str) -> Iterator[Result]:
+        """What was found and done."""
+        for finding in report.left.findings:
+            yield result_of("found", finding)
+        for mended in report.mended:
+            yield mended_of(mended, self.number)
+        for parent, child in this.waiting.items():
+            yield result_of("waiting", child, line=json.dumps(parent))
+        if self.run and report.outcomes:
+            yield result_of("trail", line=name)
+
+
+def mend_round(job: Job, turn: Turn, report: RepairReport) -> tuple[DataFrame, bool]:
+    """Look at the volume and mend what can be; rows of `MENDED`, and whether there may be more to be mended."""
+    within = f"{turn.number:02d}/"
+    job.stages.resumed = False
+    scanned = job.scan(within, turn.now_ms)
+    report.left = Report()
+    report.left.count(scanned.gatherer.counts)
+    before = report.done
+    this, own = turn.round(job.volume, scanned.gatherer, "driver")
+    job.run(this.loose)
+    objects = job.stages.run(
+        f"{within}objects",
+        f"fsck: mending objects, round {turn.number}",
+        RESULTS,
+        lambda: job.by_part(scanned).mapInArrow(_objects(turn), RESULTS),
+    )
+    found = _tell(objects, report)
+    frames, piles = [objects], found.piles
+    done = this.done + report.done - before
+    if piles["lonely"]:
+        children = objects.where(F.col("pile") == "lonely").select("line")
+        later = piles["waiting"] > 0 and done > 0
+        parents = job.stages.run(
+            f"{within}parents",
+            f"fsck: making directories, round {turn.number}",
+            RESULTS,
+            lambda: children.repartition(job.partitions).mapInArrow(_parents(turn, later=later), RESULTS),
+        )
+        frames.append(parents)
+        _tell(parents, report)
+        done = this.done + report.done - before
+    if not done:
+        waiting = objects.where(F.col("pile") == "waiting").collect() if piles["waiting"] else []
+        this.waiting.update({json.loads(row.line): finding_of(row) for row in waiting})
+        job.run(this.unknown_directories)
+    report.left.add(own.left.findings)
+    report.add(own.mended)
+    frames.append(frame_of(job.spark, [mended_of(mended, turn.number) for mended in own.mended]))
+    again = job.stages.resumed or _was_repeated(job, turn, [*frames[:-1]])
+    told = reduce(DataFrame.unionAll, frames).where(F.col("pile") == "mended").drop("pile", "line")
+    return told, report.done > before or (bool(turn.run) and again)
+
+
+def _tell(frame: DataFrame, report: RepairReport) -> Sum:
+    found = Sum.of(frame)
+    found.add_to(report.left, frame)
+    room = LISTED - len(report.mended)
+    report.mended += list(found.mended(frame))[: max(0, room)]
+    report.outcomes.update(found.outcomes)  # type: ignore[arg-type]
+    return found
+
+
+def _was_repeated(job: Job, turn: Turn, frames: Sequence[DataFrame]) -> bool:
+    """Whether there are audit trails of attempts that did not tell what they have done."""
+    blobs = job.volume.log_blobs
+    if not turn.run or blobs is None:
+        return False
+    told = {row.line.decode() for frame in frames for row in frame.where(F.col("pile") == "trail").collect()}
+
+    async def all_trails() -> set[str]:
+        return {info.key.split("/")[2] async for info in blobs.list_all(f"audit/{turn.trail('')}")}
+
+    written = {name.partition("-")[2] for name in job.run(all_trails)}
+    return bool(written - told - {"driver"})
+
+
+def _attempt(stage: str, number: int) -> str:
+    """The name of what this attempt of a task does."""
+    context = TaskContext.get()
+    assert context is not None
+    return f"{stage}-{number:06d}-{context.taskAttemptId()}"
+
+
+def _objects(turn: Turn) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Result]:
+        with opened(turn.place.config) as (volume, run):
+            for number, parts in parts_of(batches):
+                gatherer, name = turn.gatherer(volume, parts), _attempt("objects", number)
+                this, report = turn.round(volume, gatherer, name)
+                run(partial(this.objects, 0))
+                yield from turn.rows(this, report, name)
+                for child in gatherer.lonely(0):
+                    yield result_of("lonely", line=to_line("children", child))
+
+    return lambda batches: batches_of(Sum().counted(rows(batches)))
+
+
+def _parents(turn: Turn, *, later: bool) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Result]:
+        with opened(turn.place.config) as (volume, run):
+            context = TaskContext.get()
+            name = _attempt("parents", context.partitionId() if context else 0)
+            this, report = turn.round(volume, turn.gatherer(volume, Parts()), name)
+            lines = (line for batch in batches for line in batch.column(0).to_pylist())
+            while children := [from_line("children", line) for line in islice(lines, CHILDREN)]:
+                run(partial(this.parents, children, later=later))
+            yield from turn.rows(this, report, name)
+
+    return lambda batches: batches_of(Sum().counted(rows(batches)))

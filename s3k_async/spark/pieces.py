@@ -1,0 +1,272 @@
+"""The scans of fsck as pieces that tasks read: what each is given, and what it yields.
+
+A piece is a plain value that is shipped; the volume is opened where it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from heapq import heappop, heappush
+from json import dumps
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+
+from s3k_async.bridge import current_bridge
+from s3k_async.concurrency import merge
+from s3k_async.config import VolumeConfig
+from s3k_async.fsck.facts import LogObjectFacts
+from s3k_async.fsck.ground import Counts, Ground
+from s3k_async.fsck.repair import ground_of
+from s3k_async.fsck.scans import Thing, blob_things, is_newer_format, log_things, table_things
+from s3k_async.oplog.checkpoints import Checkpoint
+from s3k_async.oplog.reader import DamagedLog, Finding, JavaLogReader, LogReader, entry_ranges
+from s3k_async.settings import with_local_secrets
+from s3k_async.spark.piles import batch_of, line_of
+from s3k_async.stores.key_ranges import KeyRange, hex_ranges
+from s3k_async.volumes import Volume, open_volume
+
+__all__ = [
+    "COUNTS",
+    "SUPERSEDED",
+    "Piece",
+    "Place",
+    "Run",
+    "byte_pieces",
+    "checkpoint_pieces",
+    "log_pieces",
+    "opened",
+    "read_pieces",
+    "table_pieces",
+]
+
+T = TypeVar("T")
+
+COUNTS = "counts"
+"""A pile: what a piece has counted, as JSON."""
+SUPERSEDED = "superseded"
+"""A pile: the checkpoints that were gone when they were read."""
+AT_ONCE = 2
+"""Segments and parts of checkpoints that a task reads at the same time."""
+
+
+class Run(Protocol):
+    """Awaits a call on the loop of this process."""
+
+    def __call__(self, call: Callable[[], Awaitable[T]], /) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is compared, as it is shipped."""
+
+    config: VolumeConfig
+    grace: float
+    path: str
+
+    def ground(self, volume: Volume) -> Ground:
+        """The same where the volume is open."""
+        return ground_of(volume, grace=self.grace, path=self.path)
+
+
+@contextmanager
+def opened(config: VolumeConfig) -> Iterator[tuple[Volume, Run]]:
+    """A volume that is open for as long as the body takes, with what runs calls to it."""
+    run = current_bridge().run
+    volume = run(lambda: open_volume(with_local_secrets(config)))
+    try:
+        yield volume, run
+    finally:
+        run(volume.close)
+
+
+class Piece(Protocol):
+    """A piece of a scan."""
+
+    def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
+        """What it holds, added to the counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    segment: int
+    segments: int
+
+    def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
+        return table_things(ground, self.segment, self.segments, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bytes:
+    ranges: tuple[KeyRange, ...]
+
+    def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
+        return merge([blob_things(ground, keys, counts) for keys in self.ranges], limit=len(self.ranges))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    keys: KeyRange
+
+    def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
+        return log_things(ground, self._findings(_native_log(ground)), counts)
+
+    async def _findings(self, log: LogReader) -> AsyncIterator[Finding]:
+        async for part in log.entries(keys=self.keys):
+            for finding in part.findings:
+                yield finding
+
+
+@dataclass(frozen=True, slots=True)
+class _JavaEntries:
+    ranges: tuple[KeyRange, ...]
+
+    def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
+        log = ground.log
+        assert isinstance(log, JavaLogReader)
+        return log_things(ground, merge([log.records(keys) for keys in self.ranges], limit=len(self.ranges)), counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Segments:
+    ids: tuple[str, ...]
+
+    def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
+        log = _native_log(ground)
+
+        async def one(segment: str) -> AsyncGenerator[Finding, None]:
+            for finding in await log.segment(segment):
+                yield finding
+
+        return log_things(ground, merge([one(segment) for segment in self.ids], limit=AT_ONCE), counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    checkpoint: Checkpoint
+    numbers: tuple[int, ...]
+
+    async def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
+        reader = _native_log(ground).checkpoints
+        superseded = False
+
+        async def one(number: int) -> AsyncGenerator[Finding, None]:
+            nonlocal superseded
+            findings = await reader.part(self.checkpoint, number)
+            superseded |= findings is None
+            for finding in findings or ():
+                yield finding
+
+        parts = merge([one(number) for number in self.numbers], limit=AT_ONCE)
+        async for things in log_things(ground, parts, counts):
+            yield things
+        if superseded:
+            raise Superseded(self.checkpoint.key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Damage:
+    """What was seen on the driver."""
+
+    facts: tuple[LogObjectFacts, ...]
+
+    async def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
+        yield [("log_objects", "", each) for each in self.facts]
+
+
+class Superseded(Exception):  # noqa: N818 - no error: a task tells it to the driver
+    """A checkpoint was replaced by another one, which has to be read, too."""
+
+
+def _native_log(ground: Ground) -> LogReader:
+    assert isinstance(ground.log, LogReader)
+    return ground.log
+
+
+def table_pieces(count: int) -> list[Piece]:
+    """The table, in `count` pieces."""
+    return [_Table(segment, count) for segment in range(count)]
+
+
+def byte_pieces(count: int) -> list[Piece]:
+    """The bytes, in `count` pieces."""
+    return [_Bytes(tuple(ranges)) for ranges in hex_ranges(count)]
+
+
+async def log_pieces(ground: Ground, count: int) -> list[Piece]:
+    """Entries and segments of the log, in about twice `count` pieces; segments are listed here and given out by size.
+    Checkpoints have to be read when all of these are, because what is compacted meanwhile is in them.
+    """
+    log = ground.log
+    if log is None:
+        return []
+    if isinstance(log, JavaLogReader):
+        return [_JavaEntries(tuple(ranges)) for ranges in hex_ranges(count)]
+    sizes, damage = await log.segment_sizes()
+    pieces: list[Piece] = [_Entries(keys) for keys in entry_ranges(count)]
+    pieces += [_Segments(ids) for ids in _by_size(sizes, count)]
+    return pieces + await _damage(ground, damage)
+
+
+async def checkpoint_pieces(ground: Ground, count: int, done: set[str]) -> list[Piece]:
+    """The checkpoints that are valid and were not read yet, in about `count` pieces each; `done`: their keys, to which
+    those that are given out are added.
+    """
+    if not isinstance(ground.log, LogReader):
+        return []
+    pieces: list[Piece] = []
+    for found in await ground.log.checkpoints.valid():
+        if found.key in done:
+            continue
+        done.add(found.key)
+        if isinstance(found, DamagedLog):
+            pieces += await _damage(ground, [found])
+            continue
+        bare, numbers = replace(found, segments=frozenset()), range(len(found.parts))
+        pieces += [_Checkpoint(bare, tuple(numbers[start::count])) for start in range(min(count, len(numbers)))]
+    return pieces
+
+
+async def _damage(ground: Ground, damage: Sequence[DamagedLog]) -> list[Piece]:
+    facts = [
+        LogObjectFacts(each.key, str(each.error), await is_newer_format(ground.log_blobs, each.key)) for each in damage
+    ]
+    return [_Damage(tuple(facts))] if facts else []
+
+
+def _by_size(sizes: dict[str, int], count: int) -> list[tuple[str, ...]]:
+    """The names in groups of about the same size together: the largest first, each to the group that has least."""
+    groups: list[list[str]] = [[] for _ in range(min(count, len(sizes)))]
+    least = [(0, number) for number in range(len(groups))]
+    for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        size, number = heappop(least)
+        groups[number].append(name)
+        heappush(least, (size + sizes[name], number))
+    return [tuple(names) for names in groups]
+
+
+def read_pieces(
+    place: Place, pieces: Sequence[Piece], numbers: Iterable[int], seen: Callable[[int], object]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some pieces, in a task; `seen` is told how many things there were."""
+    with opened(place.config) as (volume, run):
+        ground = place.ground(volume)
+        for number in numbers:
+            yield from _rows(pieces[number], ground, run, seen)
+
+
+def _rows(piece: Piece, ground: Ground, run: Run, seen: Callable[[int], object]) -> Iterator[pa.RecordBatch]:
+    counts = Counts()
+    stream = piece.things(ground, counts)
+    try:
+        while (things := run(lambda: anext(stream, None))) is not None:
+            yield batch_of(things)
+            seen(len(things))
+    except Superseded as error:
+        yield line_of(SUPERSEDED, str(error))
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            run(stream.aclose)
+    yield line_of(COUNTS, dumps(asdict(counts)))

@@ -1,0 +1,165 @@
+"""What tasks tell of the parts that they have decided: findings as columns, what became of them, and a sum at the end.
+
+The sum of a task is a row, not an accumulator: it counts once, however often the task was run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from s3k_async.fsck.facts import Finding
+from s3k_async.fsck.repair import Mended
+from s3k_async.fsck.verify import LISTED, Report
+
+__all__ = [
+    "FINDINGS",
+    "MENDED",
+    "RESULTS",
+    "Result",
+    "Sum",
+    "batches_of",
+    "finding_of",
+    "frame_of",
+    "mended_of",
+    "result_of",
+]
+
+FINDINGS: Final = (
+    "kind string, detail string, object_id string, path string, `key` string, size long, action string, version long"
+)
+"""A finding's columns."""
+MENDED: Final = f"round int, outcome string, reason string, {FINDINGS}"
+"""The columns of what became of a finding."""
+RESULTS: Final = f"pile string, line binary, {MENDED}"
+"""What is told of parts: findings (`found`), what became of them (`mended`), a `sum`, and lines of other piles."""
+
+ROWS: Final = 1000
+"""Of a batch."""
+_FIELDS: Final = tuple(Finding.__dataclass_fields__)
+_NUMBERS: Final = frozenset({"size", "version"})
+_SCHEMA: Final = pa.schema(
+    [
+        ("pile", pa.string()),
+        ("line", pa.binary()),
+        ("round", pa.int32()),
+        ("outcome", pa.string()),
+        ("reason", pa.string()),
+        *((name, pa.int64() if name in _NUMBERS else pa.string()) for name in _FIELDS),
+    ]
+)
+
+Result: TypeAlias = dict[str, Any]
+"""A row."""
+
+
+@dataclass(slots=True)
+class Sum:
+    """What was told, counted."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Of actions."""
+    collectable_bytes: int = 0
+    piles: Counter[str] = field(default_factory=Counter)
+
+    @staticmethod
+    def of(frame: DataFrame) -> Sum:
+        """The sums of all tasks."""
+        total = Sum()
+        for row in frame.where(F.col("pile") == "sum").select("line").collect():
+            found = json.loads(row.line)
+            total.kinds.update(found["kinds"])
+            total.outcomes.update({(action, outcome): count for action, outcome, count in found["outcomes"]})
+            total.collectable_bytes += found["collectable_bytes"]
+            total.piles.update(found["piles"])
+        return total
+
+    def counted(self, rows: Iterable[Result]) -> Iterator[Result]:
+        """The rows, and behind them one that is their sum."""
+        for row in rows:
+            self.piles[row["pile"]] += 1
+            if row["pile"] == "found":
+                self.kinds[row["kind"]] += 1
+                self.collectable_bytes += row["size"] if row["kind"] == "collectable_data" else 0
+            elif row["pile"] == "mended":
+                self.outcomes[row["action"], row["outcome"]] += 1
+            yield row
+        document = {
+            "kinds": self.kinds,
+            "outcomes": [[*key, count] for key, count in self.outcomes.items()],
+            "collectable_bytes": self.collectable_bytes,
+            "piles": self.piles,
+        }
+        yield result_of("sum", line=json.dumps(document))
+
+    def add_to(self, report: Report, frame: DataFrame) -> None:
+        """Count the findings of a frame, and list them while there is room."""
+        for rows in _listed(frame.where(F.col("pile") == "found"), "kind", self.kinds):
+            report.findings += [finding_of(row) for row in rows]
+        report.kinds.update(self.kinds)
+        report.collectable_bytes += self.collectable_bytes
+
+    def mended(self, frame: DataFrame) -> Iterator[Mended]:
+        """What became of findings, as far as a report lists it."""
+        mended = frame.where(F.col("pile") == "mended")
+        for row in mended.limit(LISTED).collect() if self.piles["mended"] else ():
+            yield Mended(finding_of(row), row.outcome, row.reason)
+
+
+def _listed(frame: DataFrame, column: str, counts: Counter[str]) -> Iterator[list[Any]]:
+    """The rows if they are few, or the first of those of each value."""
+    if sum(counts.values()) <= LISTED:
+        yield frame.collect() if counts else []
+        return
+    for value in counts:
+        yield frame.where(F.col(column) == value).limit(LISTED).collect()
+
+
+def result_of(pile: str, finding: Finding | None = None, *, line: str = "") -> Result:
+    """One row of what is told."""
+    row: Result = {"pile": pile, "line": line.encode(), "round": None, "outcome": None, "reason": None}
+    for name in _FIELDS:
+        value = None if finding is None else getattr(finding, name)
+        row[name] = _text(value) if isinstance(value, str) else value
+    return row
+
+
+def mended_of(mended: Mended, number: int) -> Result:
+    """The row of what became of a finding in a round."""
+    row = result_of("mended", mended.finding)
+    return {**row, "round": number, "outcome": mended.outcome, "reason": _text(mended.reason)}
+
+
+def batches_of(rows: Iterable[Result]) -> Iterator[pa.RecordBatch]:
+    """The rows in batches."""
+    some: list[Result] = []
+    for row in rows:
+        some.append(row)
+        if len(some) == ROWS:
+            yield pa.RecordBatch.from_pylist(some, schema=_SCHEMA)
+            some = []
+    yield pa.RecordBatch.from_pylist(some, schema=_SCHEMA)
+
+
+def frame_of(spark: SparkSession, rows: Iterable[Result]) -> DataFrame:
+    """The driver's own rows."""
+    values = [tuple(row[name] for name in _SCHEMA.names) for row in rows]
+    return spark.createDataFrame(values, RESULTS)
+
+
+def finding_of(row: Any) -> Finding:
+    """The finding that a row is, or is about."""
+    return Finding(*(row[name] for name in _FIELDS))
+
+
+def _text(value: str) -> str:
+    """As a column can hold it: keys of others may have surrogates."""
+    return value.encode("utf-8", "backslashreplace").decode()

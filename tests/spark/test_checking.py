@@ -1,0 +1,221 @@
+"""fsck over Spark finds and mends exactly what fsck on one machine does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.fsck.facts import Finding
+from s3k_async.fsck.ground import Counts
+from s3k_async.fsck.repair import RepairReport, repair_volume, verify_volume
+from s3k_async.fsck.verify import Report
+from s3k_async.metadata.codec import from_items
+from s3k_async.model import Progress
+from s3k_async.oplog.reader import LogReader, latest
+from s3k_async.spark import gathering
+from s3k_async.spark.checking import repair, verify
+from s3k_async.stores.items import Item
+from s3k_async.volumes import Volume, open_volume
+from tests.support import FakeClock
+from tests.torture.damage import DAMAGES, GRACE, Scene
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+YOUNG = (
+    "no_log_of_young",
+    "young_child",
+    "young_commit",
+    "under_way",
+    "same_id_young",
+    "abandoned_young",
+    "uploaded_and_alive",
+    "reserved",
+    "live_record",
+)
+"""Damages that are to be young when the volume is looked at: they come last."""
+DAY = 86_400.0
+
+
+def embedded(directory: Path) -> VolumeConfig:
+    return VolumeConfig("damaged", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data")))
+
+
+async def damage(place: VolumeConfig, names: list[str]) -> None:
+    """A volume that is damaged in every way, each at a file of its own, days ago; and in those that are young, now."""
+    now = time.time()
+    clock = FakeClock(now - 10 * DAY)
+    scene = await Scene.start(place=place, clock=clock)
+    try:
+        for name in names:
+            await scene.write(f"/x/{name}", name.encode() * 3)
+        await scene.settled()
+        for name in [*(each for each in names if each not in YOUNG), *(each for each in names if each in YOUNG)]:
+            if name in YOUNG:
+                clock.seconds = max(clock.seconds, now)
+            path = f"/x/{name}"
+            entry = await scene.find(path) if path not in scene.harmed else None
+            assert entry is not None, name
+            await DAMAGES[name](scene, path)
+    finally:
+        await scene.volume.close()
+
+
+def made_old(directory: Path) -> None:
+    for where, _, names in os.walk(directory):
+        for name in names:
+            os.utime(Path(where, name), (time.time() - DAY, time.time() - DAY))
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of such a volume; tests that change it take a copy."""
+    directory = tmp_path_factory.mktemp("damaged")
+    asyncio.run(damage(embedded(directory), list(DAMAGES)))
+    made_old(directory / "data")
+    return directory
+
+
+def alone(place: VolumeConfig, work: Callable[[Volume], Any]) -> Any:
+    """What one machine says."""
+
+    async def main() -> Any:
+        volume = await open_volume(place)
+        try:
+            return await work(volume)
+        finally:
+            await volume.close()
+
+    return asyncio.run(main())
+
+
+def in_order(findings: list[Finding]) -> list[Finding]:
+    return sorted(findings, key=astuple)
+
+
+def findings_in(frame: DataFrame) -> list[Finding]:
+    return in_order([Finding(**row.asDict()) for row in frame.collect()])
+
+
+def same_counts(one: Counts, other: Counts) -> bool:
+    return all(getattr(one, name) == getattr(other, name) for name in Counts.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("path", ["/", "/a/d1"])
+def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, path: str) -> None:
+    place = embedded(damaged)
+    told: list[Progress] = []
+    frame, report = verify(spark, place, path=path, grace=GRACE, deep=True, partitions=3, progress=told.append)
+    expected: Report = alone(place, lambda volume: verify_volume(volume, path=path, grace=GRACE, deep=True))
+    assert len({finding.kind for finding in expected.findings}) > (15 if path == "/" else 2)
+    assert findings_in(frame) == in_order(expected.findings) == in_order(report.findings)
+    assert report.kinds == expected.kinds
+    assert report.collectable_bytes == expected.collectable_bytes
+    assert same_counts(report, expected)
+    assert {progress.path for progress in told} >= {"table", "log", "data"}
+    assert max(progress.done for progress in told if progress.path == "data") == expected.blobs
+
+
+def test_a_volume_without_a_log(spark: SparkSession, tmp_path: Path) -> None:
+    async def without_log() -> None:
+        scene = await Scene.start("disabled", place=embedded(tmp_path))
+        await DAMAGES["stray_bytes"](scene, "/top")
+        await scene.volume.close()
+
+    asyncio.run(without_log())
+    made_old(tmp_path / "data")
+    place = replace(embedded(tmp_path), log_mode="disabled")
+    frame, report = verify(spark, place, grace=GRACE, partitions=2)
+    expected: Report = alone(place, lambda volume: verify_volume(volume, grace=GRACE))
+    assert {finding.kind for finding in expected.findings} == {"orphan_data", "collectable_data"}
+    assert findings_in(frame) == in_order(expected.findings)
+    assert same_counts(report, expected)
+
+
+def test_repair_leaves_what_one_machine_does(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:
+    places = {}
+    for name in ("one", "spark"):
+        shutil.copytree(damaged, tmp_path / name, symlinks=True)
+        places[name] = embedded(tmp_path / name)
+    expected: RepairReport = alone(places["one"], lambda volume: repair_volume(volume, grace=GRACE))
+    planned, dry = repair(spark, places["spark"], grace=GRACE, partitions=2)
+    assert sorted(dry.outcomes.items()) == sorted(expected.outcomes.items())
+    assert in_order([each.finding for each in dry.mended]) == in_order([each.finding for each in expected.mended])
+    assert planned.count() == len(expected.mended)
+    assert (dry.run, dry.rounds) == ("", 1)
+    assert in_order(dry.left.findings) == in_order(expected.left.findings)
+
+    expected = alone(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
+    mended, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
+    assert [each for each in report.mended if each.outcome == "failed"] == []
+    assert report.done >= 20
+    assert {row.outcome for row in mended.collect()} == {each.outcome for each in report.mended}
+    kinds = {name: sorted(left.kinds.items()) for name, left in (("one", expected.left), ("spark", report.left))}
+    assert kinds["spark"] == kinds["one"]
+    assert alone(places["spark"], contents) == alone(places["one"], contents)
+    again = alone(places["spark"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
+    assert again.mended == []
+    written = {path.name for path in (tmp_path / "spark" / "data" / "oplog" / "audit" / report.run).iterdir()}
+    assert any(name.startswith("01-objects-") for name in written)
+
+
+async def contents(volume: Volume) -> dict[str, Any]:
+    """What a volume holds, without ids and times of the repair itself."""
+    page = await volume.items.scan(0, 1)
+    assert page.next is None
+
+    def ours(item: Item) -> bool:
+        return str(item["path"]).startswith(f"ks://{volume.store.keys.volume}/")
+
+    rows = sorted(
+        (entry.path, entry.is_dir, entry.size, entry.committed, entry.checksum, bool(entry.pending))
+        for entry in from_items([item for item in page.items if ours(item)], volume.store.keys)
+    )
+    assert volume.log_blobs is not None
+    truths = latest([record async for record in LogReader(volume.log_blobs).records()])
+    states = sorted(
+        (state.path if state else "", truth.committed is None, len(truth.pending), len(truth.conflict))
+        for truth in truths.values()
+        for state in [truth.committed.operation.after if truth.committed else None]
+    )
+    sizes = sorted([blob.size async for blob in volume.blobs.list_all() if not blob.key.startswith("oplog/")])
+    return {"entries": rows, "log": states, "bytes": sizes}
+
+
+def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
+    spark: SparkSession, damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(damaged, tmp_path / "volume", symlinks=True)
+    place, directory = embedded(tmp_path / "volume"), str(tmp_path / "checkpoint")
+    expected: Report = alone(place, lambda volume: verify_volume(volume, grace=GRACE))
+
+    def interrupted(count: int) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gathering, "byte_pieces", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            verify(spark, place, grace=GRACE, partitions=2, checkpoint=directory)
+    with pytest.raises(InvalidArgumentError):
+        verify(spark, place, grace=GRACE + 1, partitions=2, checkpoint=directory)
+    told: list[Progress] = []
+    for _ in range(2):
+        frame, report = verify(
+            spark, place, grace=GRACE, partitions=2, checkpoint=f"file://{directory}", progress=told.append
+        )
+        assert findings_in(frame) == in_order(expected.findings) == in_order(report.findings)
+        assert same_counts(report, expected)
+    assert [each.done for each in told if each.path in {"table", "log"}] == [0] * 4
+    assert [each.done for each in told if each.path == "data"][-2:] == [expected.blobs, 0]
