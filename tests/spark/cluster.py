@@ -1,0 +1,115 @@
+"""Work on a cluster of two executors on this machine, in a process of its own: `python -m tests.spark.cluster`.
+
+What it works on comes from standard input, pickled. Nothing listens beyond the loopback interface.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from s3k_async import S3kSyncClient
+from s3k_async.config import VolumeConfig
+from s3k_async.spark import each_partition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILES = 240
+PARTITIONS = 8
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What to work on, and where files are that tell attempts apart."""
+
+    volume: VolumeConfig
+    place: str
+
+
+def session() -> SparkSession:
+    """Two executors of one core, each a process with Python workers of its own; slow tasks are run twice."""
+    from pyspark.sql import SparkSession
+
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.executor.memory": "500m",
+        "spark.driver.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.3",
+        "spark.speculation.minTaskRuntime": "100ms",
+    }
+    return SparkSession.builder.master("local-cluster[2,1,600]").config(map=settings).getOrCreate()
+
+
+def first(place: str, name: str) -> bool:
+    """Whether nobody has asked this before."""
+    try:
+        os.close(os.open(os.path.join(place, name), os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def kill_executor() -> None:
+    """End the executor that runs this task: the parent of the daemon that forked this worker."""
+    with open(f"/proc/{os.getppid()}/stat", encoding="ascii") as file:
+        executor = int(file.read().rpartition(")")[2].split()[1])
+    os.kill(executor, signal.SIGKILL)
+    time.sleep(60)
+
+
+def until(place: str, name: str) -> None:
+    """Wait for somebody to ask `first`."""
+    end = time.monotonic() + 60
+    while not os.path.exists(os.path.join(place, name)):
+        if time.monotonic() > end:
+            raise TimeoutError(name)
+        time.sleep(0.1)
+
+
+def move(orders: Orders, spark: SparkSession) -> None:
+    """Files are moved; the executor of the first task dies half-way, and the task of the last ones runs twice."""
+
+    def work(fs: S3kSyncClient, numbers: Iterator[int]) -> Iterator[int]:
+        mine = list(numbers)
+        half = len(mine) // 2
+        _move(fs, mine[:half])
+        if 0 in mine and first(orders.place, "killed"):
+            kill_executor()
+        if FILES - 1 in mine:
+            if first(orders.place, "slow"):
+                until(orders.place, "twin")
+            else:
+                first(orders.place, "twin")
+        _move(fs, mine[half:])
+        yield len(mine)
+
+    numbers = spark.sparkContext.parallelize(range(FILES), PARTITIONS)
+    assert numbers.mapPartitions(each_partition(orders.volume, work)).sum() == FILES
+
+
+def _move(fs: S3kSyncClient, numbers: list[int]) -> None:
+    """Move files; those that an earlier attempt has moved are there."""
+    result = fs.rename_many([(f"/in/{number}", f"/out/{number}") for number in numbers])
+    for path, error in result.failures:
+        if not fs.exists(path.replace("/in/", "/out/")):
+            raise error
+
+
+if __name__ == "__main__":
+    found: Orders = pickle.load(sys.stdin.buffer)
+    running = session()
+    move(found, running)
+    running.stop()
