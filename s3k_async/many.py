@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
+from s3k_async.adopting import adopt_many
 from s3k_async.concurrency import ByteBudget, run_all
 from s3k_async.errors import ArgumentTypeError, PartialFailureError, PathNotFoundError, S3kError
 from s3k_async.lists import delete_many, rename_many
@@ -89,6 +90,21 @@ class ManyPaths:
         Raises ArgumentTypeError for what is no list of pairs.
         """
         return await write_many(self._volume(), files, self._path, overwrite=overwrite)
+
+    @counted
+    async def adopt_many(
+        self, pairs: Iterable[tuple[Path, str]], *, overwrite: bool = False, progress: ProgressCallback | None = None
+    ) -> ManyResult:
+        """Make objects in the volume's data location files by a list of (path, URI), without copying them.
+
+        Each is adopted by itself, as `Transaction.adopt` does it, up to a hundred entries in a request, with missing
+        parents made once; the order is not kept. The list is taken a thousand pairs at a time. What fails is listed in
+        the result by its path and keeps no other from being adopted; what is adopted at its path already is left as it
+        is and not counted, so that the same list can be finished later. Of pairs that name one path, or one object,
+        within a thousand all are refused with InvalidArgumentError; further apart, each is taken as it comes. Raises
+        ArgumentTypeError for what is no list of pairs.
+        """
+        return await adopt_many(self._volume(), pairs, self._path, overwrite=overwrite, progress=progress)
 
     @counted
     async def rename_many(

@@ -380,6 +380,12 @@ class S3kSyncClient:
             lambda fs: fs.delete(path, recursive=recursive, missing_ok=missing_ok, atomic=atomic, progress=progress)
         )
 
+    def adopt_many(
+        self, pairs: Iterable[tuple[Path, str]], *, overwrite: bool = False, progress: ProgressCallback | None = None
+    ) -> ManyResult:
+        """Make objects in the volume's data location files by a list of (path, URI), without copying them."""
+        return self._call(lambda fs: fs.adopt_many(pairs, overwrite=overwrite, progress=progress))
+
     def rename_many(
         self,
         pairs: Iterable[tuple[Path, Path]],

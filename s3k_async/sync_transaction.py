@@ -59,6 +59,10 @@ class SyncTransaction:
         """Make what was staged (`S3kClient.stage`), perhaps by another process, the file at a path at the end."""
         self._run(lambda: self._transaction.publish(path, staged, overwrite=overwrite))
 
+    def adopt(self, path: Path, uri: str, *, overwrite: bool = False) -> None:
+        """Make an object that others have stored in the volume's data location the file at a path at the end."""
+        self._run(lambda: self._transaction.adopt(path, uri, overwrite=overwrite))
+
     def rename(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
         """Move a file or a directory at the end; its new parent is there by then, or is made by the transaction."""
         self._run(lambda: self._transaction.rename(source, target, overwrite=overwrite))

@@ -17,6 +17,7 @@ import anyio
 
 from s3k_async import _native
 from s3k_async.addresses import Path
+from s3k_async.adopting import AdoptingVolume, look_at
 from s3k_async.errors import (
     InvalidArgumentError,
     IsDirectoryError,
@@ -38,7 +39,7 @@ from s3k_async.metadata.store import Target
 from s3k_async.metadata.together import change_together
 from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, FileStatus, StagedFile
 from s3k_async.publishing import is_below
-from s3k_async.reading import OpenVolume, existing
+from s3k_async.reading import existing
 from s3k_async.requests import RequestCounter, counting_towards
 from s3k_async.staging import drop_bytes, is_named, need_staged
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
@@ -49,7 +50,7 @@ __all__ = ["Transaction"]
 _LOG = logging.getLogger(__name__)
 
 
-class TransactedVolume(OpenVolume, Protocol):
+class TransactedVolume(AdoptingVolume, Protocol):
     """What transactions need of a volume."""
 
     @property
@@ -80,7 +81,7 @@ class Transaction:
         self._claims = _Claims()
         self._intents: list[Intent] = []
         self._published: set[str] = set()
-        """Object ids of the staged files that it publishes."""
+        """Object ids of the staged files that it publishes, URIs of the objects that it adopts."""
         self._under_way: Counter[str] = Counter()
         self._files: dict[_Writer, None] = {}
         self._requests = RequestCounter()
@@ -155,6 +156,40 @@ class Transaction:
                 replaces=False,
                 overwrite=overwrite,
                 source="staged",
+            )
+        )
+
+    async def adopt(self, path: Path, uri: str, *, overwrite: bool = False) -> None:
+        """Make an object that others have stored in the volume's data location the file at a path at the end.
+
+        `uri` is `s3://bucket/key` (or `s3a`, `s3n`), or `file:///...` of a volume in a directory. Nothing is copied:
+        the object keeps its key, must not be changed or adopted a second time, and is never deleted, neither with the
+        file nor with a transaction that fails. Size and etag are those of now; missing parents are made at the end,
+        and an object that is adopted at the path already stays as it is. Raises DataMissingError (no such object),
+        UnsupportedError (outside of the data location, or one of the volume's own), InvalidArgumentError (adopted by
+        the transaction already), IsDirectoryError (the root); at the end PathExistsError (not `overwrite`),
+        IsDirectoryError, NotDirectoryError.
+        """
+        place = self._open_place(path)
+        if place == ROOT:
+            raise IsDirectoryError("a directory is at the path", path=place)
+        volume = self._volume()
+        volume.store.keys.key(place)
+        async with self._claimed(place):
+            content = await look_at(volume, uri)
+            self._need_open()
+            if content.physical in self._published:
+                raise InvalidArgumentError("the transaction adopts this object already", path=place)
+            self._published.add(content.physical)
+        self._intents.append(
+            WriteFile(
+                path=place,
+                object_id=volume.store.sources.uuid(),
+                content=content,
+                lease_ms=0,
+                replaces=False,
+                overwrite=overwrite,
+                source="adopted",
             )
         )
 
@@ -351,7 +386,8 @@ class Transaction:
 
     async def _drop(self) -> None:
         """Remove the uploaded bytes, which certainly nobody names; bounded, and shielded from cancellation."""
-        writes = [intent for intent in self._intents if isinstance(intent, WriteFile)]
+        intents = [intent for intent in self._intents if isinstance(intent, WriteFile)]
+        writes = [intent for intent in intents if intent.source != "adopted"]
         with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
             try:
                 await self._remove_bytes(*await self._unnamed(writes))

@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "transaction",
         "sync_transaction",
         "staging",
+        "adopting",
         "partitions",
         "addresses",
         "local_files",

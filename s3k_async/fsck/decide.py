@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Generic, TypeVar
+from urllib.parse import unquote
 
 from s3k_async import _native
 from s3k_async.fsck.facts import (
@@ -118,8 +119,11 @@ def same_blob(key: str, physical: str | None) -> bool:
     """Whether an entry's physical path names a blob of the data location; scheme and bucket are not compared."""
     if physical is None:
         return False
-    bare = physical.partition("://")[2].partition("/")[2] if "://" in physical else physical
-    return bare.strip("/") == key or ("://" in physical and bare.endswith("/" + key))
+    if "://" not in physical:
+        return physical.strip("/") == key
+    bare = physical.partition("://")[2].partition("/")[2].strip("/")
+    # A URI of a directory escapes what a key in S3 does not.
+    return any(text == key or text.endswith("/" + key) for text in (bare, unquote(bare)))
 
 
 # One object id
@@ -393,8 +397,8 @@ BLOBS: Final = Table(
     (
         Row(("named by an entry",)),
         Row(("blob young",)),
-        Row(("foreign key",), "foreign_blob", "report", "not a physical key of ours"),
         Row(("named by the log",)),
+        Row(("foreign key",), "foreign_blob", "report", "not a physical key of ours"),
         Row(("object known",), "collectable_data", "none", "left by an overwrite or delete"),
         Row(("logged",), "collectable_data", "none", "never published"),
         Row((), "orphan_data", "report", "no entry names it, and there is no log"),

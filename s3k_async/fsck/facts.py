@@ -15,6 +15,7 @@ from s3k_async.metadata.jobs import JobRecord
 from s3k_async.metadata.marks import Mark, parse_mark
 from s3k_async.model import Entry
 from s3k_async.oplog.reader import Truth
+from s3k_async.storage.physical import is_uri
 from s3k_async.stores.blobs import BlobInfo
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "LogObjectFacts",
     "ParentFacts",
     "Standing",
+    "adopted_by",
     "objects_of",
     "standing",
 ]
@@ -216,6 +218,13 @@ def objects_of(entry: Entry) -> set[str]:
     """The ids of the objects that a stored item is, or will be when the job that marks it is published."""
     mark = _mark(entry) if entry.pending else None
     return {entry.id, mark.then.id} if mark is not None and isinstance(mark.then, Entry) else {entry.id}
+
+
+def adopted_by(entry: Entry) -> list[str]:
+    """The URIs of adopted bytes that a stored item names, or will when the job that marks it is published."""
+    mark = _mark(entry) if entry.pending else None
+    sides = [entry, mark.then] if mark is not None and isinstance(mark.then, Entry) else [entry]
+    return [side.physical for side in sides if side.physical and is_uri(side.physical)]
 
 
 def _mark(entry: Entry) -> Mark | None:

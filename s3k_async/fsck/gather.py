@@ -67,7 +67,7 @@ class Gatherer:
     async def scan(self, tell: Tell) -> None:
         """Read all three. Raises the stores' errors; damage is a fact, never an error."""
         counts = self.counts
-        await self._stage("table", ("entries", "directories", "children"), self._scan_table)
+        await self._stage("table", ("entries", "directories", "children", "adopted"), self._scan_table)
         tell(Progress("fsck", counts.files + counts.directories, path="table"))
         await self._stage("log", ("records",), self._scan_log)
         tell(Progress("fsck", counts.log_records, path="log"))
@@ -95,8 +95,11 @@ class Gatherer:
             entries.setdefault(entry.id, []).append(entry)
         truths = latest(self.parts.read("records", number))
         blobs: dict[str, list[Any]] = {}
+        adopted = set(self.parts.read("adopted", number))
         for blob in self.parts.read("blobs", number):
-            blobs.setdefault(_native.object_id_of(blob.key) or blob.key, []).append(blob)
+            # Which object an adopted one is of its key does not tell: the second look at that finds it.
+            if blob.key not in adopted:
+                blobs.setdefault(_native.object_id_of(blob.key) or blob.key, []).append(blob)
         return [
             self._facts(object_id, entries.get(object_id, ()), truths.get(object_id), blobs.get(object_id, ()))
             for object_id in sorted(self._ids(entries, truths, blobs))

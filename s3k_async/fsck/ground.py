@@ -8,6 +8,7 @@ from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT
 from s3k_async.oplog.reader import JavaLogReader, LogReader
 from s3k_async.sources import Sources
+from s3k_async.storage.physical import is_uri, key_below
 from s3k_async.stores.blobs import BlobStore
 
 __all__ = ["Counts", "Ground"]
@@ -44,6 +45,15 @@ class Ground:
     def is_legacy(self) -> bool:
         """Whether S3-FileSystem 1.0 wrote the volume."""
         return isinstance(self.log, JavaLogReader) or self.store.keys.hash == "java31"
+
+    def key_of(self, physical: str) -> str:
+        """The key below the data location of what an entry names. S3-FileSystem 1.0 may have named a bucket that its
+        data is not in any more: then it is what follows the bucket.
+        """
+        if not is_uri(physical):
+            return physical
+        key = key_below(self.blobs.uri("-").removesuffix("-"), physical)
+        return physical.partition("://")[2].partition("/")[2] if key is None else key
 
     def holds(self, path: str) -> bool:
         """Whether a path is one of those to be checked."""

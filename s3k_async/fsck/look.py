@@ -22,7 +22,6 @@ from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.items import Key
 
 __all__ = [
-    "blob_key",
     "checked_bytes",
     "decided",
     "item_facts",
@@ -35,11 +34,6 @@ __all__ = [
 READS: Final = 16
 BATCH: Final = 500
 CHUNK: Final = 8 * 1024 * 1024
-
-
-def blob_key(physical: str) -> str:
-    """The key of a physical path below the data location."""
-    return physical.partition("://")[2].partition("/")[2] if "://" in physical else physical
 
 
 async def with_jobs(ground: Ground, facts: Sequence[Facts]) -> list[Facts]:
@@ -196,7 +190,7 @@ def _segments(truth: Truth | None) -> list[str]:
 async def _heads(ground: Ground, facts: Facts, seen: _Seen) -> None:
     states = [*seen.entries, *_states(latest(seen.records).get(facts.object_id))]
     keys = {blob.key for blob in facts.blobs}
-    keys |= {blob_key(state.physical) for state in states if state.physical and state.physical != UNCOMMITTED}
+    keys |= {ground.key_of(state.physical) for state in states if state.physical and state.physical != UNCOMMITTED}
     for key in sorted(keys - {""}):
         blob = await ground.blobs.head(key)
         if blob is not None:
@@ -257,7 +251,7 @@ async def parent_facts(ground: Ground, lonely: Iterable[Child]) -> list[ParentFa
 async def checked_bytes(ground: Ground, entry: Entry) -> Finding | None:
     """Read a file's bytes and compare the checksum; None if it is right, or if there are no bytes."""
     digest = _native.Xxh3_128()
-    key = blob_key(str(entry.physical))
+    key = ground.key_of(str(entry.physical))
     try:
         for start in range(0, entry.size, CHUNK):
             digest.update(await ground.blobs.get(key, start, start + CHUNK))

@@ -34,7 +34,7 @@ BUFFER: Final = 64
 Child: TypeAlias = tuple[str, str, str, int]
 """An entry that needs a parent: the parent, its own path and id, its time in ms."""
 Pile: TypeAlias = Literal[
-    "entries", "records", "blobs", "directories", "children", "found", "items", "log_objects", "jobs"
+    "entries", "records", "blobs", "directories", "children", "found", "items", "log_objects", "jobs", "adopted"
 ]
 State: TypeAlias = dict[str, Any]
 
@@ -66,6 +66,7 @@ _FORMS: Final[Mapping[Pile, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] 
     "records": (_record_row, _record_of),
     "blobs": (lambda blob: [blob.key, blob.size, blob.etag, blob.mtime_ms], lambda row: BlobInfo(*row)),
     "directories": (lambda path: path, lambda row: row),
+    "adopted": (lambda key: key, lambda row: row),
     "children": (list, tuple),
     "found": (lambda finding: list(astuple(finding)), lambda row: Finding(*row)),
     "items": (asdict, lambda row: ItemFacts(**row)),

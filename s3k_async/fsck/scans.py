@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from s3k_async import _native
 from s3k_async.errors import BlobNotFoundError, ItemFormatError, LogFormatError
-from s3k_async.fsck.facts import ItemFacts, LogObjectFacts, objects_of
+from s3k_async.fsck.facts import ItemFacts, LogObjectFacts, adopted_by, objects_of
 from s3k_async.fsck.ground import Counts, Ground
 from s3k_async.fsck.parts import Pile
 from s3k_async.metadata.codec import from_item, from_items
@@ -113,6 +113,9 @@ def _place(item: Item) -> Key:
 
 def _add(ground: Ground, entry: Entry, things: list[Thing], counts: Counts) -> None:
     things += [("entries", object_id, entry) for object_id in objects_of(entry)]
+    if not ground.is_legacy:
+        keys = [ground.key_of(uri) for uri in adopted_by(entry)]
+        things += [("adopted", key, key) for key in keys]
     if entry.is_dir:
         counts.directories += 1
         things.append(("directories", entry.path, entry.path))

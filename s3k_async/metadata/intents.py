@@ -48,8 +48,9 @@ class WriteFile:
     replaces: bool
     """Whether the object is that of the file that was there when they were uploaded."""
     overwrite: bool
-    source: Literal["written", "staged"] = "written"
-    """Whether the transaction uploaded the bytes itself, or somebody before it."""
+    source: Literal["written", "staged", "adopted"] = "written"
+    """Whether the transaction uploaded the bytes itself, or somebody did before it, in whose name (`adopted`: without
+    a lease) or in the volume's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +204,13 @@ async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | Non
         await run_all(store.settle, rest, limit=SETTLED_AT_ONCE)
 
 
+def _is_there(intent: WriteFile, current: Entry) -> bool:
+    """Whether an earlier transaction, whose outcome perhaps nobody knew, has published just these bytes."""
+    content = intent.content
+    found = (current.physical, current.size, current.etag) == (content.physical, content.size, content.etag)
+    return found and (intent.source == "adopted" or current.id == intent.object_id)
+
+
 class _Deciding:
     """One look at the table, and what follows from it."""
 
@@ -221,9 +229,9 @@ class _Deciding:
     def write(self, intent: WriteFile) -> None:
         path, current = intent.path, self._found[intent.path]
         same = current is not None and current.id == intent.object_id
-        if same and current is not None and current.physical == intent.content.physical:
-            return  # an earlier transaction, whose outcome nobody knew, has published just these bytes
-        if self._now > intent.lease_ms:
+        if current is not None and _is_there(intent, current):
+            return
+        if self._now > intent.lease_ms and intent.source != "adopted":
             raise LeaseExpiredError("the upload took longer than its lease", path=path)
         if current is not None and current.is_dir:
             raise IsDirectoryError("a directory is at the path", path=path)

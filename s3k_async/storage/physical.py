@@ -15,7 +15,7 @@ from s3k_async.sources import Sources
 from s3k_async.storage.upload import CHECKSUM_PREFIX, PhysicalWriter
 from s3k_async.stores.blobs import BlobStore, Buffer
 
-__all__ = ["PhysicalStorage", "checksum_of"]
+__all__ = ["PhysicalStorage", "checksum_of", "is_uri", "key_below"]
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
@@ -109,7 +109,7 @@ class PhysicalStorage:
 
     def uri(self, physical: str) -> str:
         """Where an object is, as a full URI."""
-        return physical if _URI.fullmatch(physical) else self.blobs.uri(physical)
+        return physical if is_uri(physical) else self.blobs.uri(physical)
 
     async def exists(self, physical: str) -> bool:
         """Whether the object is there."""
@@ -153,20 +153,36 @@ class PhysicalStorage:
 
     def _key(self, physical: str) -> str:
         """The key below the data location. Raises UnsupportedError for a URI elsewhere."""
-        uri = _URI.fullmatch(physical)
-        if uri is None:
+        if not is_uri(physical):
             return physical
-        own = _URI.fullmatch(self._root())
-        if own is not None and _family(own["scheme"]) == _family(uri["scheme"]) and uri["rest"].startswith(own["rest"]):
-            key = uri["rest"][len(own["rest"]) :]
-            return key if isinstance(self._location, S3Bucket) else unquote(key)
-        raise UnsupportedError("the physical object lies outside the volume's data location", path=physical)
+        key = key_below(self._root(), physical)
+        if key is None:
+            raise UnsupportedError("the physical object lies outside the volume's data location", path=physical)
+        return key
 
     def _root(self) -> str:
         """The URI of the data location, with the `/` that keys follow."""
         if isinstance(self._location, S3Bucket):
             return f"s3://{self._location.bucket}/{self._location.prefix}"
         return self.blobs.uri("-").removesuffix("-")
+
+
+def is_uri(physical: str) -> bool:
+    """Whether what an entry names is a full URI."""
+    return _URI.fullmatch(physical) is not None
+
+
+def key_below(root: str, uri: str) -> str | None:
+    """The key of a URI below that of a place, which ends in what keys follow; None if it lies elsewhere. Keys in S3 are
+    as they are; elsewhere a URI escapes them.
+    """
+    there, own = _URI.fullmatch(uri), _URI.fullmatch(root)
+    if there is None or own is None or not there["rest"].startswith(own["rest"]):
+        return None
+    if _family(own["scheme"]) != _family(there["scheme"]):
+        return None
+    key = there["rest"][len(own["rest"]) :]
+    return key if _family(own["scheme"]) == "s3" else unquote(key)
 
 
 def _family(scheme: str) -> str:

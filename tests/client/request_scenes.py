@@ -108,6 +108,24 @@ async def discard_staged(fs: S3kClient, number: int) -> None:
     await fs.discard_staged(await staged(fs, number))
 
 
+async def foreign(fs: S3kClient) -> None:
+    """A directory, and a hundred objects that somebody else has put where the data is."""
+    await directory(fs)
+    for number in range(100):
+        await fs._volume().blobs.put(f"bronze/{number}", DATA)
+
+
+def adoptable(fs: S3kClient, number: int) -> list[tuple[str, str]]:
+    return [(f"/d/part-{each:05}", fs._volume().blobs.uri(f"bronze/{each}")) for each in range(number)]
+
+
+async def adopt(fs: S3kClient, number: int) -> object:
+    async with fs.transaction() as tx:
+        for path, uri in adoptable(fs, number):
+            await tx.adopt(path, uri)
+    return tx.result
+
+
 def pairs_of(number: int) -> list[tuple[str, str]]:
     """Files of `/d` and where they go to."""
     return [(f"/d/part-{each:05}", f"/e/part-{each:05}") for each in range(number)]
@@ -170,6 +188,8 @@ SCENES: dict[str, Scene] = {
     "stage a file": Scene(lambda fs: staged(fs, 1)),
     "stage 10 files, publish them in a transaction": Scene(lambda fs: publish(fs, 10), directory),
     "discard_staged, 10 files that were staged before": Scene(lambda fs: discard_staged(fs, 10)),
+    "adopt_many, 100 objects": Scene(lambda fs: fs.adopt_many(adoptable(fs, 100)), foreign),
+    "transaction that adopts 4 objects": Scene(lambda fs: adopt(fs, 4), foreign),
     "copy a file": Scene(lambda fs: fs.copy("/d/f", "/e/g"), file),
     "copy over a file": Scene(lambda fs: fs.copy("/d/f", "/e/g", overwrite=True), two_files),
     "copy a directory of 100 files": Scene(lambda fs: fs.copy("/d", "/e/d", recursive=True), hundred),

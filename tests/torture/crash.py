@@ -191,9 +191,10 @@ class World:
             return {info.key async for info in volume.blobs.list_all() if object_id_of(info.key) is not None}
 
     async def named(self) -> set[str]:
-        """The keys that the files of the tree name."""
+        """The keys that the files of the tree name, those of adopted objects apart."""
         async with self.client() as (fs, _):
-            return {str(status.physical) async for status in fs.list("/", recursive=True) if status.is_file}
+            physical = {str(status.physical) async for status in fs.list("/", recursive=True) if status.is_file}
+            return {key for key in physical if "://" not in key}
 
     async def lose_table(self) -> None:
         """The table is gone, and what `s3k fsck restore` does."""

@@ -114,6 +114,26 @@ async def discard_staged(fs: S3kClient) -> None:
     await fs.discard_staged([one.staged, other.staged])
 
 
+async def adopt_many(fs: S3kClient) -> None:
+    uris = await stored_elsewhere(fs)
+    whole(await fs.adopt_many([("/d/f", uris[0]), ("/n/g", uris[1])], overwrite=True))
+
+
+async def adopt_together(fs: S3kClient) -> None:
+    uris = await stored_elsewhere(fs)
+    async with fs.transaction() as tx:
+        await tx.adopt("/d/f", uris[0], overwrite=True)
+        await tx.adopt("/n/g", uris[1], overwrite=True)
+
+
+async def stored_elsewhere(fs: S3kClient) -> list[str]:
+    """Objects that somebody else has put where the data is; their URIs."""
+    blobs = fs._volume().blobs
+    for key, data in {"z/1": b"new", "z/2": LONG}.items():
+        await blobs.put(key, data)
+    return [blobs.uri("z/1"), blobs.uri("z/2")]
+
+
 FLAT: Paths = {"/d": None, "/d/f": b"one", "/d/g": b"two", "/e": None, "/e/k": b"three"}
 GROWN: Paths = {
     "/d": None,
@@ -231,6 +251,17 @@ SCENARIOS: Mapping[str, Scenario] = {
     "stage:published": Scenario(
         {"/d": None, "/d/f": b"old"},
         lambda fs, _: stage_and_publish(fs),
+        {"/d": None, "/d/f": b"new", "/n": None, "/n/g": LONG},
+    ),
+    "adopt_many": Scenario(
+        {"/d": None, "/d/f": b"old"},
+        lambda fs, _: adopt_many(fs),
+        {"/d": None, "/d/f": b"new", "/n": None, "/n/g": LONG},
+        rule="by_file",
+    ),
+    "transaction:adopting": Scenario(
+        {"/d": None, "/d/f": b"old"},
+        lambda fs, _: adopt_together(fs),
         {"/d": None, "/d/f": b"new", "/n": None, "/n/g": LONG},
     ),
     "discard_staged": Scenario({"/d": None}, lambda fs, _: discard_staged(fs), {"/d": None}),

@@ -1,0 +1,207 @@
+"""Objects that others have stored in a volume's data location: made files where they are, not copied."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol, TypeAlias
+
+import anyio
+
+from s3k_async._native import object_id_of
+from s3k_async.concurrency import run_all
+from s3k_async.errors import (
+    ArgumentTypeError,
+    ConflictError,
+    DataMissingError,
+    InvalidArgumentError,
+    PathExistsError,
+    S3kError,
+    UnsupportedError,
+)
+from s3k_async.metadata.batches import prepare_many, publish_many
+from s3k_async.metadata.store import MetadataStore, Target
+from s3k_async.model import ROOT, Content, Entry, ManyResult
+from s3k_async.publishing import ProgressCallback, Tally
+from s3k_async.races import Race
+from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.stores.blobs import BlobStore
+from s3k_async.volumes.claims import CLAIM
+
+__all__ = ["AdoptingVolume", "adopt_many", "look_at"]
+
+WINDOW = 1000
+"""Pairs of a list that are looked at and published together."""
+WINDOWS = 2
+"""Windows under way at the same time: one is looked at while the other is published."""
+LOOKS = 64
+"""Objects of one window that are looked at at the same time."""
+LOST = 16
+"""Files that lost a race and are published by themselves, at the same time."""
+
+_Pair: TypeAlias = tuple[str, str]
+"""A normalised path and a URI."""
+
+
+class AdoptingVolume(Protocol):
+    """What adopting needs of a volume."""
+
+    @property
+    def store(self) -> MetadataStore: ...
+    @property
+    def storage(self) -> PhysicalStorage: ...
+    @property
+    def log_blobs(self) -> BlobStore | None: ...
+
+
+async def look_at(volume: AdoptingVolume, uri: str) -> Content:
+    """What an object that others have stored is, by one request: no checksum is known of it.
+
+    Raises ArgumentTypeError, InvalidPathError, UnsupportedError (not in the data location, or one of the volume's own),
+    DataMissingError (not there).
+    """
+    key = _key(volume, uri)
+    info = await volume.storage.blobs.head(key)
+    if info is None:
+        raise DataMissingError("there is no such object to adopt", path=uri)
+    return Content(volume.storage.uri(key), info.size, info.etag, "")
+
+
+def _key(volume: AdoptingVolume, uri: str) -> str:
+    """The key of an object that can be adopted."""
+    if not isinstance(uri, str):
+        raise ArgumentTypeError(f"a URI is text, not {type(uri).__name__}")
+    full = f"file://{uri[5:]}" if uri.startswith("file:/") and not uri.startswith("file://") else uri  # as the JVM says
+    if "://" not in full:
+        raise UnsupportedError("an object is adopted by its URI", path=uri)
+    key = volume.storage.own_key(full)
+    if key is None:
+        raise UnsupportedError("the object lies outside of the volume's data location", path=uri)
+    log = volume.log_blobs and volume.storage.own_key(volume.log_blobs.uri("-"))
+    if object_id_of(key) is not None or key == CLAIM or (log and key.startswith(log.removesuffix("-"))):
+        raise UnsupportedError("the object is one of the volume's own", path=uri)
+    return key
+
+
+async def adopt_many(
+    volume: AdoptingVolume,
+    pairs: Iterable[tuple[str | os.PathLike[str], str]],
+    normalise: Callable[[str | os.PathLike[str]], str],
+    *,
+    overwrite: bool,
+    progress: ProgressCallback | None,
+) -> ManyResult:
+    """Adopt each object of the list; the result says what failed."""
+    volume.store.require_writable(ROOT)
+    adoption = _Adoption(volume, overwrite, Tally("adopt", progress), normalise)
+    await run_all(adoption.window, _windows(pairs), limit=WINDOWS)
+    done = adoption.tally.result
+    return ManyResult(done.files, 0, done.bytes, failures=tuple(adoption.failures))
+
+
+def _windows(pairs: Iterable[tuple[str | os.PathLike[str], str]]) -> Iterator[list[object]]:
+    rest = iter(pairs)
+    while window := list(islice(rest, WINDOW)):
+        yield list(window)
+
+
+@dataclass(slots=True)
+class _Adoption:
+    """One list of objects on their way into the tree."""
+
+    volume: AdoptingVolume
+    overwrite: bool
+    tally: Tally
+    normalise: Callable[[str | os.PathLike[str]], str]
+    failures: list[tuple[str, Exception]] = field(default_factory=list)
+    preparing: anyio.Lock = field(default_factory=anyio.Lock)
+    """Windows take turns, so that what one has read and made of their directories is known to the next."""
+
+    async def window(self, given: Sequence[object]) -> None:
+        """Adopt some objects together, and those that lost a race each by itself."""
+        contents: dict[str, Content] = {}
+
+        async def look(pair: _Pair) -> None:
+            path, uri = pair
+            try:
+                contents[path] = await look_at(self.volume, uri)
+            except S3kError as error:
+                self.failures.append((path, error))
+
+        await run_all(look, self._distinct(self._pairs(given)), limit=LOOKS)
+        targets = await self._targets(contents)
+        published = await publish_many(
+            self.volume.store, [(target, contents[target.path]) for target in targets], overwrite=self.overwrite
+        )
+        lost = [path for path, outcome in published.items() if isinstance(outcome, ConflictError)]
+        for path, outcome in published.items():
+            if isinstance(outcome, Entry):
+                self.tally.add(outcome)
+            elif not isinstance(outcome, ConflictError):
+                self.failures.append((path, outcome))
+        await run_all(lambda path: self._alone(path, contents[path]), lost, limit=LOST)
+
+    def _pairs(self, given: Sequence[object]) -> list[_Pair]:
+        found = []
+        for each in given:
+            if isinstance(each, str) or not isinstance(each, Sequence) or len(each) != 2:
+                raise ArgumentTypeError(f"a file to adopt is (path, uri), not {type(each).__name__}")
+            path, uri = each
+            try:
+                found.append((self.normalise(path), uri))
+            except S3kError as error:
+                self.failures.append((str(path), error))
+        return found
+
+    def _distinct(self, pairs: list[_Pair]) -> list[_Pair]:
+        """Without what is named twice: which object would be at the path, or at which path the object, is not told."""
+        paths, uris = Counter(path for path, _ in pairs), Counter(uri for _, uri in pairs)
+        for path, uri in pairs:
+            if paths[path] > 1 or uris[uri] > 1:
+                what = "path" if paths[path] > 1 else "object"
+                error = InvalidArgumentError(f"the {what} is named several times in one list", path=path)
+                self.failures.append((path, error))
+        return [(path, uri) for path, uri in pairs if paths[path] == uris[uri] == 1]
+
+    async def _targets(self, contents: dict[str, Content]) -> list[Target]:
+        """What to publish: not what is adopted at its path already."""
+        targets: list[Target] = []
+        try:
+            async with self.preparing:
+                found = await prepare_many(self.volume.store, list(contents))
+        except S3kError as error:
+            self.failures += [(path, error) for path in contents]
+            return targets
+        for path, prepared in found.items():
+            if isinstance(prepared, S3kError):
+                self.failures.append((path, prepared))
+            elif prepared.current is None or (self.overwrite and not _is(prepared.current, contents[path])):
+                targets.append(prepared)
+            elif not _is(prepared.current, contents[path]):
+                self.failures.append((path, PathExistsError("the file exists", path=path)))
+        return targets
+
+    async def _alone(self, path: str, content: Content) -> None:
+        store = self.volume.store
+        race = Race(store)
+        try:
+            while True:
+                target = await store.prepare(path)
+                if target.current is not None and _is(target.current, content):
+                    return
+                try:
+                    self.tally.add(await store.publish(target, content, overwrite=self.overwrite))
+                except ConflictError as error:
+                    await race.lost(error)
+                else:
+                    return
+        except S3kError as error:
+            self.failures.append((path, error))
+
+
+def _is(entry: Entry, content: Content) -> bool:
+    """Whether the entry is the very object, as it is now."""
+    return (entry.physical, entry.size, entry.etag) == (content.physical, content.size, content.etag)

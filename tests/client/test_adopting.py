@@ -1,0 +1,368 @@
+"""Objects that others have stored become files where they are, and are nobody's to delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from s3k_async.client import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import (
+    ArgumentTypeError,
+    DataMissingError,
+    InvalidArgumentError,
+    InvalidPathError,
+    IsDirectoryError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+    PathExistsError,
+    S3kError,
+    ServiceError,
+    UnsupportedError,
+)
+from s3k_async.fsck.audit import AuditTrail
+from s3k_async.fsck.collect import Collector
+from s3k_async.fsck.marking import Place
+from s3k_async.fsck.repair import repair_volume
+from s3k_async.fsck.verdicts import Ages
+from s3k_async.fsck.verify import Verifier
+from s3k_async.metadata import exclusive
+from s3k_async.model import ManyResult, Progress
+from s3k_async.oplog.reader import LogReader
+from s3k_async.sources import SYSTEM
+from s3k_async.stores.faults import FaultPlan
+from s3k_async.sync import S3kSyncClient
+from s3k_async.volumes import init_volume
+from s3k_async.volumes.claims import CLAIM
+from s3k_async.volumes.restoring import restore_volume
+from tests.client.rig import faulty_client, memory_config
+from tests.client.transacting import both_ways, contents, fill
+from tests.engines.volumes import volume_backends
+
+everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
+
+OBJECTS = {
+    "bronze/day=1/part-0": b"adopted",
+    "bronze/a b%41é.parquet": b"with a name that a URI escapes",
+    "zoo/long": b"long" * 200,
+    "empty": b"",
+}
+"""By key. Some begin with a hexadecimal digit, as physical keys do, and some do not."""
+
+
+async def store_foreign(fs: S3kClient) -> dict[str, str]:
+    """Put the objects where the volume's data is, as another program would; their URIs by key."""
+    blobs = fs._volume().blobs
+    for key, data in OBJECTS.items():
+        await blobs.put(key, data)
+    return {key: blobs.uri(key) for key in OBJECTS}
+
+
+async def foreign(fs: S3kClient) -> dict[str, bytes]:
+    """What of it is there."""
+    blobs = fs._volume().blobs
+    return {key: await blobs.get(key) for key in OBJECTS if await blobs.head(key) is not None}
+
+
+async def adopt_all(fs: S3kClient) -> dict[str, bytes]:
+    """Every object as a file; what is to be read at the paths."""
+    uris = await store_foreign(fs)
+    async with fs.transaction() as tx:
+        for number, uri in enumerate(uris.values()):
+            await tx.adopt(f"/in/{number}", uri)
+    return {f"/in/{number}": data for number, data in enumerate(OBJECTS.values())}
+
+
+async def findings(fs: S3kClient, *, deep: bool = True) -> list[tuple[str, str]]:
+    """What fsck says when nothing is young."""
+    volume = fs._volume()
+    await volume.log.drained()
+    assert volume.log_blobs is not None
+    later = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + 10**9)
+    verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), later, grace=60.0)
+    return [(each.kind, each.key) for each in (await verifier.verify(deep=deep)).findings if each.is_problem]
+
+
+async def collect(fs: S3kClient, directory: Path) -> int:
+    """`s3k gc` to which everything is old; how many objects were deleted."""
+    volume = fs._volume()
+    await volume.log.drained()
+    assert volume.log_blobs is not None
+    place = Place(volume.store, volume.blobs, volume.log_blobs, volume.storage.own_key, volume.record.volume_id)
+    audit = AuditTrail(volume.log_blobs, SYSTEM.uuid())
+    collector = Collector(place, SYSTEM, Ages(grace=-100.0, lease=0.0, late=-100.0), audit)
+    path = str(directory / "candidates")
+    await collector.clean_up(await collector.mark(path))
+    swept = await collector.sweep(path)
+    assert swept.failures == []
+    return sum(count.objects for count in swept.deleted.values())
+
+
+@everywhere
+@both_ways
+async def test_an_adopted_object_is_a_file_like_any_other(fs: S3kClient) -> None:
+    await fs.write("/in/0", b"old")
+    uris = await store_foreign(fs)
+    async with fs.transaction() as tx:
+        for number, uri in enumerate(uris.values()):
+            await tx.adopt(f"/in/{number}", uri, overwrite=True)
+        assert await contents(fs) == {"/in": None, "/in/0": b"old"}
+    files = {f"/in/{number}": data for number, data in enumerate(OBJECTS.values())}
+    assert await contents(fs) == {"/in": None, **files}
+    assert tx.result.bytes == sum(map(len, OBJECTS.values()))
+    assert await fs.read_many(list(files)) == list(files.values())
+    for (path, data), uri in zip(files.items(), uris.values(), strict=True):
+        status = await fs.stat(path)
+        assert (status.size, status.committed, status.checksum, status.physical) == (len(data), True, "", uri)
+        assert await fs.physical_path(path) == uri
+        assert await fs.read_ranges(path, [(0, 3), (2, 9)]) == [data[:3], data[2:9]]
+        async with fs.open(path) as file:
+            assert await file.read() == data
+        await fs.copy(path, f"/copy{path}")
+        assert await fs.read(f"/copy{path}") == data
+        assert await fs.checksum(path) == await fs.checksum(f"/copy{path}")
+    await fs.rename("/in", "/moved")
+    assert await fs.read("/moved/2") == OBJECTS["zoo/long"]
+    assert await findings(fs) == []
+
+
+@everywhere
+async def test_gc_and_fsck_leave_adopted_bytes_alone(fs: S3kClient, tmp_path: Path) -> None:
+    files = await adopt_all(fs)
+    assert await findings(fs) == []
+    assert await collect(fs, tmp_path) == 0
+    await fs.write("/in/0", b"new")
+    await fs.delete("/in/1")
+    await fs.rename("/in/2", "/in/3", overwrite=True)
+    await repair_volume(fs._volume(), dry_run=False, grace=0.0)
+    assert await collect(fs, tmp_path) == 0
+    assert await foreign(fs) == OBJECTS
+    assert await contents(fs) == {"/in": None, "/in/0": b"new", "/in/3": files["/in/2"]}
+    # They are again what they were before: somebody else's.
+    assert {kind for kind, _ in await findings(fs)} <= {"foreign_blob"}
+    await fs.delete("/in", recursive=True)
+    assert await collect(fs, tmp_path) == 1
+    assert await foreign(fs) == OBJECTS
+
+
+async def test_verify_tells_an_adopted_object_that_is_gone_or_changed() -> None:
+    async with faulty_client(FaultPlan()) as fs:
+        await adopt_all(fs)
+        blobs = fs._volume().blobs
+        await blobs.delete("bronze/day=1/part-0")
+        await blobs.put("zoo/long", b"short")
+        assert {kind for kind, _ in await findings(fs)} == {"data_missing", "size_mismatch"}
+        with pytest.raises(DataMissingError):
+            await fs.read("/in/0")
+
+
+async def test_a_lost_table_gets_its_adopted_files_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    from s3k_async.stores.memory_items import MemoryItems
+
+    config = memory_config()
+    await init_volume(config)
+    async with S3kClient(config=config) as fs:
+        files = await adopt_all(fs)
+    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0, raising=False)
+    await MemoryItems(config.name).drop()
+    await restore_volume(config, dry_run=False)
+    async with S3kClient(config=config) as fs:
+        assert await contents(fs) == {"/in": None, **files}
+
+
+@everywhere
+async def test_what_cannot_be_adopted(fs: S3kClient) -> None:
+    await fs.write("/d/f", b"x")
+    own = (await fs.stat("/d/f")).physical
+    blobs, log = fs._volume().blobs, fs._volume().log_blobs
+    assert own is not None
+    assert log is not None
+    refused: list[tuple[object, type[S3kError]]] = [
+        (blobs.uri("bronze/nobody"), DataMissingError),
+        (blobs.uri(own), UnsupportedError),
+        (blobs.uri(CLAIM), UnsupportedError),
+        (log.uri("segments/x"), UnsupportedError),
+        ("s3://another-bucket/bronze/day=1/part-0", UnsupportedError),
+        ("file:///etc/passwd", UnsupportedError),
+        ("bronze/day=1/part-0", UnsupportedError),
+        (blobs.uri("x").removesuffix("x") + "../x", InvalidPathError),
+        (b"bytes", ArgumentTypeError),
+    ]
+    before = await contents(fs)
+    for uri, error in refused:
+        async with fs.transaction() as tx:
+            with pytest.raises(error):
+                await tx.adopt("/d/g", uri)  # type: ignore[arg-type]
+            await tx.makedirs("/d")
+    result = await fs.adopt_many([(f"/n/{number}", uri) for number, (uri, _) in enumerate(refused)])  # type: ignore[misc]
+    assert result.files == 0
+    assert {path: type(error) for path, error in result.failures} == {
+        f"/n/{number}": error for number, (_, error) in enumerate(refused)
+    }
+    assert await contents(fs) == before
+
+
+@both_ways
+async def test_what_fails_leaves_the_object_alone() -> None:
+    async with faulty_client(FaultPlan()) as fs:
+        await fill(fs)
+        uris = await store_foreign(fs)
+        before = await contents(fs)
+        uri = uris["empty"]
+        for path, error in [("/d/f", PathExistsError), ("/d", IsDirectoryError), ("/d/f/g", NotDirectoryError)]:
+            tx = fs.transaction()
+            await tx.adopt(path, uri)
+            with pytest.raises(error):
+                await tx.commit()
+        tx = fs.transaction()
+        await tx.adopt("/n", uri)
+        with pytest.raises(InvalidArgumentError):
+            await tx.adopt("/m", uri)
+        with pytest.raises(InvalidArgumentError):
+            await tx.adopt("/n", uris["zoo/long"])
+        with pytest.raises(IsDirectoryError):
+            await tx.adopt("/", uris["zoo/long"])
+        await tx.discard()
+        assert await contents(fs) == before
+        assert await foreign(fs) == OBJECTS
+
+
+async def test_a_path_whose_object_could_not_be_looked_at_is_free() -> None:
+    faults = FaultPlan()
+    async with faulty_client(faults) as fs:
+        uris = await store_foreign(fs)
+        async with fs.transaction() as tx:
+            faults.fail_when(lambda call: call.method == "head", ServiceError("no", service_code="No"))
+            with pytest.raises(ServiceError):
+                await tx.adopt("/f", uris["zoo/long"])
+            await tx.adopt("/f", uris["zoo/long"])
+        assert await fs.read("/f") == OBJECTS["zoo/long"]
+
+
+async def test_after_an_unknown_outcome_it_can_be_tried_again() -> None:
+    faults = FaultPlan()
+    async with faulty_client(faults) as fs:
+        uris = await store_foreign(fs)
+
+        async def adopt() -> None:
+            async with fs.transaction() as tx:
+                await tx.adopt("/d/f", uris["empty"])
+                await tx.adopt("/d/g", uris["zoo/long"])
+
+        faults.fail_when(lambda call: call.method == "transact", OutcomeUnknownError("lost"), when="after")
+        with pytest.raises(OutcomeUnknownError):
+            await adopt()
+        before = await fs.stat("/d/g")
+        await adopt()
+        assert await fs.stat("/d/g") == before
+
+
+async def many_foreign(fs: S3kClient, number: int) -> list[tuple[str, str]]:
+    blobs = fs._volume().blobs
+    for each in range(number):
+        await blobs.put(f"bronze/{each}", b"%d" % each)
+    return [(f"/t/p={each % 3}/{each}", blobs.uri(f"bronze/{each}")) for each in range(number)]
+
+
+@everywhere
+async def test_many_are_adopted_together(fs: S3kClient) -> None:
+    await fs.makedirs("/t")
+    pairs = await many_foreign(fs, 230)
+    told: list[Progress] = []
+    with fs.count() as counted:
+        result = await fs.adopt_many((pair for pair in pairs), progress=told.append)
+    assert result == ManyResult(230, 0, sum(len(str(each)) for each in range(230)))
+    assert (told[-1].operation, told[-1].done, len(told)) == ("adopt", 230, 230)
+    assert counted.requests.of("table", "TransactWriteItems") == 3 + 3  # and the parents
+    assert counted.requests.of("data") == counted.requests.of("data", "HeadObject") == 230
+    assert await fs.read("/t/p=1/1") == b"1"
+    before = [status async for status in fs.list("/t", recursive=True, sorted=True)]
+    assert await fs.adopt_many(pairs, overwrite=True) == await fs.adopt_many(pairs) == ManyResult()
+    assert [status async for status in fs.list("/t", recursive=True, sorted=True)] == before
+
+
+async def test_each_of_a_list_fails_by_itself() -> None:
+    async with faulty_client(FaultPlan()) as fs:
+        await fs.write("/t/p=0/0", b"there")
+        await fs.makedirs("/t/p=1/1")
+        pairs = await many_foreign(fs, 9)
+        failing = [("/t/twice", pairs[3][1]), pairs[4], ("no\0path", pairs[5][1]), ("/t/p=0/0/x", pairs[5][1])]
+        result = await fs.adopt_many([*pairs[:5], *failing, *pairs[6:]])
+        assert {path: type(error) for path, error in result.failures} == {
+            "/t/p=0/0": PathExistsError,
+            "/t/p=1/1": IsDirectoryError,
+            "/t/p=0/3": InvalidArgumentError,
+            "/t/twice": InvalidArgumentError,
+            "/t/p=1/4": InvalidArgumentError,
+            "no\0path": InvalidPathError,
+            "/t/p=0/0/x": NotDirectoryError,
+        }
+        assert result.files == 4
+        assert (await fs.adopt_many(pairs[:1], overwrite=True)).files == 1
+        assert await fs.read("/t/p=0/0") == b"0"
+        for wrong in (["/a"], [("/a",)], [5]):
+            with pytest.raises(ArgumentTypeError):
+                await fs.adopt_many(wrong)  # type: ignore[arg-type]
+
+
+async def test_what_loses_a_race_is_tried_by_itself() -> None:
+    config = memory_config()
+    await init_volume(config)
+    faults = FaultPlan()
+    async with faulty_client(faults, config) as fs, S3kClient(config=config) as other:
+        pairs = await many_foreign(fs, 4)
+
+        async def gate(call: object) -> None:
+            if getattr(call, "method", "") == "transact" and "p=" in getattr(call, "key", ""):
+                faults.gate = None
+                await other.write(pairs[1][0], b"meanwhile")
+
+        faults.gate = gate
+        assert (await fs.adopt_many(pairs, overwrite=True)).files == 4
+        assert await fs.read(pairs[1][0]) == b"1"
+
+
+async def test_a_long_list_is_taken_as_it_is_needed() -> None:
+    taken = 0
+
+    def pairs(all_of: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        nonlocal taken
+        for pair in all_of:
+            taken += 1
+            yield pair
+
+    ahead: list[int] = []
+    async with faulty_client(FaultPlan()) as fs:
+        objects = await many_foreign(fs, 3500)
+        result = await fs.adopt_many(pairs(objects), progress=lambda told: ahead.append(taken - told.done))
+    assert result.files == 3500
+    assert max(ahead) <= 3001
+
+
+@everywhere
+def test_blocking(sync_fs: S3kSyncClient, config: VolumeConfig) -> None:
+    sync_fs.write("/f", b"x")
+    uris = sync_fs._call(store_foreign)
+    with sync_fs.transaction() as tx:
+        tx.adopt("/in/a", uris["zoo/long"])
+    assert sync_fs.read("/in/a") == OBJECTS["zoo/long"]
+    assert sync_fs.adopt_many([("/in/b", uris["empty"])]).files == 1
+
+
+@volume_backends("embedded")
+async def test_a_uri_as_the_jvm_prints_it(fs: S3kClient) -> None:
+    uri = (await store_foreign(fs))["zoo/long"]
+    async with fs.transaction() as tx:
+        await tx.adopt("/f", uri.replace("file:///", "file:/"))
+    assert await fs.physical_path("/f") == uri
+
+
+@volume_backends("dynoxide+seaweedfs")
+async def test_a_uri_of_s3a(fs: S3kClient) -> None:
+    uri = (await store_foreign(fs))["zoo/long"]
+    async with fs.transaction() as tx:
+        await tx.adopt("/f", uri.replace("s3://", "s3a://"))
+    assert await fs.physical_path("/f") == uri
