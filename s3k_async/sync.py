@@ -19,7 +19,7 @@ from s3k_async.files import FileReader, FileWriter
 from s3k_async.listing import EntryType, Listing, Walked
 from s3k_async.many import Answers, Contents, Outcomes, Statuses
 from s3k_async.metadata.jobs import JobRecord
-from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus, ManyResult, StagedFile
+from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus, ManyResult, StagedFile
 from s3k_async.publishing import ProgressCallback
 from s3k_async.requests import RequestCounter, Requests
 from s3k_async.staging import StagedWriter
@@ -451,6 +451,18 @@ class S3kSyncClient:
     def _finish_deferred(self) -> None:
         """Wait for the marks of the log that are still being written."""
         self._call(lambda fs: fs._volume().log.drained())
+
+    def _open_version(self, entry: Entry) -> SyncFileReader:
+        """A file whose entry is known already: the table is asked nothing.
+
+        Raises IsDirectoryError, UncommittedFileError.
+        """
+        session = self._session()
+
+        async def opened() -> FileReader:
+            return FileReader((await session.opened())._volume, entry)
+
+        return SyncFileReader(session.bridge, session.bridge.run(opened), self)
 
     def _call(self, verb: Callable[[S3kClient], Awaitable[T]]) -> T:
         session = self._session()

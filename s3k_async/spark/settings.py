@@ -7,6 +7,7 @@ a configuration for each.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,11 +19,15 @@ from s3k_async.config import VolumeConfig
 from s3k_async.settings import resolve
 from s3k_async.settings.hadoop_mapping import CONTEXT_KEY
 
-__all__ = ["SparkVolume", "hadoop_settings", "spark_volume"]
+__all__ = ["SparkSettings", "SparkVolume", "hadoop_settings", "spark_settings", "spark_volume"]
 
 PREFIXES = ("fs.s3k.", "fs.s3a.")
 DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 EXECUTOR_OPTIONS = ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions")
+SECRET_KEY = re.compile(
+    r"fs\.s3k\.(.*\.)?(access|secret|session\.token)\..*|fs\.s3a\.(.*\.)?(access|secret|token|password|key)(\..*)?"
+)
+"""Keys whose values stay on the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,34 @@ class SparkVolume:
 
     driver: VolumeConfig
     executors: VolumeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """What the configuration of a session says of all volumes."""
+
+    hadoop: Mapping[str, str]
+    """In the keys of S3-FileSystem 1.0 and S3A."""
+    driver_context: str | None
+    executor_context: str | None
+
+    def volume(
+        self, volume: str | VolumeConfig | SparkVolume | None, *, context: str | None = None, **settings: Any
+    ) -> SparkVolume:
+        """As `spark_volume`."""
+        if isinstance(volume, SparkVolume):
+            return volume
+        if isinstance(volume, VolumeConfig):
+            return SparkVolume(volume, volume)
+        return SparkVolume(
+            resolve(volume, hadoop=self.hadoop, context=context or self.driver_context, **settings),
+            resolve(volume, hadoop=self.hadoop, context=context or self.executor_context, **settings),
+        )
+
+    def without_secrets(self) -> SparkSettings:
+        """As it may be shipped."""
+        shown = {name: value for name, value in self.hadoop.items() if not SECRET_KEY.fullmatch(name)}
+        return SparkSettings(shown, self.driver_context, self.executor_context)
 
 
 def hadoop_settings(spark: SparkSession) -> dict[str, str]:
@@ -44,6 +77,12 @@ def hadoop_settings(spark: SparkSession) -> dict[str, str]:
     }
 
 
+def spark_settings(spark: SparkSession) -> SparkSettings:
+    """What the configuration of the session says of all volumes."""
+    said = dict(spark.sparkContext.getConf().getAll())
+    return SparkSettings(hadoop_settings(spark), _context(said, DRIVER_OPTIONS), _context(said, EXECUTOR_OPTIONS))
+
+
 def spark_volume(
     spark: SparkSession, volume: str | VolumeConfig | SparkVolume, *, context: str | None = None, **settings: Any
 ) -> SparkVolume:
@@ -52,17 +91,7 @@ def spark_volume(
     `context`: for driver and executors, in the place of what their Java options say. A configuration is taken as it
     is. Raises ConfigError.
     """
-    if isinstance(volume, SparkVolume):
-        return volume
-    if isinstance(volume, VolumeConfig):
-        return SparkVolume(volume, volume)
-    mapping = hadoop_settings(spark)
-
-    def config(options: tuple[str, ...]) -> VolumeConfig:
-        said = context or _context(dict(spark.sparkContext.getConf().getAll()), options)
-        return resolve(volume, hadoop=mapping, context=said, **settings)
-
-    return SparkVolume(config(DRIVER_OPTIONS), config(EXECUTOR_OPTIONS))
+    return spark_settings(spark).volume(volume, context=context, **settings)
 
 
 def _context(configuration: Mapping[str, str], options: tuple[str, ...]) -> str | None:

@@ -1,0 +1,162 @@
+"""The data source `s3k` of PySpark 4: Parquet, and what else pyarrow reads, in volumes.
+
+    from s3k_async.spark.source import register
+
+    register(spark)
+    events = spark.read.format("s3k").load("s3k://analytics/warehouse/events")
+    events.write.format("s3k").option("partition_columns", "day").mode("append").save("s3k://analytics/copy")
+
+Reading: the path is listed where the driver runs; tasks get physical keys and ask the table nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.settings import with_local_secrets
+from s3k_async.spark.executors import client
+from s3k_async.spark.settings import SparkVolume, spark_settings
+from s3k_async.spark.source_filters import condition_of
+from s3k_async.spark.source_options import SourceOptions, SourceSettings
+from s3k_async.spark.source_planning import Piece, SourceFile, found_files, partition_names, with_names
+from s3k_async.spark.source_reading import ReadPlan, planned, read_pieces
+from s3k_async.spark.source_schema import arrow_schema, inferred_schema, named_like
+from s3k_async.sync import S3kSyncClient
+
+__all__ = ["S3kDataSource", "register"]
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(
+    spark: SparkSession,
+    *,
+    volume: str | VolumeConfig | SparkVolume | None = None,
+    context: str | None = None,
+    **settings: Any,
+) -> None:
+    """Make the format `s3k` known to a session, with what its configuration says of volumes at this moment.
+
+    `volume`, `context` and `settings` are those of `spark_volume`, for reads and writes that do not say otherwise by
+    their options or their path's URL. To be called again after `spark.sql.python.filterPushdown.enabled` was changed.
+    """
+    found = SparkVolume(volume, volume) if isinstance(volume, VolumeConfig) else volume
+    shipped = SourceSettings(
+        session=spark_settings(spark).without_secrets(),
+        volume=found,
+        context=context,
+        settings=settings,
+        parallelism=spark.sparkContext.defaultParallelism,
+        pushes_filters=str(spark.conf.get(PUSHDOWN, "false")).lower() == "true",
+    )
+    spark.dataSource.register(type("S3kDataSource", (S3kDataSource,), {"session": shipped}))
+
+
+class S3kDataSource(DataSource):
+    """What Spark makes of `format("s3k")`. Made by `register`, which says what the session's settings are."""
+
+    session: SourceSettings
+
+    @classmethod
+    def name(cls) -> str:
+        """`s3k`."""
+        return "s3k"
+
+    def schema(self) -> StructType:
+        """That of the files, and partition columns behind it; of `columns` alone, where that is given."""
+        options, volume = self._asked()
+        with _on_the_driver(volume) as fs:
+            files = found_files(fs, options.paths)
+            return inferred_schema(fs, files, options.format, merged=options.merge_schema, columns=options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """One that takes filters if Spark pushes them."""
+        options, volume = self._asked()
+        if options.columns is not None and set(schema.names) != set(options.columns):
+            raise InvalidArgumentError("give either a schema or columns: a schema selects, too")
+        kind = S3kFilteringReader if self.session.pushes_filters else S3kReader
+        return kind(options, volume, ReadPlan(schema, options.format), self.session.parallelism)
+
+    def _asked(self) -> tuple[SourceOptions, SparkVolume]:
+        options = SourceOptions.of(self.options)
+        if not options.paths:
+            raise InvalidArgumentError("which path? Give it to load or save")
+        return options, self.session.volume_of(options)
+
+
+class Pieces(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, pieces: list[Piece]) -> None:
+        super().__init__(pieces)
+
+
+class S3kReader(DataSourceReader):
+    """Plans where the driver runs, and reads in tasks."""
+
+    def __init__(self, options: SourceOptions, volume: SparkVolume, plan: ReadPlan, parallelism: int) -> None:
+        self._options = options
+        self._volume = volume
+        self._plan = plan
+        self._parallelism = parallelism
+        self._files: list[SourceFile] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks need, which the listing is no part of."""
+        return {**self.__dict__, "_files": None}
+
+    def partitions(self) -> list[InputPartition]:
+        """Files, joined or cut to `max_partition_bytes`."""
+        limit = self._options.max_partition_bytes
+        with _on_the_driver(self._volume) as fs:
+            groups = planned(fs, self._plan, self._listed(fs), limit=limit, parallelism=self._parallelism)
+        return [Pieces(group) for group in groups]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition; of none, if there are no files."""
+        return read_pieces(client(self._volume.executors), self._plan, partition.value or [])
+
+    def _listed(self, fs: S3kSyncClient) -> list[SourceFile]:
+        """All files, their partition columns named as the schema names them."""
+        if self._files is None:
+            files = found_files(fs, self._options.paths)
+            self._files = with_names(files, named_like(partition_names(files), self._plan.schema.names))
+        return self._files
+
+
+class S3kFilteringReader(S3kReader):
+    """A reader that takes the filters that it understands.
+
+    Those about partition columns choose the files, and are done with; others skip row groups and rows, and Spark looks
+    at what is left again.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """What Spark still has to look at."""
+        with _on_the_driver(self._volume) as fs:
+            names = partition_names(self._listed(fs))
+        schema = arrow_schema(self._plan.schema)
+        left = []
+        for pushed in filters:
+            condition = condition_of(pushed)
+            if condition is not None:
+                self._plan = replace(self._plan, conditions=(*self._plan.conditions, condition))
+            if condition is None or not (
+                condition.column in names and condition.decides(schema.field(condition.column).type)
+            ):
+                left.append(pushed)
+        return left
+
+
+def _on_the_driver(volume: SparkVolume) -> S3kSyncClient:
+    """For one look: planning is done in a process of Python's that Spark uses for other things as well."""
+    return S3kSyncClient(config=with_local_secrets(volume.driver))

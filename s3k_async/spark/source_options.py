@@ -1,0 +1,158 @@
+"""What may be said to the data source: its own options, and those of a volume."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+from s3k_async.addresses import SCHEME
+from s3k_async.errors import ConfigError
+from s3k_async.settings import OPTIONS, Option
+from s3k_async.settings.options import nearest, parse
+from s3k_async.spark.settings import SparkSettings, SparkVolume
+
+__all__ = ["FORMATS", "FileFormat", "SourceOptions", "SourceSettings"]
+
+FileFormat: TypeAlias = Literal["parquet", "orc", "csv", "json", "arrow", "feather"]
+FORMATS: Final[tuple[str, ...]] = get_args(FileFormat)
+MIB: Final = 1024 * 1024
+DAY: Final = 86_400.0
+
+_OWN: Final[Mapping[str, Option]] = {
+    option.name: option
+    for option in (
+        Option("path", "text", "client", "The path, or a URL `s3k://volume/path`."),
+        Option("paths", "text", "client", "Several, as a JSON list: what `load` makes of a list."),
+        Option("volume", "text", "client", "The volume, as `S3kClient` takes it; the path's URL may say it, too."),
+        Option("context", "text", "client", "Context id of S3-FileSystem 1.0, for driver and executors."),
+        Option("format", "choice", "client", "What the files are.", choices=FORMATS),
+        Option("columns", "text", "client", "Columns to read, with commas between them."),
+        Option("merge_schema", "boolean", "client", "Whether the schema is that of all files, not of the newest."),
+        Option("max_partition_bytes", "size", "client", "Bytes of files in an input partition.", minimum=1),
+        Option("partition_columns", "text", "client", "Columns by which directories are made, with commas."),
+        Option(
+            "partition_overwrite_mode",
+            "choice",
+            "client",
+            "Whether overwriting replaces the whole directory, or the partitions that are written.",
+            choices=("static", "dynamic"),
+        ),
+        Option("max_records_per_file", "integer", "client", "Rows of a file at most; 0: no bound.", minimum=0),
+        Option("lease", "number", "client", "Seconds from a task's first byte to the commit, at most.", minimum=0.001),
+        Option(
+            "compression", "choice", "client", "Codec of Parquet.", choices=("snappy", "zstd", "gzip", "lz4", "none")
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What was said, checked."""
+
+    paths: tuple[str, ...] = ()
+    volume: str | None = None
+    context: str | None = None
+    format: str = "parquet"
+    columns: tuple[str, ...] | None = None
+    """What to read; None: everything."""
+    merge_schema: bool = False
+    max_partition_bytes: int = 128 * MIB
+    partition_columns: tuple[str, ...] = ()
+    partition_overwrite_mode: str = "static"
+    max_records_per_file: int = 0
+    compression: str = "snappy"
+    lease: float = DAY
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the volume."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, object]) -> SourceOptions:
+        """By name, in any case. Raises ConfigError (an unknown option, a value that is none, a secret)."""
+        values: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
+        for name, value in given.items():
+            option = name.lower()
+            if option in _OWN:
+                values[option] = parse(_OWN[option], value, f"option {option}")
+            elif option not in OPTIONS:
+                raise ConfigError(f"unknown option {name!r}{nearest(option, [*_OWN, *OPTIONS])}")
+            elif OPTIONS[option].type == "secret":
+                raise ConfigError(f"option {option}: secrets are not shipped; they are looked for where tasks run")
+            else:
+                settings[option] = value
+        paths = [values.pop("path")] if "path" in values else []
+        if "paths" in values:
+            paths += _list_of(values.pop("paths"))
+        for name in ("columns", "partition_columns"):
+            if name in values:
+                values[name] = _names(name, values[name])
+        return cls(paths=tuple(paths), settings=settings, **values)
+
+    def one_path(self) -> str:
+        """The path, where there can only be one. Raises ConfigError."""
+        if len(self.paths) != 1:
+            raise ConfigError(f"one path is wanted, not {len(self.paths)}")
+        return self.paths[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """What the session says, and the caller of `register`: it is shipped with each read and write."""
+
+    session: SparkSettings
+    volume: str | SparkVolume | None = None
+    context: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    parallelism: int = 1
+    """Tasks that may run at once."""
+    pushes_filters: bool = False
+    """Whether Spark pushes filters (`spark.sql.python.filterPushdown.enabled`): a reader that can take some is refused
+    where it does not."""
+
+    def volume_of(self, options: SourceOptions) -> SparkVolume:
+        """The volume that the options mean, else the one of the path's URL, else the one given. Raises ConfigError."""
+        volume: str | SparkVolume | None = options.volume
+        if volume is None and not {"directory", "table"} & options.settings.keys():
+            named = {path[len(SCHEME) :].partition("/")[0] for path in options.paths if _is_url(path)}
+            if len(named) > 1:
+                raise ConfigError(f"the paths are in several volumes: {', '.join(sorted(named))}")
+            volume = self.volume
+            if named and _may_be_another(self.volume, *named):
+                volume = SCHEME + named.pop()
+        if isinstance(volume, SparkVolume):
+            if options.settings:
+                raise ConfigError(f"the volume is complete: option {next(iter(options.settings))} has no use")
+            return volume
+        settings = {**self.settings, **options.settings}
+        return self.session.volume(volume, context=options.context or self.context, **settings)
+
+
+def _may_be_another(volume: str | SparkVolume | None, name: str) -> bool:
+    """Whether a URL's volume has to be looked up by its name; else the one given is meant, or refuses the path."""
+    if isinstance(volume, SparkVolume):
+        return volume.driver.name not in ("", name)
+    return volume is None or _is_url(volume)
+
+
+def _is_url(text: str) -> bool:
+    return text[: len(SCHEME)].lower() == SCHEME
+
+
+def _list_of(text: str) -> list[str]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(path, str) for path in found):
+        raise ConfigError("option paths: a JSON list of paths is wanted")
+    return cast("list[str]", found)
+
+
+def _names(option: str, text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise ConfigError(f"option {option}: {text!r} is no list of different columns with commas between them")
+    return names
