@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from s3k_async.config import Tuning, VolumeConfig
     from s3k_async.hadoop import HadoopFileSystem
     from s3k_async.metadata.jobs import JobRecord
+    from s3k_async.physical_files import PhysicalFile
     from s3k_async.sync import S3kSyncClient
     from s3k_async.volumes import destroy_volume, init_volume
 
@@ -27,6 +28,7 @@ __all__ = [  # noqa: PLE0604
     "ManyResult",
     "HadoopFileSystem",
     "JobRecord",
+    "PhysicalFile",
     "Progress",
     "S3kClient",
     "S3kSyncClient",
@@ -41,6 +43,7 @@ __all__ = [  # noqa: PLE0604
 _HOMES = {
     "HadoopFileSystem": "s3k_async.hadoop",
     "JobRecord": "s3k_async.metadata.jobs",
+    "PhysicalFile": "s3k_async.physical_files",
     "S3kClient": "s3k_async.client",
     "S3kSyncClient": "s3k_async.sync",
     "Tuning": "s3k_async.config",

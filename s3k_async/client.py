@@ -44,6 +44,7 @@ from s3k_async.many import ManyPaths
 from s3k_async.metadata.jobs import JobRecord
 from s3k_async.metadata.tree import TreeResult
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
+from s3k_async.physical_files import PhysicalPaths
 from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
 from s3k_async.races import Race
 from s3k_async.reading import existing, need_readable, read_file, read_spans
@@ -74,7 +75,7 @@ class _Opened:
     pid: int
 
 
-class S3kClient(ManyPaths, StagedUploads):
+class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     """A volume as a filesystem, for asyncio. Used by `async with`, by the event loop and process that entered it.
 
     `volume` is `s3k://name`, `./directory`, or None for `S3K_VOLUME` and then the configured default; `config` is a

@@ -20,6 +20,7 @@ from s3k_async.listing import EntryType, Listing, Walked
 from s3k_async.many import Answers, Contents, Outcomes, Statuses
 from s3k_async.metadata.jobs import JobRecord
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus, ManyResult, StagedFile
+from s3k_async.physical_files import PhysicalFile
 from s3k_async.publishing import ProgressCallback
 from s3k_async.requests import RequestCounter, Requests
 from s3k_async.staging import StagedWriter
@@ -264,6 +265,12 @@ class S3kSyncClient:
     def physical_path(self, path: Path) -> str:
         """The URI of a file's bytes: `s3://bucket/key`, `file:///...`."""
         return self._call(lambda fs: fs.physical_path(path))
+
+    def physical_paths(self, path: Path = ROOT, *, recursive: bool = True) -> Iterator[PhysicalFile]:
+        """The committed files below a directory, or without `recursive` in it, or a file itself, with the URIs of their
+        bytes and the values in the `name=value` directories between.
+        """
+        return self._iterate(lambda fs: fs._physical_pages(path, recursive))
 
     # Reading and writing
 

@@ -40,6 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "staging",
         "adopting",
         "partitions",
+        "physical_files",
         "addresses",
         "local_files",
         "files",

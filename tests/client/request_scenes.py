@@ -138,6 +138,7 @@ SCENES: dict[str, Scene] = {
     "is_file": Scene(lambda fs: fs.is_file("/d/f"), file),
     "is_dir": Scene(lambda fs: fs.is_dir("/d"), directory),
     "physical_path": Scene(lambda fs: fs.physical_path("/d/f"), file),
+    "physical_paths, 3 directories": Scene(lambda fs: drained(fs.physical_paths("/d")), three_levels),
     "checksum": Scene(lambda fs: fs.checksum("/d/f"), file),
     "stat_many, 100 paths": Scene(lambda fs: fs.stat_many(PARTS), hundred),
     "exists_many, 250 paths": Scene(lambda fs: fs.exists_many([f"/d/{number}" for number in range(250)]), directory),

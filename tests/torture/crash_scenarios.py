@@ -27,6 +27,7 @@ LOOKS = frozenset(
         "jobs",
         "list",
         "physical_path",
+        "physical_paths",
         "read",
         "read_many",
         "read_ranges",

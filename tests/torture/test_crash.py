@@ -61,6 +61,7 @@ async def test_the_verbs_that_look_change_nothing() -> None:
         "jobs": lambda fs: fs.jobs(),
         "list": lambda fs: drain(fs.list("/", recursive=True)),
         "physical_path": lambda fs: fs.physical_path("/d/f"),
+        "physical_paths": lambda fs: drain(fs.physical_paths("/")),
         "read": lambda fs: fs.read("/d/f"),
         "read_many": lambda fs: fs.read_many(["/d/f"]),
         "read_ranges": lambda fs: fs.read_ranges("/d/f", [(0, 1)]),
