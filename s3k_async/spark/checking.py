@@ -22,7 +22,7 @@ from s3k_async.spark.gathering import Batches, Job, job_on
 from s3k_async.spark.mending import Turn, mend_round
 from s3k_async.spark.pieces import Place, opened
 from s3k_async.spark.piles import parts_of
-from s3k_async.spark.results import MENDED, RESULTS, Result, Sum, batches_of, frame_of, result_of
+from s3k_async.spark.results import MENDED, RESULTS, Result, Sum, Told, batches_of, frame_of, result_of
 from s3k_async.spark.settings import SparkVolume, spark_volume
 from s3k_async.spark.stages import Tell
 
@@ -73,7 +73,7 @@ def verify(
             RESULTS,
             lambda: job.by_part(scanned).mapInArrow(_finder(job.place, now_ms, deep=deep), RESULTS),
         )
-        Sum.of(decided).add_to(report, decided)
+        Told(decided).add_to(report)
         told = decided.unionAll(frame_of(spark, [result_of("found", finding) for finding in without_id]))
         findings = told.where(F.col("pile") == "found").drop("pile", "line", "round", "outcome", "reason")
         return findings, report

@@ -27,7 +27,7 @@ from s3k_async.fsck.verify import LISTED, Report
 from s3k_async.spark.gathering import Batches, Job
 from s3k_async.spark.pieces import Place, opened
 from s3k_async.spark.piles import parts_of
-from s3k_async.spark.results import RESULTS, Result, Sum, batches_of, finding_of, frame_of, mended_of, result_of
+from s3k_async.spark.results import RESULTS, Result, Sum, Told, batches_of, finding_of, frame_of, mended_of, result_of
 from s3k_async.volumes import Volume
 
 __all__ = ["Turn", "mend_round"]
@@ -82,60 +82,55 @@ def mend_round(job: Job, turn: Turn, report: RepairReport) -> tuple[DataFrame, b
     before = report.done
     this, own = turn.round(job.volume, scanned.gatherer, "driver")
     job.run(this.loose)
-    objects = job.stages.run(
+    frame = job.stages.run(
         f"{within}objects",
         f"fsck: mending objects, round {turn.number}",
         RESULTS,
         lambda: job.by_part(scanned).mapInArrow(_objects(turn), RESULTS),
     )
-    found = _tell(objects, report)
-    frames, piles = [objects], found.piles
-    done = this.done + report.done - before
-    if piles["lonely"]:
-        children = objects.where(F.col("pile") == "lonely").select("line")
-        later = piles["waiting"] > 0 and done > 0
+    told = [objects := Told(frame)]
+    _take(objects, report)
+    if objects.sum.piles["lonely"]:
+        children = frame.where(F.col("pile") == "lonely").select("line").repartition(job.partitions)
+        later = objects.sum.piles["waiting"] > 0 and this.done + report.done > before
         parents = job.stages.run(
             f"{within}parents",
             f"fsck: making directories, round {turn.number}",
             RESULTS,
-            lambda: children.repartition(job.partitions).mapInArrow(_parents(turn, later=later), RESULTS),
+            lambda: children.mapInArrow(_parents(turn, later=later), RESULTS),
         )
-        frames.append(parents)
-        _tell(parents, report)
-        done = this.done + report.done - before
-    if not done:
-        waiting = objects.where(F.col("pile") == "waiting").collect() if piles["waiting"] else []
-        this.waiting.update({json.loads(row.line): finding_of(row) for row in waiting})
+        told.append(Told(parents))
+        _take(told[-1], report)
+    if this.done + report.done == before:
+        this.waiting.update({json.loads(row.line): finding_of(row) for row in objects.rows("waiting")})
         job.run(this.unknown_directories)
     report.left.add(own.left.findings)
     report.add(own.mended)
+    frames = [each.frame for each in told]
     frames.append(frame_of(job.spark, [mended_of(mended, turn.number) for mended in own.mended]))
-    again = job.stages.resumed or _was_repeated(job, turn, [*frames[:-1]])
-    told = reduce(DataFrame.unionAll, frames).where(F.col("pile") == "mended").drop("pile", "line")
-    return told, report.done > before or (bool(turn.run) and again)
+    mended = reduce(DataFrame.unionAll, frames).where(F.col("pile") == "mended").drop("pile", "line")
+    again = bool(turn.run) and (job.stages.resumed or _was_repeated(job, turn, told))
+    return mended, again or report.done > before
 
 
-def _tell(frame: DataFrame, report: RepairReport) -> Sum:
-    found = Sum.of(frame)
-    found.add_to(report.left, frame)
-    room = LISTED - len(report.mended)
-    report.mended += list(found.mended(frame))[: max(0, room)]
-    report.outcomes.update(found.outcomes)  # type: ignore[arg-type]
-    return found
+def _take(told: Told, report: RepairReport) -> None:
+    told.add_to(report.left)
+    report.mended += told.mended()[: max(0, LISTED - len(report.mended))]
+    report.outcomes.update(told.sum.outcomes)  # type: ignore[arg-type]
 
 
-def _was_repeated(job: Job, turn: Turn, frames: Sequence[DataFrame]) -> bool:
+def _was_repeated(job: Job, turn: Turn, told: Sequence[Told]) -> bool:
     """Whether there are audit trails of attempts that did not tell what they have done."""
     blobs = job.volume.log_blobs
-    if not turn.run or blobs is None:
+    if blobs is None:
         return False
-    told = {row.line.decode() for frame in frames for row in frame.where(F.col("pile") == "trail").collect()}
+    known = {row.line.decode() for each in told for row in each.rows("trail")}
 
     async def all_trails() -> set[str]:
         return {info.key.split("/")[2] async for info in blobs.list_all(f"audit/{turn.trail('')}")}
 
     written = {name.partition("-")[2] for name in job.run(all_trails)}
-    return bool(written - told - {"driver"})
+    return bool(written - known - {"driver"})
 
 
 def _attempt(stage: str, number: int) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "RESULTS",
     "Result",
     "Sum",
+    "Told",
     "batches_of",
     "finding_of",
     "frame_of",
@@ -70,18 +71,6 @@ class Sum:
     collectable_bytes: int = 0
     piles: Counter[str] = field(default_factory=Counter)
 
-    @staticmethod
-    def of(frame: DataFrame) -> Sum:
-        """The sums of all tasks."""
-        total = Sum()
-        for row in frame.where(F.col("pile") == "sum").select("line").collect():
-            found = json.loads(row.line)
-            total.kinds.update(found["kinds"])
-            total.outcomes.update({(action, outcome): count for action, outcome, count in found["outcomes"]})
-            total.collectable_bytes += found["collectable_bytes"]
-            total.piles.update(found["piles"])
-        return total
-
     def counted(self, rows: Iterable[Result]) -> Iterator[Result]:
         """The rows, and behind them one that is their sum."""
         for row in rows:
@@ -100,27 +89,50 @@ class Sum:
         }
         yield result_of("sum", line=json.dumps(document))
 
-    def add_to(self, report: Report, frame: DataFrame) -> None:
-        """Count the findings of a frame, and list them while there is room."""
-        for rows in _listed(frame.where(F.col("pile") == "found"), "kind", self.kinds):
-            report.findings += [finding_of(row) for row in rows]
-        report.kinds.update(self.kinds)
-        report.collectable_bytes += self.collectable_bytes
+    def add(self, line: bytes) -> None:
+        """Add the sum of a task."""
+        found = json.loads(line)
+        self.kinds.update(found["kinds"])
+        self.outcomes.update({(action, outcome): count for action, outcome, count in found["outcomes"]})
+        self.collectable_bytes += found["collectable_bytes"]
+        self.piles.update(found["piles"])
 
-    def mended(self, frame: DataFrame) -> Iterator[Mended]:
+
+class Told:
+    """What the tasks of a stage have told. Few rows are taken to the driver at once; of many, those that are needed."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+        self.sum = Sum()
+        for row in frame.where(F.col("pile") == "sum").select("line").collect():
+            self.sum.add(row.line)
+        self._rows: list[Any] | None = None
+        if self.sum.piles.total() <= LISTED:
+            self._rows = frame.where(F.col("pile") != "sum").collect() if self.sum.piles else []
+
+    def rows(self, pile: str) -> list[Any]:
+        """The rows of a pile."""
+        if self._rows is not None:
+            return [row for row in self._rows if row.pile == pile]
+        return self.frame.where(F.col("pile") == pile).collect() if self.sum.piles[pile] else []
+
+    def add_to(self, report: Report) -> None:
+        """Count the findings, and list them while there is room."""
+        report.kinds.update(self.sum.kinds)
+        report.collectable_bytes += self.sum.collectable_bytes
+        if self._rows is not None:
+            report.findings += [finding_of(row) for row in self.rows("found")]
+            return
+        for kind in self.sum.kinds:
+            some = self.frame.where((F.col("pile") == "found") & (F.col("kind") == kind)).limit(LISTED)
+            report.findings += [finding_of(row) for row in some.collect()]
+
+    def mended(self) -> list[Mended]:
         """What became of findings, as far as a report lists it."""
-        mended = frame.where(F.col("pile") == "mended")
-        for row in mended.limit(LISTED).collect() if self.piles["mended"] else ():
-            yield Mended(finding_of(row), row.outcome, row.reason)
-
-
-def _listed(frame: DataFrame, column: str, counts: Counter[str]) -> Iterator[list[Any]]:
-    """The rows if they are few, or the first of those of each value."""
-    if sum(counts.values()) <= LISTED:
-        yield frame.collect() if counts else []
-        return
-    for value in counts:
-        yield frame.where(F.col(column) == value).limit(LISTED).collect()
+        rows = self._rows
+        if rows is None:
+            rows = self.frame.where(F.col("pile") == "mended").limit(LISTED).collect()
+        return [Mended(finding_of(row), row.outcome, row.reason) for row in rows if row.pile == "mended"]
 
 
 def result_of(pile: str, finding: Finding | None = None, *, line: str = "") -> Result:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from s3k_async import S3kClient
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.fsck.facts import Finding
@@ -24,8 +25,10 @@ from s3k_async.model import Progress
 from s3k_async.oplog.reader import LogReader, latest
 from s3k_async.spark import gathering
 from s3k_async.spark.checking import repair, verify
-from s3k_async.stores.items import Item
-from s3k_async.volumes import Volume, open_volume
+from s3k_async.spark.piles import divided
+from s3k_async.stores.items import Condition, Delete, Item
+from s3k_async.volumes import Volume, init_volume, open_volume
+from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.support import FakeClock
 from tests.torture.damage import DAMAGES, GRACE, Scene
 
@@ -47,6 +50,8 @@ YOUNG = (
 )
 """Damages that are to be young when the volume is looked at: they come last."""
 DAY = 86_400.0
+LARGE = 100_000
+"""Files."""
 
 
 def embedded(directory: Path) -> VolumeConfig:
@@ -171,6 +176,27 @@ def test_repair_leaves_what_one_machine_does(spark: SparkSession, damaged: Path,
     assert any(name.startswith("01-objects-") for name in written)
 
 
+def test_tasks_that_run_twice_at_the_same_time_mend_once(
+    spark: SparkSession, damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {}
+    for name in ("one", "spark"):
+        shutil.copytree(damaged, tmp_path / name, symlinks=True)
+        places[name] = embedded(tmp_path / name)
+
+    def twice(things: DataFrame, parts: int, partitions: int) -> DataFrame:
+        once = divided(things, parts, partitions)
+        twins = once.unionAll(once.withColumn("part", once.part + 1000))
+        return twins.repartition(2, (twins.part / 1000).cast("int")).sortWithinPartitions("part")
+
+    monkeypatch.setattr(gathering, "divided", twice)
+    alone(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
+    mended, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
+    assert [each for each in report.mended if each.outcome == "failed"] == []
+    assert mended.where("outcome = 'left'").count() > 0
+    assert alone(places["spark"], contents) == alone(places["one"], contents)
+
+
 async def contents(volume: Volume) -> dict[str, Any]:
     """What a volume holds, without ids and times of the repair itself."""
     page = await volume.items.scan(0, 1)
@@ -219,3 +245,69 @@ def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
         assert same_counts(report, expected)
     assert [each.done for each in told if each.path in {"table", "log"}] == [0] * 4
     assert [each.done for each in told if each.path == "data"][-2:] == [expected.blobs, 0]
+
+
+@volume_backends("dynoxide+seaweedfs")
+async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None:
+    place = new_volume()
+    await init_volume(place)
+    async with S3kClient(config=place) as fs:
+        for number in range(12):
+            await fs.write(f"/d{number % 3}/{number}", b"x" * number)
+        await fs.delete("/d0/0")
+    volume = await open_volume(place)
+    try:
+        keys = volume.store.keys
+        for path in ("/d1", "/d2/2"):
+            await volume.items.write(Delete(keys.key(path), Condition()))
+        entry = await volume.store.get("/d0/3")
+        assert entry is not None
+        await volume.blobs.delete(str(entry.physical))
+        await volume.blobs.put(volume.store.sources.physical_key(volume.store.sources.uuid()), b"stray")
+        await asyncio.sleep(1.1)  # some services tell times in seconds
+        frame, report = await asyncio.to_thread(verify, spark, place, grace=0, partitions=3)
+        expected = await verify_volume(volume, grace=0)
+        assert {"missing_parent", "entry_missing", "data_missing", "collectable_data"} <= expected.kinds.keys()
+        assert findings_in(frame) == in_order(expected.findings)
+        assert same_counts(report, expected)
+        _, mended = await asyncio.to_thread(repair, spark, place, grace=0, partitions=3, dry_run=False)
+        assert mended.done == 2
+        assert (await verify_volume(volume, grace=0)).kinds == mended.left.kinds
+        async with S3kClient(config=place) as fs:
+            assert await fs.read("/d2/2") == b"xx"
+    finally:
+        await volume.close()
+
+
+@pytest.mark.slow
+async def test_a_large_volume_that_is_damaged_everywhere(spark: SparkSession, tmp_path: Path) -> None:
+    place = embedded(tmp_path)
+    await init_volume(place)
+    async with S3kClient(config=place) as fs:
+        for start in range(0, LARGE, 5000):
+            numbers = range(start, min(start + 5000, LARGE))
+            await fs.write_many([(f"/d{number % 100}/e{number % 7}/{number}", b"%d" % number) for number in numbers])
+    volume = await open_volume(place)
+    try:
+        keys, sources = volume.store.keys, volume.store.sources
+        for number in range(0, LARGE, 29):
+            path = f"/d{number % 100}/e{number % 7}/{number}"
+            entry = await volume.store.get(path)
+            assert entry is not None
+            if number % 2:
+                await volume.blobs.delete(str(entry.physical))
+            else:
+                await volume.items.write(Delete(keys.key(path), Condition()))
+            await volume.blobs.put(sources.physical_key(entry.id), b"another")
+        for number in range(0, 100, 7):
+            await volume.items.write(Delete(keys.key(f"/d{number}"), Condition()))
+        expected = await verify_volume(volume, grace=0)
+        frame, report = await asyncio.to_thread(verify, spark, place, grace=0)
+        assert min(expected.kinds[kind] for kind in ("entry_missing", "data_missing")) >= LARGE // 60
+        assert findings_in(frame) == in_order(expected.findings) == in_order(report.findings)
+        assert same_counts(report, expected)
+        _, mended = await asyncio.to_thread(repair, spark, place, grace=0, dry_run=False)
+        assert mended.left.kinds == (await verify_volume(volume, grace=0)).kinds
+        assert mended.left.kinds["entry_missing"] == 0
+    finally:
+        await volume.close()
