@@ -23,7 +23,7 @@ from s3k_async.fsck.verify import Report
 from s3k_async.metadata.codec import from_items
 from s3k_async.model import Progress
 from s3k_async.oplog.reader import LogReader, latest
-from s3k_async.spark import gathering
+from s3k_async.spark import gathering, mending
 from s3k_async.spark.checking import repair, verify
 from s3k_async.spark.piles import divided
 from s3k_async.stores.items import Condition, Delete, Item
@@ -245,6 +245,31 @@ def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
         assert same_counts(report, expected)
     assert [each.done for each in told if each.path in {"table", "log"}] == [0] * 4
     assert [each.done for each in told if each.path == "data"][-2:] == [expected.blobs, 0]
+
+
+def test_an_interrupted_repair_goes_on(
+    spark: SparkSession, damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {}
+    for name in ("one", "spark"):
+        shutil.copytree(damaged, tmp_path / name, symlinks=True)
+        places[name] = embedded(tmp_path / name)
+
+    def interrupted(turn: object, *, later: bool) -> Any:
+        raise KeyboardInterrupt
+
+    alone(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
+    directory = str(tmp_path / "checkpoint")
+    with monkeypatch.context() as patch:
+        patch.setattr(mending, "_parents", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False, checkpoint=directory)
+    with pytest.raises(InvalidArgumentError):
+        repair(spark, places["spark"], grace=GRACE, partitions=2, checkpoint=directory)
+    mended, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False, checkpoint=directory)
+    assert mended.where("outcome = 'done'").count() == report.done >= 20
+    assert report.rounds >= 2
+    assert alone(places["spark"], contents) == alone(places["one"], contents)
 
 
 @volume_backends("dynoxide+seaweedfs")
