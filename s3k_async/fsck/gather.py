@@ -31,7 +31,7 @@ __all__ = ["LOOSE", "Gatherer", "Loose", "jobs_of", "read_item"]
 SEGMENTS: Final = 4
 LOOSE: Final = frozenset({"items", "log_objects", "jobs"})
 """Piles of what has no object id."""
-STATE_FORMAT: Final = 1
+STATE_FORMAT: Final = 2
 
 Tell = Callable[[Progress], object]
 
