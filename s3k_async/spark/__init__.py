@@ -10,6 +10,7 @@ Needs `pip install s3k-async[spark]`; importing `s3k_async` loads none of it.
 
 from s3k_async.spark.changing import delete_files, rename_files
 from s3k_async.spark.executors import client, each_partition
+from s3k_async.spark.importing import import_objects, objects_below, objects_of_inventory
 from s3k_async.spark.listing import du, listing
 from s3k_async.spark.purging import purge
 from s3k_async.spark.reports import JobReport, JobResult
@@ -23,7 +24,10 @@ __all__ = [
     "delete_files",
     "du",
     "each_partition",
+    "import_objects",
     "listing",
+    "objects_below",
+    "objects_of_inventory",
     "purge",
     "rename_files",
     "spark_volume",

@@ -8,30 +8,22 @@ the same call after an interruption goes on from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
-from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from s3k_async.addresses import inside
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
-    ArgumentTypeError,
     ConflictError,
-    CrossVolumeError,
     InvalidArgumentError,
-    InvalidPathError,
-    ItemFormatError,
     PathNotFoundError,
     S3kError,
 )
 from s3k_async.model import FileStatus, ManyResult
-from s3k_async.paths import normalize
-from s3k_async.requests import Requests
+from s3k_async.spark.acting import TASKS_PER_CORE, Act, Batches, Outcome, Seen, look, need_columns, normalised, text
 from s3k_async.spark.executors import each_partition
 from s3k_async.spark.plans import Plan
 from s3k_async.spark.reports import ALREADY, DONE, FAILED, OUTCOME, PLANNED, JobResult, JobRun, error_fields
@@ -40,14 +32,6 @@ from s3k_async.sync import S3kSyncClient
 
 __all__ = ["delete_files", "rename_files"]
 
-BATCH: Final = 1000
-"""Rows of one call of a verb."""
-TASKS_PER_CORE: Final = 4
-
-Batches: TypeAlias = Iterator[pa.RecordBatch]
-Outcome: TypeAlias = tuple[str, str | None, str | None]
-"""The columns of OUTCOME of one row."""
-Seen: TypeAlias = FileStatus | S3kError | None
 
 _MEANT = (
     pa.field("id", pa.string()),
@@ -82,7 +66,7 @@ def rename_files(
     Pairs with the same parent of their targets are done by one task: transactions on one parent wait for each other.
     Raises InvalidArgumentError (columns, or a `state` of something else).
     """
-    _need_columns(pairs, "source", "target")
+    need_columns(pairs, "source", "target")
     opened = spark_volume(spark, volume)
     run = JobRun(spark, "rename", opened.driver.name, dry_run=dry_run)
     plan = Plan(run, spark, state, _RENAMES, pairs.select("source", "target").distinct())
@@ -92,7 +76,7 @@ def rename_files(
     _refuse_below(meant)
     if dry_run:
         return run.result(meant, "source")
-    rename = each_partition(opened.executors, _Act(run.requests, lambda fs, rows: _renamed(fs, rows, overwrite)))
+    rename = each_partition(opened.executors, Act(run.requests, lambda fs, rows: _renamed(fs, rows, overwrite)))
     with run.stage("renaming"):
         count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
         by_parent = meant.repartition(count, sf.regexp_extract("target", "(?s)^(.*)/", 1))
@@ -117,7 +101,7 @@ def delete_files(
     there at all), `failed`, or `planned` in a dry run. Another object that came to the path meanwhile is not removed:
     ConflictError. Files are removed first, then directories, the deepest first. Raises as `rename_files`.
     """
-    _need_columns(paths, "path")
+    need_columns(paths, "path")
     opened = spark_volume(spark, volume)
     run = JobRun(spark, "delete", opened.driver.name, dry_run=dry_run)
     plan = Plan(run, spark, state, _DELETIONS, paths.select("path").distinct())
@@ -127,7 +111,7 @@ def delete_files(
     if dry_run:
         return run.result(meant, "path")
     count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
-    delete = each_partition(opened.executors, _Act(run.requests, lambda fs, rows: _deleted(fs, rows, recursive)))
+    delete = each_partition(opened.executors, Act(run.requests, lambda fs, rows: _deleted(fs, rows, recursive)))
     with run.stage("deleting"):
         is_dir = sf.expr("coalesce(is_dir, false)")
         depth = sf.length("path") - sf.length(sf.regexp_replace("path", "/", ""))
@@ -141,13 +125,6 @@ def delete_files(
 
 
 # On the driver
-
-
-def _need_columns(frame: DataFrame, *names: str) -> None:
-    types = dict(frame.dtypes)
-    for name in names:
-        if types.get(name) != "string":
-            raise InvalidArgumentError(f"the DataFrame needs a column {name!r} of text, it has {frame.columns}")
 
 
 def _refuse_shared(meant: DataFrame) -> None:
@@ -178,38 +155,15 @@ def _refuse_below(meant: DataFrame) -> None:
 # In tasks
 
 
-@dataclass(frozen=True, slots=True)
-class _Act:
-    """A stage that changes: rows that are planned get their outcome, the others go on as they are."""
-
-    requests: Accumulator[Requests]
-    change: Callable[[S3kSyncClient, list[dict[str, Any]]], list[Outcome]]
-
-    def __call__(self, fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
-        for batch in batches:
-            for start in range(0, batch.num_rows, BATCH):
-                yield self._acted(fs, batch.slice(start, BATCH))
-
-    def _acted(self, fs: S3kSyncClient, batch: pa.RecordBatch) -> pa.RecordBatch:
-        rows = batch.to_pylist()
-        places = [place for place, row in enumerate(rows) if row["outcome"] == PLANNED]
-        outcomes: list[Outcome] = [(row["outcome"], row["error"], row["message"]) for row in rows]
-        before = fs.requests
-        for place, outcome in zip(places, self.change(fs, [rows[place] for place in places]), strict=True):
-            outcomes[place] = outcome
-        self.requests.add(fs.requests - before)
-        return _with_outcomes(batch, outcomes)
-
-
 def _planned_renames(missing_ok: bool) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
     def plan(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
         for batch in batches:
             given = [batch.column(name).to_pylist() for name in ("source", "target")]
-            (sources, targets) = ([_path(fs, path) for path in column] for column in given)
-            seen = _look(fs, [*sources, *targets])
+            (sources, targets) = ([normalised(fs, path) for path in column] for column in given)
+            seen = look(fs, [*sources, *targets])
             there, here = seen[: len(sources)], seen[len(sources) :]
             outcomes = [_rename_outcome(*row, missing_ok=missing_ok) for row in zip(sources, there, here, strict=True)]
-            named = [_text(given[0], sources), _text(given[1], targets)]
+            named = [text(given[0], sources), text(given[1], targets)]
             yield _plan_batch(_RENAMES, named, there, outcomes)
 
     return plan
@@ -230,8 +184,8 @@ def _planned_deletions(missing_ok: bool) -> Callable[[S3kSyncClient, Iterable[pa
     def plan(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
         for batch in batches:
             given = batch.column("path").to_pylist()
-            paths = [_path(fs, path) for path in given]
-            seen = _look(fs, paths)
+            paths = [normalised(fs, path) for path in given]
+            seen = look(fs, paths)
             outcomes: list[Outcome] = []
             for path, found in zip(paths, seen, strict=True):
                 if isinstance(found, FileStatus):
@@ -241,14 +195,14 @@ def _planned_deletions(missing_ok: bool) -> Callable[[S3kSyncClient, Iterable[pa
                 else:
                     error = found or PathNotFoundError("no such file or directory", path=str(path))
                     outcomes.append((FAILED, *error_fields(error)))
-            yield _plan_batch(_DELETIONS, [_text(given, paths)], seen, outcomes)
+            yield _plan_batch(_DELETIONS, [text(given, paths)], seen, outcomes)
 
     return plan
 
 
 def _renamed(fs: S3kSyncClient, rows: list[dict[str, Any]], overwrite: bool) -> list[Outcome]:
     """Rename what is still where it was when the plan was made, and look for the rest at its target."""
-    standing = _look(fs, [row["source"] for row in rows])
+    standing = look(fs, [row["source"] for row in rows])
     errors: dict[str, Exception] = {}
     pairs = []
     for row, found in zip(rows, standing, strict=True):
@@ -261,7 +215,7 @@ def _renamed(fs: S3kSyncClient, rows: list[dict[str, Any]], overwrite: bool) -> 
     unsure = [row for row in rows if row["source"] in errors]
     moved = {
         row["source"]
-        for row, found in zip(unsure, _look(fs, [row["target"] for row in unsure]), strict=True)
+        for row, found in zip(unsure, look(fs, [row["target"] for row in unsure]), strict=True)
         if isinstance(found, FileStatus) and found.id == row["id"]
     }
     return [_outcome(row["source"] in moved, errors.get(row["source"])) for row in rows]
@@ -272,7 +226,7 @@ def _deleted(fs: S3kSyncClient, rows: list[dict[str, Any]], recursive: bool) -> 
     errors: dict[str, Exception] = {}
     paths = []
     gone = set()
-    for row, found in zip(rows, _look(fs, [row["path"] for row in rows]), strict=True):
+    for row, found in zip(rows, look(fs, [row["path"] for row in rows]), strict=True):
         if found is None:
             gone.add(row["path"])
         elif isinstance(found, FileStatus) and found.id == row["id"]:
@@ -302,38 +256,6 @@ def _outcome(already: bool, error: Exception | None) -> Outcome:
     return (DONE, None, None) if error is None else (FAILED, *error_fields(error))
 
 
-def _path(fs: S3kSyncClient, path: str | None) -> str | S3kError:
-    if path is None:
-        return ArgumentTypeError("a path is text, not null")
-    try:
-        return normalize(inside(path, fs.name))
-    except S3kError as error:
-        return error
-
-
-def _text(given: Sequence[str | None], paths: Sequence[str | S3kError]) -> list[str | None]:
-    """The paths, as they were given where they are none."""
-    return [path if isinstance(path, str) else text for text, path in zip(given, paths, strict=True)]
-
-
-def _look(fs: S3kSyncClient, paths: Sequence[str | S3kError]) -> list[Seen]:
-    """What is at each path; one that is damaged, or that cannot be one, has its error in its place."""
-    seen: dict[str, Seen] = {}
-    wanted = list(dict.fromkeys(path for path in paths if isinstance(path, str)))
-    try:
-        seen.update(zip(wanted, fs.stat_many(wanted), strict=True))
-    except (CrossVolumeError, InvalidPathError, ItemFormatError):
-        seen.update((path, _look_at(fs, path)) for path in wanted)
-    return [seen[path] if isinstance(path, str) else path for path in paths]
-
-
-def _look_at(fs: S3kSyncClient, path: str) -> Seen:
-    try:
-        return fs.stat_many([path])[0]
-    except (CrossVolumeError, InvalidPathError, ItemFormatError) as error:
-        return error
-
-
 def _plan_batch(
     schema: pa.Schema, named: list[list[str | None]], seen: Sequence[Seen], outcomes: Sequence[Outcome]
 ) -> pa.RecordBatch:
@@ -343,11 +265,3 @@ def _plan_batch(
     columns = [*named, *meant, *more, *zip(*outcomes, strict=True)]
     arrays = [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _with_outcomes(batch: pa.RecordBatch, outcomes: Sequence[Outcome]) -> pa.RecordBatch:
-    columns = batch.columns[: -len(OUTCOME)]
-    told = [
-        pa.array(list(column), field.type) for column, field in zip(zip(*outcomes, strict=True), OUTCOME, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays([*columns, *told], names=batch.schema.names)

@@ -22,7 +22,7 @@ from s3k_async.spark.reports import spark_schema
 from s3k_async.spark.settings import SparkVolume, spark_volume
 from s3k_async.sync import S3kSyncClient
 
-__all__ = ["Division", "du", "listing", "subtrees"]
+__all__ = ["Division", "du", "for_spark", "listing", "subtrees"]
 
 LEVELS = 3
 """The driver looks at so many levels at most to find subtrees."""
@@ -147,7 +147,7 @@ def _listed_of(top: str) -> Work:
     def listed(fs: S3kSyncClient, rows: Iterable[pa.RecordBatch]) -> Batches:
         for directory, whole in unit_rows(rows):
             for batch in in_directory(fs, directory, top, recursive=whole):
-                yield _for_spark(batch)
+                yield for_spark(batch)
 
     return listed
 
@@ -166,13 +166,13 @@ def _segments_of(top: str, count: int) -> Work:
                             yield [each]
 
                 for each in fs._iterate(pages):
-                    yield _for_spark(each)
+                    yield for_spark(each)
 
     return scanned
 
 
-def _for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Spark's times are of microseconds."""
+def for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch of a listing as `spark_schema(arrow_schema())` has it: Spark's times are of microseconds."""
     return batch.cast(_SPARK_LISTING)
 
 

@@ -12,7 +12,7 @@ import pytest
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError, NotDirectoryError, PathNotFoundError
-from s3k_async.spark import delete_files, purge, rename_files
+from s3k_async.spark import delete_files, du, listing, purge, rename_files
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 
@@ -266,3 +266,28 @@ def test_a_purge_of_the_root_leaves_the_root(spark: SparkSession, volume: Volume
     purge(spark, volume, "/", dry_run=False, tasks=tasks)
     with S3kSyncClient(config=volume) as fs:
         assert list(fs.list("/", include_uncommitted=True)) == []
+
+
+@embedded
+@pytest.mark.slow
+def test_twenty_thousand_files(spark: SparkSession, volume: VolumeConfig) -> None:
+    count = 20_000
+    sources = [f"/many/{number % 50}/{number}" for number in range(count)]
+    with S3kSyncClient(config=volume) as fs:
+        for start in range(0, count, 1000):
+            fs.write_many([(path, b"1") for path in sources[start : start + 1000]])
+        fs.makedirs("/moved")
+        for number in range(20):
+            fs.makedirs(f"/moved/{number}")
+    pairs = [(path, f"/moved/{number % 20}/{number}") for number, path in enumerate(sources)]
+    moved = rename_files(
+        spark, volume, spark.createDataFrame(pairs, "source string, target string"), dry_run=False, tasks=4
+    ).report
+    assert (moved.done, moved.failed, moved.already) == (count, 0, 0)
+    sums = {row.path: row.files for row in du(spark, volume, "/moved").collect()}
+    assert sums == {"/moved": count} | {f"/moved/{number}": count // 20 for number in range(20)}
+    assert listing(spark, volume, by="segments").filter("path like '/moved/%' and not is_dir").count() == count
+    gone = purge(spark, volume, "/", dry_run=False).report
+    assert gone.files == count + COUNT
+    with S3kSyncClient(config=volume) as fs:
+        assert list(fs.list("/")) == []

@@ -1,0 +1,327 @@
+"""Bulk import: objects that are in a volume's data location already become files, without a copy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from s3k_async._native import object_id_of
+from s3k_async.adopting import AdoptingVolume
+from s3k_async.client import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import InvalidArgumentError, PathExistsError, UnsupportedError
+from s3k_async.spark.acting import (
+    TASKS_PER_CORE,
+    Act,
+    Batches,
+    Outcome,
+    Seen,
+    look,
+    need_columns,
+    normalised,
+    text,
+)
+from s3k_async.spark.executors import each_partition
+from s3k_async.spark.plans import Plan
+from s3k_async.spark.reports import (
+    ALREADY,
+    DONE,
+    FAILED,
+    OUTCOME,
+    PLANNED,
+    JobResult,
+    JobRun,
+    error_fields,
+    spark_schema,
+)
+from s3k_async.spark.settings import SparkVolume, spark_volume
+from s3k_async.sync import S3kSyncClient
+from s3k_async.volumes.claims import CLAIM
+
+__all__ = ["import_objects", "objects_below", "objects_of_inventory"]
+
+Division = Literal["directories", "hex"]
+
+_IMPORTS: Final = pa.schema(
+    [
+        pa.field("uri", pa.string()),
+        pa.field("path", pa.string()),
+        pa.field("is_dir", pa.bool_()),
+        pa.field("size", pa.int64()),
+        *OUTCOME,
+    ]
+)
+_OBJECTS: Final = pa.schema([("uri", pa.string()), ("size", pa.int64()), ("path", pa.string())])
+_PIECE: Final = "name string, start string, until string"
+_LAST: Final = "\U0010ffff"
+ROWS: Final = 10_000
+"""Of a batch."""
+
+Found: TypeAlias = tuple[str, int, str]
+"""URI, size and path of an object."""
+
+
+def import_objects(
+    spark: SparkSession,
+    volume: str | VolumeConfig | SparkVolume,
+    objects: DataFrame,
+    *,
+    overwrite: bool = False,
+    dry_run: bool = True,
+    tasks: int | None = None,
+) -> JobResult:
+    """Make objects files by a DataFrame with the columns `uri`, `path` and, if it is known, `size`, without a copy.
+
+    The objects lie in the volume's data location; each keeps its key, and is never collected (`S3kClient.adopt_many`).
+    The result has a row for each: `uri path is_dir size outcome error message`, its outcome `done`, `already` (the
+    entry at the path names this object), `failed`, or `planned` in a dry run, which looks at the table and not at the
+    objects. Parents are made. The same call again, after an interruption too, finishes the work. A path or an object
+    that is named twice is refused before anything is changed. Raises InvalidArgumentError.
+    """
+    need_columns(objects, "uri", "path")
+    opened = spark_volume(spark, volume)
+    run = JobRun(spark, "import", opened.driver.name, dry_run=dry_run)
+    size = sf.col("size").cast("long") if "size" in objects.columns else sf.lit(None).cast("long")
+    rows = objects.select("uri", "path", size.alias("size")).distinct()
+    plan = Plan(run, spark, None, _IMPORTS, rows)
+    work = each_partition(opened.executors, _planned_by(overwrite))
+    meant = plan.made(lambda rows: rows.mapInArrow(work, plan.schema))
+    for column, what in (("path", "the path"), ("uri", "the object")):
+        twice = meant.dropna(subset=[column]).groupBy(column).count().filter("count > 1").limit(1).collect()
+        if twice:
+            raise InvalidArgumentError(f"several rows name {what}", path=twice[0][column])
+    if dry_run:
+        return run.result(meant, "path")
+    adopt = each_partition(opened.executors, Act(run.requests, _Adopt(overwrite)))
+    with run.stage("importing"):
+        count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
+        by_parent = meant.repartition(count, sf.regexp_extract("path", "(?s)^(.*)/", 1))
+        return run.result(run.kept(by_parent.mapInArrow(adopt, plan.schema)), "path")
+
+
+def objects_below(
+    spark: SparkSession,
+    volume: str | VolumeConfig | SparkVolume,
+    source: str,
+    target: str,
+    *,
+    divide: Division = "directories",
+    tasks: int | None = None,
+) -> DataFrame:
+    """Columns `uri`, `size` and `path` of the objects below a URI of the volume's data location, as if the names behind
+    it were below `target`. The volume's own objects, and markers of directories, are left out. Lazy.
+
+    Tasks list the names behind the URI that end with a `/`. The driver looks for those names, with a request for each,
+    and lists the objects beside them itself, a thousand in a request. With `divide="hex"` tasks list 256 computed
+    ranges instead, for random keys that begin with hexadecimal digits. Raises UnsupportedError for a URI elsewhere.
+    """
+    if divide not in ("directories", "hex"):
+        raise InvalidArgumentError(f"divide is 'directories' or 'hex', not {divide!r:.50}")
+    opened = spark_volume(spark, volume)
+    count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
+    below = target.rstrip("/")
+    with S3kSyncClient(config=opened.driver) as fs:
+        prefix = fs._call(lambda client: _key_prefix(client, source))
+        first = list(fs._iterate(_first_level(prefix, below))) if divide == "directories" else []
+    if divide == "hex":
+        bounds = [_before(f"{prefix}{n:02x}") for n in range(256)]
+        pieces = list(zip([prefix] * 257, ["", *bounds], [*bounds, None], strict=True))
+    else:
+        pieces = [(name, "", None) for name in dict.fromkeys(each for each in first if isinstance(each, str))]
+    frame = spark.createDataFrame(pieces, _PIECE).repartition(max(1, min(count, len(pieces))))
+    work = _listed_below(prefix, below)
+    listed = frame.mapInArrow(each_partition(opened.executors, work), spark_schema(_OBJECTS))
+    beside = [each for each in first if not isinstance(each, str)]
+    return listed.unionByName(spark.createDataFrame(beside, spark_schema(_OBJECTS))) if beside else listed
+
+
+def objects_of_inventory(
+    spark: SparkSession, manifest: str, target: str, *, prefix: str = "", root: str | None = None
+) -> DataFrame:
+    """Columns `uri`, `size` and `path` of the objects that an S3 Inventory lists, those whose key begins with `prefix`
+    as if the rest of the key were below `target`.
+
+    `manifest`: the place of its `manifest.json`, as Spark reads it. Its files are read from `root`, without one from
+    the bucket that the manifest names, by S3A. CSV and Parquet; of several versions the latest. Raises
+    UnsupportedError.
+    """
+    document = json.loads(spark.read.text(manifest, wholetext=True).collect()[0]["value"])
+    form = document["fileFormat"]
+    base = root or f"s3a://{document['destinationBucket'].rpartition(':')[2]}"
+    places = [f"{base.rstrip('/')}/{file['key']}" for file in document["files"]]
+    if form == "CSV":
+        names = [_snake(name) for name in document["fileSchema"].split(",")]
+        found = spark.read.csv(places, schema=", ".join(f"`{name}` string" for name in names))
+        # Keys are encoded as in a form, also their spaces.
+        found = found.withColumn("key", sf.url_decode("key"))
+    elif form == "Parquet":
+        found = spark.read.parquet(*places)
+    else:
+        raise UnsupportedError(f"an inventory in CSV or Parquet can be read, not in {form}", path=manifest)
+    for name, wanted in (("is_latest", "true"), ("is_delete_marker", "false")):
+        if name in found.columns:
+            found = found.filter(sf.lower(sf.col(name).cast("string")) == wanted)
+    key = sf.col("key")
+    mine = found.filter(key.startswith(prefix) & ~key.endswith("/"))
+    rest = sf.regexp_replace(sf.substring(key, len(prefix) + 1, 2048), "^/", "")
+    return mine.select(
+        sf.concat(sf.lit("s3://"), sf.col("bucket"), sf.lit("/"), key).alias("uri"),
+        sf.col("size").cast("long").alias("size"),
+        sf.concat(sf.lit(target.rstrip("/") + "/"), rest).alias("path"),
+    )
+
+
+def _snake(name: str) -> str:
+    """`IsLatest` as `is_latest`: as inventories in Parquet name their columns."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name.strip()).lstrip("_")
+
+
+async def _key_prefix(client: S3kClient, source: str) -> str:
+    storage = client._volume().storage
+    # A name after the `/`, since a URI of nothing but a place is none of an object.
+    key = storage.own_key(f"{source.rstrip('/')}/-") if "://" in source else None
+    if key is None:
+        raise UnsupportedError("objects are imported from below the volume's data location", path=source)
+    return key.removesuffix("-")
+
+
+def _before(name: str) -> str:
+    """A key before all that begin with a name of digits and small letters, and behind what comes before it: not the
+    name itself, since SeaweedFS leaves out a directory that a listing is to begin behind.
+    """
+    before = chr(ord(name[-1]) - 1)
+    return f"{name[:-1]}{'.' if before == '/' else before}~"
+
+
+def _first_level(prefix: str, target: str) -> Callable[[S3kClient], AsyncIterator[Sequence[str | Found]]]:
+    """The names behind a prefix that end with a `/`, and what is beside them."""
+
+    async def pages(client: S3kClient) -> AsyncIterator[Sequence[str | Found]]:
+        volume = client._volume()
+        after = ""
+        while True:
+            page = await volume.blobs.list(prefix, after=after)
+            found: dict[str | Found, None] = {}
+            last = ""
+            for blob in page.blobs:
+                name, followed, _ = blob.key[len(prefix) :].partition("/")
+                last = prefix + name + followed
+                if followed:
+                    found[last] = None
+                elif not _is_own(volume, blob.key):
+                    found[volume.storage.uri(blob.key), blob.size, f"{target}/{name}"] = None
+            yield list(found)
+            if page.next is None:
+                return
+            # Behind all that begins with the last name.
+            after = f"{last}{_LAST}" if last.endswith("/") else last
+
+    return pages
+
+
+def _is_own(volume: AdoptingVolume, key: str) -> bool:
+    """Whether an object is the volume's, or the marker of a directory."""
+    log = volume.log_blobs and volume.storage.own_key(volume.log_blobs.uri("-"))
+    if log and key.startswith(log.removesuffix("-")):
+        return True
+    return key.endswith("/") or key == CLAIM or object_id_of(key) is not None
+
+
+def _listed_below(prefix: str, target: str) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
+    def listed(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
+        for batch in batches:
+            for piece in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                yield from fs._iterate(_objects(piece, len(prefix), target))
+
+    return listed
+
+
+def _objects(
+    piece: tuple[str, str, str | None], strip: int, target: str
+) -> Callable[[S3kClient], AsyncIterator[Sequence[pa.RecordBatch]]]:
+    name, start, until = piece
+
+    async def pages(client: S3kClient) -> AsyncIterator[Sequence[pa.RecordBatch]]:
+        volume = client._volume()
+        rows: list[Found] = []
+        async for blob in volume.blobs.list_all(name, after=start):
+            if until is not None and blob.key > until:
+                break
+            if _is_own(volume, blob.key):
+                continue
+            rows.append((volume.storage.uri(blob.key), blob.size, f"{target}/{blob.key[strip:]}"))
+            if len(rows) == ROWS:
+                yield [_columns(rows)]
+                rows = []
+        if rows:
+            yield [_columns(rows)]
+
+    return pages
+
+
+def _columns(rows: list[Found]) -> pa.RecordBatch:
+    columns = [
+        pa.array(list(column), field.type) for column, field in zip(zip(*rows, strict=True), _OBJECTS, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_OBJECTS)
+
+
+# In tasks
+
+
+def _planned_by(overwrite: bool) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
+    def plan(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
+        for batch in batches:
+            uris, given, sizes = (batch.column(name).to_pylist() for name in ("uri", "path", "size"))
+            own = _own_uris(fs, uris)
+            paths = [normalised(fs, path) for path in given]
+            seen = look(fs, paths)
+            outcomes = [_import_outcome(*row, overwrite=overwrite) for row in zip(own, paths, sizes, seen, strict=True)]
+            files = [False] * len(given)
+            columns = [uris, text(given, paths), files, sizes, *zip(*outcomes, strict=True)]
+            arrays = [pa.array(list(column), field.type) for column, field in zip(columns, _IMPORTS, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_IMPORTS)
+
+    return plan
+
+
+def _own_uris(fs: S3kSyncClient, uris: Sequence[str | None]) -> list[str | None]:
+    """The URIs as entries name them; None for what is not in the data location."""
+
+    async def own(client: S3kClient) -> list[str | None]:
+        storage = client._volume().storage
+        keys = [None if uri is None or "://" not in uri else storage.own_key(uri) for uri in uris]
+        return [None if key is None else storage.uri(key) for key in keys]
+
+    return fs._call(own)
+
+
+def _import_outcome(uri: str | None, path: Any, size: int | None, seen: Seen, *, overwrite: bool) -> Outcome:
+    if uri is None:
+        error = UnsupportedError("the object lies outside of the volume's data location", path=str(path))
+        return (FAILED, *error_fields(error))
+    if isinstance(seen, Exception):
+        return (FAILED, *error_fields(seen))
+    if seen is not None and seen.physical == uri and size in (None, seen.size):
+        return (ALREADY, None, None)
+    if seen is not None and (seen.is_dir or not overwrite):
+        return (FAILED, *error_fields(PathExistsError("something is at the path already", path=path)))
+    return (PLANNED, None, None)
+
+
+class _Adopt:
+    def __init__(self, overwrite: bool) -> None:
+        self._overwrite = overwrite
+
+    def __call__(self, fs: S3kSyncClient, rows: list[dict[str, Any]]) -> list[Outcome]:
+        done = fs.adopt_many([(row["path"], row["uri"]) for row in rows], overwrite=self._overwrite)
+        errors = dict(done.failures)
+        return [
+            (FAILED, *error_fields(errors[row["path"]])) if row["path"] in errors else (DONE, None, None)
+            for row in rows
+        ]

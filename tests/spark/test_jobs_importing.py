@@ -1,0 +1,156 @@
+"""Objects that others have stored in the data location become files, through Spark."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from s3k_async import S3kClient, S3kSyncClient
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import InvalidArgumentError, UnsupportedError
+from s3k_async.spark import import_objects, objects_below, objects_of_inventory
+from s3k_async.volumes import init_volume
+from tests.engines.volumes import VolumeMaker, volume_backends
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
+embedded = volume_backends("embedded")
+
+OBJECTS = {
+    **{f"legacy/{day}/{number}": f"{day}/{number}".encode() for day in ("a", "b é", "b") for number in range(5)},
+    "legacy/top": b"top",
+    "legacy/ff/odd": b"1",
+    "legacy-2/other": b"2",
+}
+BELOW = {f"/in/{key.removeprefix('legacy/')}": data for key, data in OBJECTS.items() if key.startswith("legacy/")}
+
+
+@pytest.fixture
+async def volume(new_volume: VolumeMaker) -> VolumeConfig:
+    """A volume with a file of its own, and objects of others beside its bytes."""
+    config = new_volume()
+    await init_volume(config)
+    async with S3kClient(config=config) as fs:
+        await fs.write("/own", b"own")
+        for key, data in OBJECTS.items():
+            await fs._volume().blobs.put(key, data)
+    return config
+
+
+def place_of(volume: VolumeConfig) -> str:
+    """The URI of the data location."""
+    with S3kSyncClient(config=volume) as fs:
+        return fs.physical_path("/own").rpartition("/")[0]
+
+
+def contents(volume: VolumeConfig, path: str) -> dict[str, bytes]:
+    with S3kSyncClient(config=volume) as fs:
+        paths = [status.path for status in fs.list(path, recursive=True) if status.is_file]
+        return dict(zip(paths, fs.read_many(paths), strict=True))
+
+
+@everywhere
+def test_objects_below_a_prefix_become_files(spark: SparkSession, volume: VolumeConfig) -> None:
+    source = f"{place_of(volume)}/legacy/"
+    objects = objects_below(spark, volume, source, "/in", tasks=3)
+    rows = {row.path: (row.uri, row.size) for row in objects.collect()}
+    assert {path: size for path, (_, size) in rows.items()} == {path: len(data) for path, data in BELOW.items()}
+    dry = import_objects(spark, volume, objects, tasks=2).report
+    assert (dry.planned, dry.files, dry.bytes) == (len(BELOW), len(BELOW), sum(map(len, BELOW.values())))
+
+    # An earlier run was interrupted, and another program's file is in the way of one.
+    taken, *others = sorted(rows)
+    with S3kSyncClient(config=volume) as fs:
+        fs.write(taken, b"taken")
+        fs.adopt_many([(path, rows[path][0]) for path in others[:5]])
+    done = import_objects(spark, volume, objects, dry_run=False, tasks=2)
+    assert {row.path: (row.outcome, row.error) for row in done.frame.collect()} == {
+        taken: ("failed", "PathExistsError"),
+        **dict.fromkeys(others[:5], ("already", None)),
+        **dict.fromkeys(others[5:], ("done", None)),
+    }
+    assert contents(volume, "/in") == {**BELOW, taken: b"taken"}
+    again = import_objects(spark, volume, objects, overwrite=True, dry_run=False, tasks=2).report
+    assert (again.done, again.already, again.failed) == (1, len(BELOW) - 1, 0)
+    assert contents(volume, "/in") == BELOW
+    with S3kSyncClient(config=volume) as fs:
+        assert fs.physical_path(taken) == rows[taken][0]
+
+
+@embedded
+def test_what_cannot_be_imported(spark: SparkSession, volume: VolumeConfig) -> None:
+    place = place_of(volume)
+    with S3kSyncClient(config=volume) as fs:
+        own = fs.physical_path("/own")
+    rows = [
+        (f"{place}/legacy/top", "/a"),
+        (f"{place}/missing", "/b"),
+        ("s3://else/where", "/c"),
+        (own, "/d"),
+        (None, "/e"),
+    ]
+    objects = spark.createDataFrame([*rows, (f"{place}/legacy-2/other", "/..")], "uri string, path string")
+    done = import_objects(spark, volume, objects, dry_run=False, tasks=2)
+    assert {row.path: (row.outcome, row.error) for row in done.frame.collect()} == {
+        "/a": ("done", None),
+        "/b": ("failed", "DataMissingError"),
+        "/c": ("failed", "UnsupportedError"),
+        "/d": ("failed", "UnsupportedError"),
+        "/e": ("failed", "UnsupportedError"),
+        "/..": ("failed", "InvalidPathError"),
+    }
+    for twice in ([rows[0], (rows[0][0], "/x")], [rows[0], (rows[1][0], "//a")]):
+        with pytest.raises(InvalidArgumentError, match="several rows name"):
+            import_objects(spark, volume, spark.createDataFrame(twice, "uri string, path string"), dry_run=False)
+    with pytest.raises(UnsupportedError):
+        objects_below(spark, volume, "s3://else/where", "/in")
+
+
+@embedded
+def test_the_whole_place_by_computed_ranges(spark: SparkSession, volume: VolumeConfig) -> None:
+    found = objects_below(spark, volume, place_of(volume), "/", divide="hex", tasks=4).collect()
+    assert sorted(row.path for row in found) == sorted(f"/{key}" for key in OBJECTS)
+
+
+KEYS = ["old/a b/ü&+", "old/plain", "old/dir/", "elsewhere", "old/gone", "old/former"]
+CSV = """"b","old/a+b/%C3%BC%26%2B","7","true","false"
+"b","old/plain","8","true","false"
+"b","old/dir/","0","true","false"
+"b","elsewhere","9","true","false"
+"b","old/gone","","true","true"
+"b","old/former","9","false","false"
+"""
+
+
+@pytest.mark.parametrize("form", ["CSV", "Parquet"])
+def test_objects_of_an_inventory(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    if form == "CSV":
+        file = "inventory/one.csv.gz"
+        (tmp_path / "inventory").mkdir()
+        (tmp_path / file).write_bytes(gzip.compress(CSV.encode()))
+    else:
+        file = "inventory"
+        sizes = [7, 8, 0, 9, None, 9]
+        rows = [("b", key, size, key != "old/former", key == "old/gone") for key, size in zip(KEYS, sizes, strict=True)]
+        columns = "bucket string, key string, size long, is_latest boolean, is_delete_marker boolean"
+        spark.createDataFrame(rows, columns).coalesce(1).write.parquet(str(tmp_path / file))
+    manifest = {
+        "sourceBucket": "b",
+        "destinationBucket": "arn:aws:s3:::inventories",
+        "fileFormat": form,
+        "fileSchema": "Bucket, Key, Size, IsLatest, IsDeleteMarker",
+        "files": [{"key": file, "size": 1}],
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    found = objects_of_inventory(spark, str(tmp_path / "manifest.json"), "/in", prefix="old/", root=str(tmp_path))
+    assert sorted(map(tuple, found.collect())) == [
+        ("s3://b/old/a b/ü&+", 7, "/in/a b/ü&+"),
+        ("s3://b/old/plain", 8, "/in/plain"),
+    ]
