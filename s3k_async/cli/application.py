@@ -44,6 +44,7 @@ _COMMANDS: Final = {
     "jobs": ("jobs", "List changes of many entries that are under way; settle those that died."),
     "oplog": ("oplog", "Show, follow and compact the operation log."),
     "gc": ("gc", "Delete bytes that no file names; tells first what."),
+    "spark": ("spark", "Jobs over whole volumes, on a Spark cluster or on this machine."),
 }
 """Name to module of `s3k_async.cli.commands` and a summary, so that the overview imports none of them."""
 

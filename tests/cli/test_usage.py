@@ -30,6 +30,7 @@ COMMANDS = (
     "dump",
     "load",
     "reshard",
+    "spark",
 )
 
 
@@ -99,6 +100,14 @@ COMMANDS = (
         ["jobs", "./x", "./y"],
         ["jobs", "mend", "./x"],
         ["jobs", "settle", "memory://x/a"],
+        ["spark", "nonsense"],
+        ["spark", "purge"],
+        ["spark", "rename", "memory://x"],
+        ["spark", "import"],
+        ["spark", "import", "--below", "s3://bucket/old"],
+        ["spark", "import", "--from", "list", "--to", "/in"],
+        ["spark", "du", "-L", "-1"],
+        ["spark", "listing", "/", "-o", "x", "--by", "names"],
     ],
     ids=lambda arguments: " ".join(arguments)[:40],
 )

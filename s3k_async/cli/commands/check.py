@@ -22,7 +22,7 @@ from s3k_async.model import ROOT
 from s3k_async.paths import normalize
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["fsck", "repair", "verify"]
+__all__ = ["fsck", "repair", "tell_repair", "tell_report", "verify"]
 
 T = TypeVar("T")
 
@@ -114,7 +114,11 @@ def verify(
     async def work(volume: Volume, top: str, tell: Tell | None) -> Report:
         return await verify_volume(volume, path=top, grace=grace, deep=deep, directory=resume, progress=tell)
 
-    report = _run(invocation, arguments, path, work)
+    tell_report(invocation, _run(invocation, arguments, path, work))
+
+
+def tell_report(invocation: Invocation, report: Report) -> None:
+    """List problems and sum up. Raises Exit if there are any."""
     if invocation.json:
         invocation.output.json(_document(report))
     else:
@@ -150,7 +154,11 @@ def repair(
             volume, dry_run=not yes, path=top, grace=grace, audit_file=audit, directory=resume, progress=tell
         )
 
-    report = _run(invocation, arguments, path, work)
+    tell_repair(invocation, _run(invocation, arguments, path, work))
+
+
+def tell_repair(invocation: Invocation, report: RepairReport) -> None:
+    """List what was mended, or would be, and what is left, and sum up. Raises Exit if a problem is left."""
     remaining = [finding for finding in report.left.problems if not (report.dry_run and finding.is_mendable)]
     if invocation.json:
         invocation.output.json(_repair_document(report))

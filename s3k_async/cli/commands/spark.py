@@ -1,0 +1,464 @@
+"""spark: jobs over whole volumes, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from s3k_async import errors
+from s3k_async.cli.addresses import Address, parse_address, parse_volume_address
+from s3k_async.cli.command import Amount, VolumeCommand, common_options
+from s3k_async.cli.commands.check import tell_repair, tell_report
+from s3k_async.cli.invocation import Invocation
+from s3k_async.cli.output import human_size, plural
+from s3k_async.cli.reporting import FailedOperandsError
+from s3k_async.errors import ConfigError, InvalidArgumentError, S3kError
+from s3k_async.fsck.verify import GRACE_SECONDS
+from s3k_async.model import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from s3k_async.spark import JobReport, JobResult, SparkVolume
+
+__all__ = ["spark"]
+
+Form = Literal["parquet", "csv", "json"]
+
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by `spark-submit`, which names the master as well."""
+_OURS = re.compile(r"^s3k_async\.errors\.(\w+): (.*)$", re.MULTILINE)
+"""An error of ours at the end of a task's traceback."""
+
+
+class _Jobs(click.Group):
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params += common_options(hidden=True)
+
+
+spark = _Jobs(
+    name="spark",
+    help="""Jobs over whole volumes through Spark, on this machine or, by spark-submit, on a cluster.
+
+    Settings of the volume are also read from the Spark configuration. What destroys is a dry run without --yes.""",
+)
+
+
+def _job(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command of the group, with the options that all of them have."""
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        command = click.pass_obj(function)
+        for option in (
+            click.option("--tasks", type=click.IntRange(1), metavar="N", help="Parts of the work [default: 4 a core]."),
+            click.option("--master", metavar="URL", help="Spark master [default: local[*], or spark-submit's]."),
+        ):
+            command = option(command)
+        return spark.command(name=name, cls=VolumeCommand)(command)
+
+    return add
+
+
+def _changing(
+    rows: tuple[str, str] | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options of jobs that change something; `rows`: flag and meaning of the list that they are given."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        options = [
+            click.option("-o", "--output", metavar="DIR", help="Write the outcome of each row there, as Parquet."),
+            click.option("--yes", is_flag=True, help="Do it. Without it, only tell what would be done."),
+        ]
+        if rows is not None:
+            flag, meaning = rows
+            options += [
+                click.option("--state", metavar="DIR", help="Keep there what is meant; the same command goes on."),
+                click.option(
+                    "--format",
+                    "form",
+                    type=click.Choice(["parquet", "csv", "json"]),
+                    default="parquet",
+                    show_default=True,
+                    help="The form of the list; csv has a header.",
+                ),
+                click.option(flag, "rows", metavar="FILE", required=True, help=meaning),
+            ]
+        for option in options:
+            command = option(command)
+        return command
+
+    return add
+
+
+@_job("listing")
+@click.argument("path", required=False)
+@click.option("-o", "--output", metavar="DIR", required=True, help="Where to write the listing; must not exist.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["parquet", "csv", "json"]),
+    default="parquet",
+    show_default=True,
+    help="Its form.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["directories", "segments"]),
+    default="directories",
+    show_default=True,
+    help="What a task reads: subtrees, or a segment of the table.",
+)
+def listing(
+    invocation: Invocation,
+    /,
+    path: str | None,
+    output: str,
+    form: Form,
+    by: Literal["directories", "segments"],
+    master: str | None,
+    tasks: int | None,
+) -> None:
+    """Write what is below PATH as a table: the columns of a listing."""
+    address = _address(path)
+    with _session(master) as session:
+        from s3k_async import spark as jobs
+
+        frame = jobs.listing(session, _volume(session, invocation, address), address.path, by=by, tasks=tasks)
+        frame.write.format(form).option("header", form == "csv").save(output)
+        written = _read(session, output, form).count()
+    invocation.say(f"listed {plural(written, 'entry')} to {output}", path=address.path, output=output, entries=written)
+
+
+@_job("du")
+@click.argument("path", required=False)
+@click.option("-L", "--depth", type=click.IntRange(0, 1000), default=1, show_default=True, help="Levels below PATH.")
+@click.option("-h", "--human", is_flag=True, help="Sizes in K, M, G (1,024).")
+def du(
+    invocation: Invocation, /, path: str | None, depth: int, human: bool, master: str | None, tasks: int | None
+) -> None:
+    """Add up sizes: bytes, files, directories and path of each directory, itself counted, by path.
+
+    With --json one JSON object a line.
+    """
+    address = _address(path)
+    with _session(master) as session:
+        from s3k_async import spark as jobs
+
+        frame = jobs.du(session, _volume(session, invocation, address), address.path, depth=depth, tasks=tasks)
+        rows = frame.orderBy("path").collect()
+    for row in rows:
+        if invocation.json:
+            invocation.output.json(row.asDict())
+            continue
+        text = human_size(row.bytes) if human else str(row.bytes)
+        invocation.output.line(f"{text:>{6 if human else 13}} {row.files:>8} {row.directories:>7}  {row.path}")
+
+
+@_job("rename")
+@click.argument("volume", required=False)
+@_changing(("--pairs", "Pairs of paths, the columns source and target."))
+@click.option("-f", "--overwrite", is_flag=True, help="Replace existing files.")
+@click.option("--missing-ok", is_flag=True, help="A pair is done if there is only its target.")
+def rename(
+    invocation: Invocation,
+    /,
+    volume: str | None,
+    rows: str,
+    form: Form,
+    master: str | None,
+    yes: bool,
+    output: str | None,
+    **options: Any,
+) -> None:
+    """Rename by a list of pairs, each by itself. The list is read by Spark."""
+    with _session(master) as session:
+        from s3k_async import spark as jobs
+
+        opened = _volume(session, invocation, _whole(volume))
+        result = jobs.rename_files(session, opened, _read(session, rows, form), dry_run=not yes, **options)
+        _keep(result, output)
+    _tell(invocation, result.report, "renamed", "rename")
+
+
+@_job("delete")
+@click.argument("volume", required=False)
+@_changing(("--from", "Paths, the column path."))
+@click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
+@click.option("--missing-ok", is_flag=True, help="What is not there is no failure.")
+def delete(
+    invocation: Invocation,
+    /,
+    volume: str | None,
+    rows: str,
+    form: Form,
+    master: str | None,
+    yes: bool,
+    output: str | None,
+    **options: Any,
+) -> None:
+    """Remove the paths of a list, each by itself. The list is read by Spark."""
+    with _session(master) as session:
+        from s3k_async import spark as jobs
+
+        opened = _volume(session, invocation, _whole(volume))
+        result = jobs.delete_files(session, opened, _read(session, rows, form), dry_run=not yes, **options)
+        _keep(result, output)
+    _tell(invocation, result.report, "deleted", "delete")
+
+
+@_job("import")
+@click.argument("volume", required=False)
+@_changing()
+@click.option("--from", "rows", metavar="FILE", help="Objects, the columns uri and path.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["parquet", "csv", "json"]),
+    default="parquet",
+    show_default=True,
+    help="The form of the list; csv has a header.",
+)
+@click.option("--below", metavar="URI", help="All objects below a URI of the data location.")
+@click.option("--inventory", metavar="FILE", help="All objects of an S3 Inventory: its manifest.json.")
+@click.option("--prefix", metavar="KEY", default="", help="Of the inventory, those whose key begins so.")
+@click.option("--to", "target", metavar="PATH", help="With --below or --inventory: the directory to put them into.")
+@click.option("-f", "--overwrite", is_flag=True, help="Replace existing files.")
+def import_(
+    invocation: Invocation,
+    /,
+    volume: str | None,
+    rows: str | None,
+    form: Form,
+    below: str | None,
+    inventory: str | None,
+    prefix: str,
+    target: str | None,
+    master: str | None,
+    yes: bool,
+    output: str | None,
+    overwrite: bool,
+    tasks: int | None,
+) -> None:
+    """Make objects that are in the data location already files, without a copy."""
+    if sum(each is not None for each in (rows, below, inventory)) != 1:
+        raise click.UsageError("one of --from, --below and --inventory is needed")
+    if (target is None) != (rows is not None):
+        raise click.UsageError("--to goes with --below and --inventory, which need it")
+    with _session(master) as session:
+        from s3k_async import spark as jobs
+
+        opened = _volume(session, invocation, _whole(volume))
+        if rows is not None:
+            objects = _read(session, rows, form)
+        elif below is not None:
+            objects = jobs.objects_below(session, opened, below, str(target), tasks=tasks)
+        else:
+            objects = jobs.objects_of_inventory(session, str(inventory), str(target), prefix=prefix)
+        result = jobs.import_objects(session, opened, objects, overwrite=overwrite, dry_run=not yes, tasks=tasks)
+        _keep(result, output)
+    _tell(invocation, result.report, "imported", "import")
+
+
+@_job("purge")
+@click.argument("path")
+@_changing()
+@click.option("--missing-ok", is_flag=True, help="A directory that is not there is no failure.")
+def purge(
+    invocation: Invocation, /, path: str, master: str | None, yes: bool, output: str | None, **options: Any
+) -> None:
+    """Remove the directory PATH with all below it, entry by entry; of a volume's root, all that is in it.
+
+    The bytes are left to garbage collection. Interrupted, it is finished by the same command.
+    """
+    address = parse_address(path)
+    with _session(master) as session:
+        from s3k_async import spark as jobs
+
+        opened = _volume(session, invocation, address)
+        result = jobs.purge(session, opened, address.path, dry_run=not yes, **options)
+        _keep(result, output)
+    _tell(invocation, result.report, "deleted", "delete")
+
+
+def _checking(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options of both fsck jobs; `what` is done to what is old enough."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for option in (
+            click.option("-o", "--output", metavar="DIR", help="Write all findings there, as Parquet."),
+            click.option("--checkpoint", metavar="DIR", help="Keep the stages there; the same command goes on."),
+            click.option(
+                "--grace",
+                type=Amount(),
+                default=GRACE_SECONDS,
+                show_default=True,
+                metavar="SECONDS",
+                help=f"What is younger may be under way, and is not {what}.",
+            ),
+            click.argument("volume", required=False),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+@_job("fsck-verify")
+@_checking("reported")
+@click.option("--deep", is_flag=True, help="Read every byte too and compare checksums.")
+def fsck_verify(
+    invocation: Invocation,
+    /,
+    volume: str | None,
+    output: str | None,
+    master: str | None,
+    tasks: int | None,
+    **options: Any,
+) -> None:
+    """Compare table, log and bytes of a volume, as s3k fsck verify; changes nothing. VOLUME may have a path."""
+    address = _volume_address(volume)
+    with _session(master) as session:
+        from s3k_async.spark.checking import verify
+
+        opened = _volume(session, invocation, address)
+        frame, report = verify(session, opened, path=address.path, partitions=tasks, **options)
+        if output is not None:
+            frame.write.parquet(output)
+    tell_report(invocation, report)
+
+
+@_job("fsck-repair")
+@_checking("touched")
+@click.option("--yes", is_flag=True, help="Mend. Without it, only tell what would be done.")
+def fsck_repair(
+    invocation: Invocation,
+    /,
+    volume: str | None,
+    output: str | None,
+    master: str | None,
+    tasks: int | None,
+    yes: bool,
+    **options: Any,
+) -> None:
+    """Mend what fsck-verify finds, as s3k fsck repair. A dry run without --yes. VOLUME may have a path."""
+    address = _volume_address(volume)
+    with _session(master) as session:
+        from s3k_async.spark.checking import repair
+
+        opened = _volume(session, invocation, address)
+        frame, report = repair(session, opened, path=address.path, dry_run=not yes, partitions=tasks, **options)
+        if output is not None:
+            frame.write.parquet(output)
+    tell_repair(invocation, report)
+
+
+# Spark
+
+
+@contextmanager
+def _session(master: str | None) -> Iterator[SparkSession]:
+    """The session that runs already, or a new one that ends with the command."""
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ConfigError("PySpark is not installed: pip install 's3k-async[spark]'") from error
+
+    session = SparkSession.getActiveSession()
+    own = session is None
+    if session is None:
+        builder = SparkSession.builder.appName("s3k")
+        if master is not None or _SUBMITTED not in os.environ:
+            builder = builder.master(master or "local[*]")
+        session = builder.getOrCreate()
+    try:
+        yield session
+    except PySparkException as error:
+        raise _told(error) from error
+    finally:
+        if own:
+            session.stop()
+
+
+def _told(error: Exception) -> S3kError:
+    """An error of Spark's as one of ours: the one that a task ended with, or what Spark says in a line."""
+    text = str(error)
+    found = _OURS.findall(text)
+    if found:
+        name, message = found[-1]
+        kind: type[S3kError] = getattr(errors, name, S3kError)
+        return kind(message)
+    return InvalidArgumentError(f"Spark: {text.strip().partition(chr(10))[0]}")
+
+
+def _read(session: SparkSession, place: str, form: Form) -> DataFrame:
+    return session.read.format(form).option("header", form == "csv").load(place)
+
+
+def _volume(session: SparkSession, invocation: Invocation, address: Address) -> SparkVolume:
+    """The volume by the options of the command, and by the session's configuration unless --hadoop replaces it."""
+    from s3k_async.spark import SparkVolume, spark_volume
+
+    if invocation.hadoop:
+        config = invocation.resolve(address.volume)
+        return SparkVolume(config, config)
+    name: Any = address.volume if address.volume is not None else invocation.volume
+    return spark_volume(session, name, context=invocation.context, config=invocation.config, **invocation.settings)
+
+
+# Addresses and reports
+
+
+def _address(path: str | None) -> Address:
+    return parse_address(path if path is not None else ":/")
+
+
+def _volume_address(volume: str | None) -> Address:
+    return parse_volume_address(volume) if volume is not None else Address(None, ROOT, "")
+
+
+def _whole(volume: str | None) -> Address:
+    address = _volume_address(volume)
+    if address.path != ROOT:
+        raise InvalidArgumentError("a volume is meant here, not a path in one", path=volume)
+    return address
+
+
+def _keep(result: JobResult, output: str | None) -> None:
+    if output is not None:
+        result.frame.write.parquet(output)
+
+
+def _tell(invocation: Invocation, report: JobReport, did: str, would: str) -> None:
+    """Say what was done. Raises FailedOperandsError if something was not."""
+    counts = [plural(report.files, "file")]
+    if report.directories:
+        counts.append(plural(report.directories, "directory"))
+    text = f"{f'would {would}' if report.dry_run else did} {', '.join(counts)}, {report.bytes:,} bytes"
+    if report.already:
+        text += f"; {report.already:,} were done already"
+    text += " (--yes does it)" if report.dry_run else f"; {report.seconds:,.1f} s"
+    invocation.say(
+        text,
+        job=report.job,
+        dry_run=report.dry_run,
+        rows=report.rows,
+        done=report.done,
+        already=report.already,
+        planned=report.planned,
+        failed=report.failed,
+        files=report.files,
+        directories=report.directories,
+        bytes=report.bytes,
+        seconds=round(report.seconds, 3),
+        requests=report.requests.as_dict(),
+    )
+    if report.failed:
+        some = report.done + report.already + report.planned > 0
+        raise FailedOperandsError(report.failures, some_succeeded=some, count=report.failed)

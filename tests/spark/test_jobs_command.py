@@ -1,0 +1,130 @@
+"""`s3k spark`, in the session of the tests and under spark-submit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyspark
+import pytest
+
+import s3k_async.cli
+from s3k_async import S3kSyncClient
+from s3k_async.settings import resolve
+from s3k_async.volumes import init_volume
+from tests.cli.conftest import Cli, clean_environment, cli
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["clean_environment", "cli"]
+
+pytestmark = pytest.mark.spark
+
+FILES = [f"/a/{number % 3}/{number}" for number in range(12)]
+
+
+@pytest.fixture
+async def directory(clean_environment: None, tmp_path: Path) -> str:
+    """The directory of an embedded volume."""
+    place = str(tmp_path / "volume")
+    config = resolve(place)
+    await init_volume(config)
+    with S3kSyncClient(config=config) as fs:
+        fs.write_many([(path, path.encode()) for path in FILES])
+    return place
+
+
+def left(directory: str) -> list[str]:
+    with S3kSyncClient(directory) as fs:
+        return sorted(status.path for status in fs.list("/", recursive=True) if status.is_file)
+
+
+def test_sums_are_those_of_du(spark: SparkSession, cli: Cli, directory: str) -> None:
+    wanted = {line["path"]: line for line in cli.ok("du", "--json", f"{directory}:/").json_lines()}
+    found = cli.ok("--json", "spark", "du", "-L", "2", "--tasks", "2", f"{directory}:/").json_lines()
+    assert [line["path"] for line in found] == ["/", "/a", "/a/0", "/a/1", "/a/2"]
+    assert {line["path"]: line for line in found} == wanted
+    assert cli.ok("spark", "du", "--tasks", "1", f"{directory}:/a/1").out == "           25        4       1  /a/1\n"
+    assert "no such" in cli.fails(3, "spark", "du", f"{directory}:/b").errors
+
+
+def test_a_listing_is_written(spark: SparkSession, cli: Cli, directory: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "listing")
+    for by in ("directories", "segments"):
+        done = cli.ok("spark", "listing", f"{directory}:/", "--by", by, "--tasks", "2", "-o", f"{target}-{by}")
+        assert done.out == f"listed 16 entries to {target}-{by}\n"
+        found = {row.path for row in spark.read.parquet(f"{target}-{by}").collect()}
+        assert found == {*FILES, "/a", "/a/0", "/a/1", "/a/2"}
+    assert "already exists" in cli.fails(2, "spark", "listing", f"{directory}:/", "-o", f"{target}-segments").errors
+
+
+def test_changes_wait_for_yes(spark: SparkSession, cli: Cli, directory: str, tmp_path: Path) -> None:
+    pairs, paths, output = (tmp_path / name for name in ("pairs.csv", "paths.json", "output"))
+    pairs.write_text("source,target\n/a/0/0,/a/b\n/a/0/3,/missing/c\n")
+    paths.write_text('{"path": "/a/1/1"}\n{"path": "/a/2"}\n')
+    rename = ["spark", "rename", directory + ":/", "--pairs", str(pairs), "--format", "csv", "--tasks", "2"]
+    delete = ["spark", "delete", directory + ":/", "--from", str(paths), "--format", "json", "-r", "--tasks", "2"]
+
+    assert cli.ok(*rename).out == "would rename 2 files, 12 bytes (--yes does it)\n"
+    assert cli.ok(*delete).out == "would delete 1 file, 1 directory, 6 bytes (--yes does it)\n"
+    assert cli.ok("spark", "purge", f"{directory}:/a").out.startswith("would delete 12 files, 4 directories, 74 bytes")
+    assert left(directory) == sorted(FILES)
+
+    done = cli(*rename, "--yes", "--json", "-o", str(output))
+    assert done.code == 10
+    document = done.json()
+    assert (document["done"], document["failed"], document["files"]) == (1, 1, 1)
+    assert document["requests"]
+    assert [each["path"] for each in done.error()["failures"]] == ["/a/0/3"]
+    assert sorted(row.outcome for row in spark.read.parquet(str(output)).collect()) == ["done", "failed"]
+    assert cli.ok(*delete, "--yes").out.startswith("deleted 1 file, 1 directory, 6 bytes; ")
+    assert left(directory) == ["/a/0/3", "/a/0/6", "/a/0/9", "/a/1/10", "/a/1/4", "/a/1/7", "/a/b"]
+    assert cli.ok("spark", "purge", f"{directory}:/", "--yes").out.startswith("deleted 7 files, 3 directories, ")
+    assert left(directory) == []
+
+
+def test_fsck_is_that_of_one_machine(spark: SparkSession, cli: Cli, directory: str, tmp_path: Path) -> None:
+    wanted = cli.ok("fsck", directory).out
+    assert wanted.startswith("clean: 12 files, 4 directories, ")
+    assert cli.ok("spark", "fsck-verify", directory, "--tasks", "2").out == wanted
+    with S3kSyncClient(directory) as fs:
+        os.unlink(unquote(fs.physical_path("/a/0/0").removeprefix("file://")))
+    wanted = cli("fsck", directory, "--grace", "0").out
+    found = cli("spark", "fsck-verify", directory, "--grace", "0", "--tasks", "2", "-o", str(tmp_path / "findings"))
+    assert (found.code, found.out) == (9, wanted)
+    assert "/a/0/0" in {row.path for row in spark.read.parquet(str(tmp_path / "findings")).collect()}
+    repair = cli("fsck", "repair", directory, "--grace", "0")
+    found = cli("spark", "fsck-repair", directory, "--grace", "0", "--tasks", "2")
+    assert (found.code, found.out) == (repair.code, repair.out)
+
+
+@pytest.mark.slow
+def test_under_spark_submit(directory: str, tmp_path: Path) -> None:
+    """The script that the documentation names, in a JVM and processes of its own, whose errors go to its output too."""
+    script = str(Path(s3k_async.cli.__file__).with_name("__main__.py"))
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    root = str(Path(s3k_async.__file__).parents[1])
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": root,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+    }
+    job = ["--json", "spark", "du", "-L", "0", f"{directory}:/"]
+    done = subprocess.run(
+        [submit, "--master", "local[1]", "--conf", "spark.ui.enabled=false", script, *job],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == {"path": "/", "bytes": 74, "files": 12, "directories": 5}
