@@ -5,8 +5,15 @@
     volume = spark_volume(spark, "s3k://analytics")
     moves = frame.rdd.mapPartitions(each_partition(volume.executors, rename))
 
+    register(spark)                       # the data source: PySpark 4
+    spark.read.format("s3k").load("s3k://analytics/warehouse/events")
+    read_parquet(spark, "s3k://analytics/warehouse/events")     # the same where there are none: PySpark 3.5
+
 Needs `pip install s3k-async[spark]`; importing `s3k_async` loads none of it.
 """
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from s3k_async.spark.changing import delete_files, rename_files
 from s3k_async.spark.executors import client, each_partition
@@ -15,6 +22,10 @@ from s3k_async.spark.listing import du, listing
 from s3k_async.spark.purging import purge
 from s3k_async.spark.reports import JobReport, JobResult
 from s3k_async.spark.settings import SparkVolume, spark_volume
+
+if TYPE_CHECKING:
+    from s3k_async.spark.source import register
+    from s3k_async.spark.source_functions import read_parquet, write_parquet
 
 __all__ = [
     "JobReport",
@@ -29,6 +40,23 @@ __all__ = [
     "objects_below",
     "objects_of_inventory",
     "purge",
+    "read_parquet",
+    "register",
     "rename_files",
     "spark_volume",
+    "write_parquet",
 ]
+
+_HOMES = {
+    "read_parquet": "s3k_async.spark.source_functions",
+    "register": "s3k_async.spark.source",
+    "write_parquet": "s3k_async.spark.source_functions",
+}
+"""What is loaded when it is asked for: PySpark 3.5 has no data sources, and most tasks read no Parquet."""
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)

@@ -1,12 +1,13 @@
 """The data source `s3k` of PySpark 4: Parquet, and what else pyarrow reads, in volumes.
 
-    from s3k_async.spark.source import register
+    from s3k_async.spark import register
 
     register(spark)
     events = spark.read.format("s3k").load("s3k://analytics/warehouse/events")
     events.write.format("s3k").option("partition_columns", "day").mode("append").save("s3k://analytics/copy")
 
-Reading: the path is listed where the driver runs; tasks get physical keys and ask the table nothing.
+Reading: the path is listed where the driver runs; tasks get physical keys and ask the table nothing. Writing: tasks
+upload, and one transaction publishes: readers see what was there before, or all of what was written.
 """
 
 from __future__ import annotations
@@ -17,19 +18,23 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.settings import with_local_secrets
+from s3k_async.sources import SYSTEM
 from s3k_async.spark.executors import client
 from s3k_async.spark.settings import SparkVolume, spark_settings
+from s3k_async.spark.source_committing import volume_to_write
+from s3k_async.spark.source_files import write_plan
 from s3k_async.spark.source_filters import condition_of
 from s3k_async.spark.source_options import SourceOptions, SourceSettings
 from s3k_async.spark.source_planning import Piece, SourceFile, found_files, partition_names, with_names
 from s3k_async.spark.source_reading import ReadPlan, planned, read_pieces
 from s3k_async.spark.source_schema import arrow_schema, inferred_schema, named_like
+from s3k_async.spark.source_writing import S3kWriter
 from s3k_async.sync import S3kSyncClient
 
 __all__ = ["S3kDataSource", "register"]
@@ -85,6 +90,12 @@ class S3kDataSource(DataSource):
             raise InvalidArgumentError("give either a schema or columns: a schema selects, too")
         kind = S3kFilteringReader if self.session.pushes_filters else S3kReader
         return kind(options, volume, ReadPlan(schema, options.format), self.session.parallelism)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """One that appends, or replaces the directory or the partitions that are written."""
+        options, volume = self._asked()
+        plan = write_plan(options, schema, SYSTEM.uuid(), overwrite=overwrite)
+        return S3kWriter(volume_to_write(volume, options.lease), plan)
 
     def _asked(self) -> tuple[SourceOptions, SparkVolume]:
         options = SourceOptions.of(self.options)

@@ -15,8 +15,8 @@ import pytest
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError, DataMissingError, InvalidArgumentError, PathNotFoundError
-from s3k_async.spark import spark_volume
-from s3k_async.spark.source import PUSHDOWN, register
+from s3k_async.spark import register, spark_volume
+from s3k_async.spark.source import PUSHDOWN
 from s3k_async.spark.source_filters import Condition
 from s3k_async.spark.source_options import SourceOptions
 from s3k_async.spark.source_planning import Piece, found_files, inferred_type, joined, pieces_of

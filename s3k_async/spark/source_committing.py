@@ -1,0 +1,76 @@
+"""What happens where the driver runs when all tasks have written: one transaction, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+
+from s3k_async.addresses import inside
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import ConfigError, PathNotFoundError
+from s3k_async.fsck.verdicts import GRACE_SECONDS
+from s3k_async.model import FileStatus
+from s3k_async.paths import ancestors, join, normalize
+from s3k_async.spark.settings import SparkVolume
+from s3k_async.spark.source_files import WritePlan, WrittenFile
+from s3k_async.sync import S3kSyncClient
+
+__all__ = ["publish", "volume_to_write"]
+
+PATIENCE = 300.0
+"""Seconds that the commit waits for other clients' changes at least: hours of work may be in it."""
+LOOKED_AT = 16
+"""Old files that are looked at at the same time."""
+
+
+def volume_to_write(volume: SparkVolume, lease: float) -> SparkVolume:
+    """The volume as tasks and commit open it, with a lease from a task's first byte to the commit.
+
+    Raises ConfigError: `s3k gc` must not look at bytes that may yet be published, so that its grace period has to be
+    longer; whoever runs it with another one than its default must see to that.
+    """
+    if lease >= GRACE_SECONDS:
+        raise ConfigError(
+            f"a lease of {lease:g} seconds has to be shorter than the grace period of garbage collection,"
+            f" {GRACE_SECONDS:g} seconds"
+        )
+
+    def changed(config: VolumeConfig) -> VolumeConfig:
+        tuning = config.tuning
+        return replace(config, tuning=replace(tuning, lease=lease, busy_timeout=max(tuning.busy_timeout, PATIENCE)))
+
+    return SparkVolume(changed(volume.driver), changed(volume.executors))
+
+
+def publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -> None:
+    """Make the files appear, and for an overwrite what was there before go, at once.
+
+    What is raised has changed nothing and dropped the files, but for OutcomeUnknownError. Raises as a transaction does.
+    """
+    base = normalize(inside(plan.path, fs.name))
+    places = {normalize(f"{base}/{file.directory}") for file in files}
+    with fs.transaction() as transaction:
+        for file in files:
+            transaction.publish(join(normalize(f"{base}/{file.directory}"), file.name), file.staged)
+        if plan.overwrite:
+            old = list(_replaced(fs, [*places] if plan.dynamic else [base], places))
+            with ThreadPoolExecutor(LOOKED_AT) as pool:
+                for _ in pool.map(lambda each: transaction.delete(each.path, recursive=True, missing_ok=True), old):
+                    pass
+        if not files:
+            transaction.makedirs(base)
+
+
+def _replaced(fs: S3kSyncClient, tops: Iterable[str], places: set[str]) -> Iterator[FileStatus]:
+    """What goes: all below the tops, directories as wholes where nothing new comes to be below them."""
+    kept = places.union(*(ancestors(place) for place in places))
+    left = list(tops)
+    while left:
+        with suppress(PathNotFoundError):
+            for status in fs.list(left.pop()):
+                if status.is_dir and status.path in kept:
+                    left.append(status.path)
+                else:
+                    yield status
