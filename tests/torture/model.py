@@ -327,6 +327,8 @@ class Rename(_Changing):
             yield UncommittedFileError
         if directory and is_below(self.target, self.source):
             yield RenameIntoSelfError
+        if self.target == self.source and isinstance(tree.get(self.source), Early):
+            return  # it stays where it is, whatever is above it
         for above in ancestors(self.target):
             if above not in tree:
                 yield PathNotFoundError

@@ -76,6 +76,16 @@ def test_a_new_file_may_be_seen_before_its_directory_is_there_again() -> None:
     assert find_order(DIRECTORY, [write, gone, file, directory, not_there]) is None
 
 
+def test_a_new_file_that_was_seen_stays_where_it_is_when_it_is_renamed_to_itself() -> None:
+    write = event(Write(1, "/d/new", b"new"), None, 1, 9)
+    gone = event(Delete(2, "/d", recursive=True), None, 2, 3)
+    stays = event(Rename(3, "/d/new", "/d/new", overwrite=True), None, 4, 5)
+    moves = event(Rename(3, "/d/new", "/d/other", overwrite=True), None, 4, 5)
+    directory = event(Stat("/d"), PathNotFoundError, 6, 7)
+    assert find_order(DIRECTORY, [write, gone, stays, directory]) is not None
+    assert find_order(DIRECTORY, [write, gone, moves, directory]) is None
+
+
 def test_a_new_file_that_was_seen_does_not_go_and_come_again() -> None:
     write = event(Write(1, "/d/new", b"new"), None, 1, 20)
     gone = event(Delete(2, "/d", recursive=True), None, 2, 3)
