@@ -72,7 +72,7 @@ async def test_a_reader_sees_one_name_with_all_its_files(new_volume: VolumeMaker
 
 
 @pytest.mark.slow
-@volume_backends("memory", "embedded", "dynamodb_local+seaweedfs")
+@volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 async def test_a_reader_sees_one_name_with_all_its_ten_thousand_files(new_volume: VolumeMaker) -> None:
     told = await watch(new_volume(), 10_000, 100)
     sys.stdout.write(f"{new_volume.backend}: {told}\n")
