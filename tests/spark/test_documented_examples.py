@@ -59,8 +59,11 @@ def test_the_examples_run_one_after_the_other(
     assert said[6].endswith("100 deleted\n")
     assert said[7] == "10 imported\n"
     assert said[8] == "100 files would go\n"
+    assert said[9].endswith("clean\n")
+    assert said[10] == "100 rows of a day\n"
+    assert said[11] == "1000 rows, read by the JVM\n"
     with S3kSyncClient(str(directory / "volume")) as fs:
-        names = {"/in", "/old", "/docs", "/batch", "/raw", "/out", "/moved", "/legacy"}
+        names = {"/in", "/old", "/docs", "/batch", "/raw", "/out", "/moved", "/legacy", "/warehouse"}
         assert {status.path for status in fs.list("/")} == names
         assert fs.content_summary("/out").file_count == 100
         assert fs.content_summary("/old").file_count == 0
