@@ -16,18 +16,20 @@ from benchmarks.goals import verdicts
 from benchmarks.measuring import Result
 from benchmarks.plots import draw
 from benchmarks.report import goals_table, write
-from benchmarks.rows import codec, engines, keys, libraries, listing, single, small, startup, tables, trees
+from benchmarks.rows import codec, engines, keys, libraries, listing, single, small, spark, startup, tables, trees
 from benchmarks.rows.scope import CANNED_PROCESSOR, CLIENT_PROCESSOR, Scope
 from benchmarks.servers import Canned, canned
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "performance"
-ALONE = {"codec": codec, "keys": keys, "tables": tables, "engines": engines, "libraries": libraries}
+ALONE = {"codec": codec, "keys": keys, "tables": tables, "engines": engines, "libraries": libraries, "spark": spark}
 CANNED = {"startup": startup, "single": single, "small": small, "listing": listing, "trees": trees}
-ENGINES = ("tables", "engines", "libraries")
+ENGINES = ("tables", "engines", "libraries", "spark")
 """Rows whose other side needs a processor as well."""
-ROWS = ("codec", "keys", "startup", "single", "small", "listing", "trees", *ENGINES)
+ROWS = ("codec", "keys", "startup", "single", "small", "listing", "trees", "tables", "engines", "libraries")
+APART = ("spark",)
+"""Rows that are measured only when they are asked for."""
 
 
 async def _measured(name: str, scope: Scope, server: Canned) -> AsyncIterator[Result]:
@@ -83,7 +85,7 @@ def main() -> None:
     """Measure, or with --report only write anew what was measured."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes; under three minutes")
-    parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
+    parser.add_argument("--only", nargs="+", choices=(*ROWS, *APART), default=list(ROWS), metavar="ROW")
     parser.add_argument("--rounds", type=int, help="repetitions that count, of each contender")
     parser.add_argument("--write", action="store_true", help="write the tables and plots into docs/")
     parser.add_argument("--report", metavar="FILE", type=Path, help="measure nothing; report these results")
