@@ -6,6 +6,7 @@ import datetime as dt
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -93,7 +94,8 @@ class Condition:
         column = pc.field(name)
         if self.operator == "null":
             return column.is_valid() if self.negated else column.is_null()
-        if not _compared(type):
+        values = self.value if self.operator == "in" else (self.value,)
+        if not all(value is None or _is_of(value, type) for value in values):
             return None
         try:
             return self._expression(column, type)
@@ -136,13 +138,19 @@ def condition_of(pushed: Any) -> Condition | None:
     return Condition(column, name, tuple(value) if isinstance(value, list) else value, negated)
 
 
-def _compared(type: pa.DataType) -> bool:
+def _is_of(value: Any, type: pa.DataType) -> bool:
+    """Whether a value is one of a type as it stands. Spark widens the column for any other (`n < 1.5`, a date beside a
+    time, a time without a zone), where pyarrow would cut the value to the column's type.
+    """
     types = pa.types
-    return bool(
-        types.is_integer(type)
-        or types.is_string(type)
-        or types.is_date32(type)
-        or types.is_timestamp(type)
-        or types.is_decimal(type)
-        or types.is_boolean(type)
-    )
+    if types.is_timestamp(type):
+        return isinstance(value, dt.datetime) and (value.tzinfo is None) == (type.tz is None)
+    if types.is_date32(type):
+        return isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+    if types.is_boolean(type):
+        return isinstance(value, bool)
+    if types.is_integer(type):
+        return isinstance(value, int) and not isinstance(value, bool)
+    if types.is_decimal(type):
+        return isinstance(value, int | Decimal) and not isinstance(value, bool)
+    return bool(types.is_string(type)) and isinstance(value, str)

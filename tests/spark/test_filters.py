@@ -109,6 +109,24 @@ def test_nothing_is_said_where_it_could_be_wrong(type: pa.DataType, value: Any) 
 
 
 @pytest.mark.parametrize(
+    ("type", "value"),
+    [
+        (pa.int64(), 1.5),
+        (pa.int64(), Decimal("1.5")),
+        (pa.date32(), dt.datetime(2026, 1, 1, 12)),  # noqa: DTZ001 - as a caller may give it
+        (pa.timestamp("us", "UTC"), dt.datetime(2026, 1, 1)),  # noqa: DTZ001 - in the zone of the driver
+        (pa.timestamp("us"), dt.datetime(2026, 1, 1, tzinfo=dt.UTC)),
+        (pa.timestamp("us"), 5),
+        (pa.date32(), 5),
+    ],
+)
+def test_a_value_of_another_type_is_not_cut_to_that_of_the_column(type: pa.DataType, value: Any) -> None:
+    # `n < 1.5` holds for 1, which `n < 1` has lost.
+    for condition in (Condition("a", "<", value), Condition("a", "in", (value,), negated=True)):
+        assert condition.expression("a", type) is None
+
+
+@pytest.mark.parametrize(
     ("type", "value", "decided"),
     [
         (pa.int32(), 1, True),
