@@ -30,7 +30,7 @@ from s3k_async.spark.settings import SparkVolume, spark_settings
 from s3k_async.spark.source_committing import volume_to_write
 from s3k_async.spark.source_files import write_plan
 from s3k_async.spark.source_filters import condition_of
-from s3k_async.spark.source_options import SourceOptions, SourceSettings
+from s3k_async.spark.source_options import SourceOptions, SourceSettings, need_no_secrets
 from s3k_async.spark.source_planning import Piece, SourceFile, found_files, partition_names, with_names
 from s3k_async.spark.source_reading import ReadPlan, planned, read_pieces
 from s3k_async.spark.source_schema import arrow_schema, inferred_schema, named_like
@@ -53,7 +53,9 @@ def register(
 
     `volume`, `context` and `settings` are those of `spark_volume`, for reads and writes that do not say otherwise by
     their options or their path's URL. To be called again after `spark.sql.python.filterPushdown.enabled` was changed.
+    Raises ConfigError for a secret: all of it is shipped.
     """
+    need_no_secrets(settings)
     found = SparkVolume(volume, volume) if isinstance(volume, VolumeConfig) else volume
     shipped = SourceSettings(
         session=spark_settings(spark).without_secrets(),

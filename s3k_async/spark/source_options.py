@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -13,7 +13,7 @@ from s3k_async.settings import OPTIONS, Option
 from s3k_async.settings.options import nearest, parse
 from s3k_async.spark.settings import SparkSettings, SparkVolume
 
-__all__ = ["FORMATS", "FileFormat", "SourceOptions", "SourceSettings"]
+__all__ = ["FORMATS", "FileFormat", "SourceOptions", "SourceSettings", "need_no_secrets"]
 
 FileFormat: TypeAlias = Literal["parquet", "orc", "csv", "json", "arrow", "feather"]
 FORMATS: Final[tuple[str, ...]] = get_args(FileFormat)
@@ -79,10 +79,9 @@ class SourceOptions:
                 values[option] = parse(_OWN[option], value, f"option {option}")
             elif option not in OPTIONS:
                 raise ConfigError(f"unknown option {name!r}{nearest(option, [*_OWN, *OPTIONS])}")
-            elif OPTIONS[option].type == "secret":
-                raise ConfigError(f"option {option}: secrets are not shipped; they are looked for where tasks run")
             else:
                 settings[option] = value
+        need_no_secrets(settings)
         paths = [values.pop("path")] if "path" in values else []
         if "paths" in values:
             paths += _list_of(values.pop("paths"))
@@ -96,6 +95,13 @@ class SourceOptions:
         if len(self.paths) != 1:
             raise ConfigError(f"one path is wanted, not {len(self.paths)}")
         return self.paths[0]
+
+
+def need_no_secrets(settings: Iterable[str]) -> None:
+    """Raise ConfigError if one of the options is a secret: what is shipped is in plans, and in Spark's own files."""
+    for name in settings:
+        if name in OPTIONS and OPTIONS[name].type == "secret":
+            raise ConfigError(f"option {name}: secrets are not shipped; they are looked for where tasks run")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import cast
 
-from s3k_async.spark.settings import DRIVER_OPTIONS, EXECUTOR_OPTIONS, _context
+import pytest
+from pyspark.sql import SparkSession
+
+from s3k_async.errors import ConfigError
+from s3k_async.spark.settings import DRIVER_OPTIONS, EXECUTOR_OPTIONS, SparkSettings, _context
+from s3k_async.spark.source import register
 
 pytestmark = pytest.mark.spark
 
@@ -29,3 +34,16 @@ def test_the_extra_options_count_more_than_the_default_ones() -> None:
         "spark.driver.extraJavaOptions": "-Dfs.s3k.metastore.context.id=extra",
     }
     assert _context(configuration, DRIVER_OPTIONS) == "extra"
+
+
+def test_a_secret_is_refused_where_it_would_be_shipped() -> None:
+    spark = cast("SparkSession", None)  # nothing is asked of it before
+    with pytest.raises(ConfigError, match="option secret_access_key: secrets are not shipped"):
+        register(spark, volume="s3k://events", secret_access_key="hush")
+
+
+@pytest.mark.parametrize("name", ["encryption.key", "proxy.password", "session.token", "secret.key"])
+def test_secrets_of_the_datas_service_stay_on_the_driver(name: str) -> None:
+    marker = "fs.s3k.storage.underlying.fs.prop.marker.fs.s3a"
+    hadoop = {f"{marker}.{name}.events": "hush", f"fs.s3a.{name}": "hush", f"{marker}.endpoint.events": "here"}
+    assert list(SparkSettings(hadoop, None, None).without_secrets().hadoop.values()) == ["here"]
