@@ -15,6 +15,7 @@ import pytest
 
 import s3k_async.cli
 from s3k_async import S3kSyncClient
+from s3k_async.cli.commands.spark import _told
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
 from tests.cli.conftest import Cli, clean_environment, cli
@@ -128,3 +129,25 @@ def test_under_spark_submit(directory: str, tmp_path: Path) -> None:
         env=environment,
     )
     assert json.loads(done.stdout.splitlines()[-1]) == {"path": "/", "bytes": 74, "files": 12, "directories": 5}
+
+
+def test_a_session_that_cannot_be_had_is_told_in_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "s3k_async.cli", "spark", "du", "./volume"],
+        env={**os.environ, "JAVA_HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    # What Spark's own scripts say comes before.
+    assert done.stderr.splitlines()[-1].startswith("s3k: Spark: [JAVA_GATEWAY_EXITED]")
+
+
+def test_an_error_of_the_jvm_is_told_without_its_stack() -> None:
+    class OfTheJvmError(Exception):
+        java_exception = "java.io.IOException: No FileSystem for scheme\n\tat org.apache.hadoop"
+
+    assert str(_told(OfTheJvmError("An error occurred while calling o1.x."))) == (
+        "Spark: java.io.IOException: No FileSystem for scheme"
+    )

@@ -365,6 +365,7 @@ def fsck_repair(
 def _session(master: str | None) -> Iterator[SparkSession]:
     """The session that runs already, or a new one that ends with the command."""
     try:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -372,23 +373,23 @@ def _session(master: str | None) -> Iterator[SparkSession]:
 
     session = SparkSession.getActiveSession()
     own = session is None
-    if session is None:
-        builder = SparkSession.builder.appName("s3k")
-        if master is not None or _SUBMITTED not in os.environ:
-            builder = builder.master(master or "local[*]")
-        session = builder.getOrCreate()
     try:
+        if session is None:
+            builder = SparkSession.builder.appName("s3k")
+            if master is not None or _SUBMITTED not in os.environ:
+                builder = builder.master(master or "local[*]")
+            session = builder.getOrCreate()
         yield session
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise _told(error) from error
     finally:
-        if own:
+        if own and session is not None:
             session.stop()
 
 
 def _told(error: Exception) -> S3kError:
     """An error of Spark's as one of ours: the one that a task ended with, or what Spark says in a line."""
-    text = str(error)
+    text = str(getattr(error, "java_exception", error))
     found = _OURS.findall(text)
     if found:
         name, message = found[-1]
