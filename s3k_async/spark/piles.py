@@ -34,11 +34,25 @@ def line_of(pile: str, line: str) -> pa.RecordBatch:
 def batch_of(things: Iterable[Thing]) -> pa.RecordBatch:
     """The rows of some things."""
     parts, piles, lines = [], [], []
-    for pile, key, thing in things:
+    for pile, key, thing in _first_children(things):
         parts.append(NOWHERE if pile in LOOSE else hash_of(key))
         piles.append(pile)
         lines.append(to_line(pile, thing).encode())
     return pa.record_batch([parts, piles, lines], schema=_SCHEMA)
+
+
+def _first_children(things: Iterable[Thing]) -> Iterator[Thing]:
+    """The things, but of each parent's children only the first by name: nobody asks for another (`Gatherer.lonely`),
+    and all of a parent's are in one part, which has to fit into memory.
+    """
+    first: dict[str, Any] = {}
+    for pile, key, thing in things:
+        if pile != "children":
+            yield pile, key, thing
+        elif key not in first or thing[1] < first[key][1]:
+            first[key] = thing
+    for parent, child in first.items():
+        yield "children", parent, child
 
 
 def things_of(rows: Iterable[Any]) -> Iterator[Thing]:

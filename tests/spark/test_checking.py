@@ -25,7 +25,7 @@ from s3k_async.model import Progress
 from s3k_async.oplog.reader import LogReader, latest
 from s3k_async.spark import gathering, mending
 from s3k_async.spark.checking import repair, verify
-from s3k_async.spark.piles import divided
+from s3k_async.spark.piles import batch_of, divided, parts_of
 from s3k_async.stores.items import Condition, Delete, Item
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
@@ -116,6 +116,17 @@ def findings_in(frame: DataFrame) -> list[Finding]:
 
 def same_counts(one: Counts, other: Counts) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in Counts.__dataclass_fields__)
+
+
+def test_a_directory_of_millions_fits_into_a_part() -> None:
+    def child(parent: str, number: int) -> tuple[Any, str, Any]:
+        return "children", parent, (parent, f"{parent}/{number:04d}", f"id-{number}", 0)
+
+    pages = [[child("/a", number) for number in range(start + 999, start - 1, -1)] for start in (2000, 1000)]
+    batches = [batch_of([*page, child("/b", 7)]) for page in pages]
+    assert [batch.num_rows for batch in batches] == [2, 2]
+    lonely = [each for batch in batches for _, parts in parts_of([batch]) for each in parts.read("children", 0)]
+    assert min(each[1] for each in lonely) == "/a/1000"
 
 
 @pytest.mark.parametrize("path", ["/", "/a/d1"])
