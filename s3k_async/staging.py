@@ -14,12 +14,11 @@ from s3k_async.metadata.store import Target
 from s3k_async.model import ROOT, UNCOMMITTED, Content, Entry, StagedFile
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.upload import PhysicalWriter
-from s3k_async.stores.items import Item
 
 if TYPE_CHECKING:
     from s3k_async.volumes import Volume
 
-__all__ = ["StagedUploads", "StagedWriter", "drop_bytes", "is_named", "need_staged"]
+__all__ = ["StagedUploads", "StagedWriter", "drop_bytes", "need_staged"]
 
 
 class StagedUploads:
@@ -119,8 +118,3 @@ async def drop_bytes(storage: PhysicalStorage, keys: Sequence[str]) -> list[tupl
         return [(failure.key, failure.error) for failure in await storage.blobs.delete_many(keys)] if keys else []
     except S3kError as error:
         return [(key, error) for key in keys]
-
-
-def is_named(physical: str, item: Item | None) -> bool:
-    """Whether an item of the table names the bytes, or will when the job that marks it is published."""
-    return item is not None and (item.get("physpath") == physical or physical in str(item.get("next", "")))

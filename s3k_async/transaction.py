@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -41,7 +41,7 @@ from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, Fil
 from s3k_async.publishing import is_below
 from s3k_async.reading import existing
 from s3k_async.requests import RequestCounter, counting_towards
-from s3k_async.staging import drop_bytes, is_named, need_staged
+from s3k_async.staging import drop_bytes, need_staged
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
 
@@ -133,7 +133,7 @@ class Transaction:
 
         Nothing is asked for before the end; missing parents are made then. A staged file is published once: after
         OutcomeUnknownError again at the same path, where nothing is done if it is there already. A transaction that
-        fails, or is discarded, drops it as it does its own uploads, unless it is at its path. Raises
+        fails, or is discarded, leaves it staged: to be published by another one, or dropped by `discard_staged`. Raises
         InvalidArgumentError (another volume's, or a part of the transaction already), IsDirectoryError (the root); at
         the end PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, and LeaseExpiredError when its
         upload began longer ago than the `Tuning.lease` of who staged it.
@@ -385,22 +385,12 @@ class Transaction:
         return renewed
 
     async def _drop(self) -> None:
-        """Remove the uploaded bytes, which certainly nobody names; bounded, and shielded from cancellation."""
-        intents = [intent for intent in self._intents if isinstance(intent, WriteFile)]
-        writes = [intent for intent in intents if intent.source != "adopted"]
+        """Remove the bytes that it has uploaded, which certainly nobody names; bounded, and shielded from cancellation.
+        What others have staged somebody else may have published, perhaps at another path.
+        """
+        writes = [intent for intent in self._intents if isinstance(intent, WriteFile) and intent.source == "written"]
         with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
-            try:
-                await self._remove_bytes(*await self._unnamed(writes))
-            except S3kError as error:
-                _LOG.warning("unpublished bytes are left to garbage collection: %s", error)
-
-    async def _unnamed(self, writes: Sequence[WriteFile]) -> list[WriteFile]:
-        """Without the staged files that an earlier transaction, whose outcome nobody knew, has published."""
-        store = self._volume().store
-        places = {write: store.keys.key(write.path) for write in writes if write.source == "staged"}
-        items = await store.items.get_many(list(places.values())) if places else {}
-        named = {write for write, key in places.items() if is_named(write.content.physical, items.get(key))}
-        return [write for write in writes if write not in named]
+            await self._remove_bytes(*writes)
 
     async def _remove_bytes(self, *writes: WriteFile) -> None:
         for key, error in await drop_bytes(self._volume().storage, [write.content.physical for write in writes]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -9,7 +10,7 @@ from dataclasses import replace
 
 from s3k_async.addresses import inside
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import ConfigError, PathNotFoundError
+from s3k_async.errors import ConfigError, ConflictError, OutcomeUnknownError, PathNotFoundError, S3kError
 from s3k_async.fsck.verdicts import GRACE_SECONDS
 from s3k_async.model import FileStatus
 from s3k_async.paths import ancestors, join, normalize
@@ -19,10 +20,14 @@ from s3k_async.sync import S3kSyncClient
 
 __all__ = ["publish", "volume_to_write"]
 
+_LOG = logging.getLogger(__name__)
+
 PATIENCE = 300.0
 """Seconds that the commit waits for other clients' changes at least: hours of work may be in it."""
 LOOKED_AT = 16
 """Old files that are looked at at the same time."""
+LOOKS = 20
+"""How often an overwrite begins anew because others have changed what it replaces."""
 
 
 def volume_to_write(volume: SparkVolume, lease: float) -> SparkVolume:
@@ -45,10 +50,37 @@ def volume_to_write(volume: SparkVolume, lease: float) -> SparkVolume:
 
 
 def publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -> None:
-    """Make the files appear, and for an overwrite what was there before go, at once.
+    """Make the files appear, and for an overwrite what was there before go, at once. What has changed since it was
+    looked at is looked at again.
 
     What is raised has changed nothing and dropped the files, but for OutcomeUnknownError. Raises as a transaction does.
     """
+    looks = 0
+    try:
+        while True:
+            try:
+                _publish(fs, plan, files)
+            except (ConflictError, PathNotFoundError):
+                looks += 1
+                if not plan.overwrite or looks == LOOKS:
+                    raise
+            else:
+                return
+    except OutcomeUnknownError:
+        raise
+    except S3kError:
+        _discard(fs, files)
+        raise
+
+
+def _discard(fs: S3kSyncClient, files: Sequence[WrittenFile]) -> None:
+    try:
+        fs.discard_staged(file.staged for file in files)
+    except S3kError as error:
+        _LOG.warning("what was written is left to garbage collection: %s", error)
+
+
+def _publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -> None:
     base = normalize(inside(plan.path, fs.name))
     places = {normalize(f"{base}/{file.directory}") for file in files}
     with fs.transaction() as transaction:
@@ -57,7 +89,7 @@ def publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) ->
         if plan.overwrite:
             old = list(_replaced(fs, [*places] if plan.dynamic else [base], places))
             with ThreadPoolExecutor(LOOKED_AT) as pool:
-                for _ in pool.map(lambda each: transaction.delete(each.path, recursive=True, missing_ok=True), old):
+                for _ in pool.map(lambda each: transaction.delete(each.path, recursive=True), old):
                     pass
         if not files:
             transaction.makedirs(base)

@@ -21,8 +21,9 @@ from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError, InvalidArgumentError, LeaseExpiredError, NotDirectoryError
 from s3k_async.fsck.verdicts import GRACE_SECONDS, Ages
+from s3k_async.model import FileStatus
 from s3k_async.sources import SYSTEM
-from s3k_async.spark import read_parquet, register, source_files, write_parquet
+from s3k_async.spark import read_parquet, register, source_committing, source_files, write_parquet
 from s3k_async.spark.settings import SparkVolume
 from s3k_async.spark.source_committing import publish, volume_to_write
 from s3k_async.spark.source_files import WritePlan, WrittenFile, write_plan, written_files
@@ -314,6 +315,28 @@ async def test_a_commit_that_fails_changes_nothing_and_drops_the_bytes(volume: V
         with pytest.raises(LeaseExpiredError):
             publish(fs, plan, files)
     assert await garbage(volume) == set()
+
+
+@embedded
+async def test_of_two_overwrites_the_later_one_stays(volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is published between the moment at which the other looks at what it replaces, and its commit."""
+    look, meanwhile = source_committing._replaced, True
+
+    def looked(fs: S3kSyncClient, *places: Any) -> Iterator[FileStatus]:
+        nonlocal meanwhile
+        found = list(look(fs, *places))
+        if meanwhile:
+            meanwhile = False
+            publish(fs, plan_of(overwrite=True), written(fs, plan_of(), (1, "a")))
+        yield from found
+
+    with S3kSyncClient(config=volume) as fs:
+        publish(fs, plan_of(), written(fs, plan_of(), (0, "a")))
+        last = written(fs, plan_of(), (2, "a"))
+        monkeypatch.setattr(source_committing, "_replaced", looked)
+        publish(fs, plan_of(overwrite=True), last)
+        assert not meanwhile
+        assert paths(fs, "/out") == {f"/out/{file.name}" for file in last}
 
 
 @embedded
