@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -25,66 +25,80 @@ VERBS = ("stat", "create", "delete")
 
 async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
     """Requests of the table, then the client's verbs beside the same requests by hand."""
-    count = scope.pick(200, 2_000)
     async with AsyncExitStack() as stack:
         low = await stack.enter_async_context(client_of(server.engine, "dynamodb"))
         blobs = await stack.enter_async_context(client_of(server.engine, "s3"))
         table = await stack.enter_async_context(table_of(server.engine))
         pure = await stack.enter_async_context(aiodynamo_client(server.engine))
         fs = await stack.enter_async_context(client(config_for(server.engine, server.engine)))
-        await fs.makedirs("/single")
-        server.directory("/single", 1_000_000, 16)
-        ours, by_hand = Ours(fs), ByHand(low, blobs)
-        others: dict[str, Any] = {
+
+        async def forget(_: str = "") -> None:
+            server.reset()
+            server.directory("/single", 1_000_000, 16)
+            await fs.makedirs("/single")
+
+        await forget()
+        contenders: dict[str, Any] = {
             "aiobotocore": Aiobotocore(low),
             "boto3": Boto3(server.engine),
             "aioboto3": Aioboto3(table),
             "aiodynamo": Aiodynamo(pure),
+            "ours": Ours(fs),
         }
-        for operation, name in OPERATIONS.items():
-            for in_flight in scope.pick((32,), (1, 32, 256)):
-                runs: dict[str, Run] = {
-                    peer: partial(rows.single, operation, count, in_flight) for peer, rows in others.items()
-                }
-                runs["ours"] = partial(ours.single, operation, count, in_flight)
-                request = {"TableName": TABLE, **(_body(operation))}
-                limit = server.own_rate(name, request, connections=in_flight, seconds=0.5)
-                case = Case(
-                    "request",
-                    f"{name}, {in_flight} in flight",
-                    count,
-                    "requests",
-                    runs,
-                    rounds=scope.rounds,
-                    expected=count,
-                    limit=f"{limit:,.0f} requests/s",
-                )
-                for result in await measure(case):
-                    yield result
-        for verb in VERBS:
-            for in_flight in scope.pick((32,), (1, 32, 256)):
-                runs = {
-                    "aiobotocore": partial(by_hand.verb, verb, count // 2, in_flight),
-                    "ours": partial(ours.verb, verb, count // 2, in_flight),
-                }
+        for case in _requests(scope, server, contenders):
+            for result in await measure(case):
+                yield result
+        for case in _verbs(scope, {"aiobotocore": ByHand(low, blobs), "ours": Ours(fs)}, forget):
+            for result in await measure(case):
+                yield result
 
-                async def forget(_: str) -> None:
-                    server.reset()
-                    server.directory("/single", 1_000_000, 16)
-                    await fs.makedirs("/single")
 
-                case = Case(
-                    "verb",
-                    f"{verb}, {in_flight} in flight",
-                    count // 2,
-                    "calls",
-                    runs,
-                    rounds=scope.rounds,
-                    before=forget,
-                    expected=count // 2,
-                )
-                for result in await measure(case):
-                    yield result
+def _count(scope: Scope) -> int:
+    return int(scope.pick(200, 2_000))
+
+
+def _in_flight(scope: Scope) -> tuple[int, ...]:
+    return tuple(scope.pick((32,), (1, 32, 256)))
+
+
+def _requests(scope: Scope, server: Canned, contenders: dict[str, Any]) -> Iterator[Case]:
+    count = _count(scope)
+    for operation, name in OPERATIONS.items():
+        for in_flight in _in_flight(scope):
+            request = {"TableName": TABLE, **_body(operation)}
+            limit = server.own_rate(name, request, connections=in_flight, seconds=0.5)
+            runs: dict[str, Run] = {
+                peer: partial(rows.single, operation, count, in_flight) for peer, rows in contenders.items()
+            }
+            yield Case(
+                "request",
+                f"{name}, {in_flight} in flight",
+                count,
+                "requests",
+                runs,
+                rounds=scope.rounds,
+                expected=count,
+                limit=f"{limit:,.0f} requests/s",
+            )
+
+
+def _verbs(scope: Scope, contenders: dict[str, Any], forget: Callable[[str], Awaitable[None]]) -> Iterator[Case]:
+    count = _count(scope) // 2
+    for verb in VERBS:
+        for in_flight in _in_flight(scope):
+            runs: dict[str, Run] = {
+                peer: partial(rows.verb, verb, count, in_flight) for peer, rows in contenders.items()
+            }
+            yield Case(
+                "verb",
+                f"{verb}, {in_flight} in flight",
+                count,
+                "calls",
+                runs,
+                rounds=scope.rounds,
+                before=forget,
+                expected=count,
+            )
 
 
 def _body(operation: str) -> dict[str, Any]:

@@ -43,6 +43,11 @@ async def written_together(fs: S3kClient) -> None:
         await tx.write("/f", b"")
 
 
+async def staged(fs: S3kClient) -> None:
+    async with fs.stage() as file:
+        await file.write(b"")
+
+
 async def opened(fs: S3kClient, mode: str) -> None:
     await fs.open("/f", mode)
 
@@ -79,6 +84,10 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "jobs": lambda fs: fs.jobs(),
     "checksum": lambda fs: fs.checksum("/f"),
     "physical_path": lambda fs: fs.physical_path("/f"),
+    "physical_paths": lambda fs: drained(fs.physical_paths("/")),
+    "stage": staged,
+    "discard_staged": lambda fs: fs.discard_staged([]),
+    "adopt_many": lambda fs: fs.adopt_many([("/f", "file:///f")]),
 }
 
 
