@@ -7,14 +7,24 @@ pending may follow it; whether it happened is decided by `RULES`. Nothing here r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.model import ROOT, UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 
-__all__ = ["PROBLEMS", "RULES", "Decision", "Rule", "RuleName", "decide_restore", "named_keys", "rules_table"]
+__all__ = [
+    "PROBLEMS",
+    "RULES",
+    "Decision",
+    "Rule",
+    "RuleName",
+    "decide_object",
+    "decide_restore",
+    "named_keys",
+    "rules_table",
+]
 
 RuleName = Literal[
     "adopted",
@@ -135,6 +145,26 @@ def decide_restore(records: Sequence[LogRecord], sizes: Mapping[str, int], now_m
     if failed and not known:
         return Decision("update_undone", None, detail=f"version {failed[0].version} has no bytes", path=path)
     return settled
+
+
+def decide_object(
+    records: Sequence[LogRecord], sizes: Mapping[str, int], now_ms: int, within: str, stands: Callable[[str], bool]
+) -> tuple[Decision | None, bool]:
+    """As `decide_restore`, at and below the path `within` (else None), of an object of which the table may have an
+    entry (`stands`); and whether a directory that it was is certainly gone.
+    """
+    object_id = records[0].operation.object_id
+    decision = decide_restore(records, sizes, now_ms)
+    path = decision.entry.path if decision.entry else decision.path
+    if within not in {ROOT, path} and not path.startswith(within + "/"):
+        return None, False
+    if stands(object_id):
+        return Decision("stands", None, path=decision.path), False
+    return decision, decision.rule == "deleted" and any(_removes_directory(record.operation) for record in records)
+
+
+def _removes_directory(operation: Operation) -> bool:
+    return operation.after is None and operation.before is not None and operation.before.is_dir
 
 
 def _known(records: Sequence[LogRecord]) -> dict[int, list[Entry | None]]:

@@ -58,6 +58,7 @@ __all__ = [
     "LockPurpose",
     "RecordFence",
     "now",
+    "seconds_since",
 ]
 
 LockPurpose: TypeAlias = Literal["load", "restore", "reshard"]
@@ -95,6 +96,7 @@ class ExclusiveLock:
         """Whether the volume was made with the lock, so that nobody can ever have had it open."""
         self._sources = sources
         self._held_from: tuple[float, int] = _NEVER
+        self._turn = anyio.Lock()
 
     def fields(self) -> dict[str, Value]:
         """What the record says while the lock is held. The holding begins as soon as this is written."""
@@ -110,7 +112,7 @@ class ExclusiveLock:
 
     def check(self) -> None:
         """Raises LeaseExpiredError unless the lock certainly is held."""
-        if _seconds_since(self._held_from, self._sources) >= HELD_SECONDS:
+        if seconds_since(self._held_from, self._sources) >= HELD_SECONDS:
             raise LeaseExpiredError(f"the volume's exclusive lock was lost; the same {self.purpose} again finishes it")
 
     async def take(self, items: ReliableItems, record: VolumeRecord, where: str) -> None:
@@ -172,11 +174,27 @@ class ExclusiveLock:
 
     async def change(self, items: ReliableItems, fields: dict[str, Value]) -> None:
         """Change the volume record under the lock. Raises LeaseExpiredError if it was lost."""
+        async with self._turn:
+            await self._change(items, fields)
+
+    async def _change(self, items: ReliableItems, fields: dict[str, Value]) -> None:
         self.check()
         try:
             await items.write(Update(RECORD_KEY, self._ours(), {**fields, OPERATION: self._sources.uuid()}))
         except ConditionFailedError as error:
             raise self._lose() from error
+
+    async def dismiss(self, items: ReliableItems) -> None:
+        """Take from all deputies (`metadata.deputies`) what they may do, and wait until none can be at it any more.
+        Needed before the lock is given up for good: a task that everybody takes for dead may still run. Raises
+        LeaseExpiredError if the lock was lost.
+        """
+        async with self._turn:
+            new = self._sources.uuid()
+            await self._change(items, {LOCK: new})
+            self.id = new
+        await self._sources.sleep(QUIET_SECONDS)
+        self.check()
 
     async def quiet(self) -> None:
         """Wait until every client that had the volume open has noticed."""
@@ -290,7 +308,7 @@ class RecordFence:
         self._looked = looked
 
     def _age(self) -> float:
-        return _seconds_since(self._looked, self._sources)
+        return seconds_since(self._looked, self._sources)
 
 
 def now(sources: Sources) -> tuple[float, int]:
@@ -298,7 +316,7 @@ def now(sources: Sources) -> tuple[float, int]:
     return sources.monotonic(), sources.now_ms()
 
 
-def _seconds_since(moment: tuple[float, int], sources: Sources) -> float:
+def seconds_since(moment: tuple[float, int], sources: Sources) -> float:
     """By the clock that went further: one may stand still while the machine sleeps."""
     monotonic, wall = moment
     return max(sources.monotonic() - monotonic, (sources.now_ms() - wall) / 1000)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import get_args
+from typing import Protocol, TypeAlias, get_args
 
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -17,7 +17,8 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.fsck.audit import AuditTrail, Deed
-from s3k_async.fsck.restore import RestorePlan, RestoreReport, plan_restore
+from s3k_async.fsck.restore import RestorePlan, plan_restore
+from s3k_async.fsck.restore_tree import RestoreReport, TreePlan
 from s3k_async.metadata.codec import from_items, to_item
 from s3k_async.metadata.exclusive import ExclusiveLock
 from s3k_async.metadata.record import LOCK_PURPOSE, RECORD_KEY
@@ -31,7 +32,80 @@ from s3k_async.volumes.claims import CLAIM, owner_of, read_claim
 from s3k_async.volumes.exclusive import exclusive_volume
 from s3k_async.volumes.opening import Volume, open_volume
 
-__all__ = ["restore_volume"]
+__all__ = ["Lost", "PlannedRestore", "Planner", "restore_volume", "write_entries", "write_tree"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A volume whose table is lost, or a part of it."""
+
+    config: VolumeConfig
+    """With what the marks say of the lost table."""
+    volume_id: str
+    path: str
+    """What is at and below is restored."""
+    log: BlobStore
+    data: BlobStore
+    table: Volume | None
+    """None if it does not exist."""
+    sources: Sources
+
+
+class PlannedRestore(Protocol):
+    """What is to be restored."""
+
+    @property
+    def report(self) -> RestoreReport:
+        """What was decided."""
+
+    async def write(self, volume: Volume, lock: ExclusiveLock) -> None:
+        """Write it into the table, under the lock."""
+
+    def close(self) -> None:
+        """Release what it holds."""
+
+
+Planner: TypeAlias = Callable[[Lost], Awaitable[PlannedRestore]]
+"""Reads log, bytes and what the table still has, and decides. Changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """Planned and written by this machine."""
+
+    plan: RestorePlan
+    audit: str | None
+    tell: Callable[[Progress], object]
+
+    @property
+    def report(self) -> RestoreReport:
+        return self.plan.report
+
+    async def write(self, volume: Volume, lock: ExclusiveLock) -> None:  # noqa: ARG002
+        trail = AuditTrail(volume.log_blobs, self.report.run, self.audit)
+        await write_tree(volume, self.plan.tree, trail, self.tell)
+
+    def close(self) -> None:
+        self.plan.close()
+
+
+def _alone(audit: str | None, directory: str | None, progress: Callable[[Progress], object] | None) -> Planner:
+    tell = progress or (lambda _: None)
+
+    async def decide(lost: Lost) -> PlannedRestore:
+        plan = await plan_restore(
+            lost.log,
+            lost.data,
+            lost.sources,
+            volume_id=lost.volume_id,
+            standing=None if lost.table is None else _entries(lost.table),
+            path=lost.path,
+            directory=directory,
+            progress=tell,
+        )
+        return _Alone(plan, audit, tell)
+
+    return decide
 
 
 async def restore_volume(
@@ -45,6 +119,7 @@ async def restore_volume(
     session: object | Mapping[str, object] | None = None,
     faults: FaultPlan | None = None,
     progress: Callable[[Progress], object] | None = None,
+    planner: Planner | None = None,
 ) -> RestoreReport:
     """Make the lost table of a volume again, and fill it from the log; or, with `subtree`, put back what the table lost
     at and below a path.
@@ -55,7 +130,8 @@ async def restore_volume(
     never changed. Each entry is named in the log's place under `audit/<run>/` before it is written.
 
     With `dry_run` nothing is written. `audit`: a local file for the audit trail, too. `directory`: where a temporary
-    file is made, about the size of the log.
+    file is made, about the size of the log. `planner`: who decides and writes, if
+    not this machine alone.
 
     Raises VolumeNotFoundError (no place carries the volume's mark), NotAVolumeError, ReadOnlyVolumeError for kind
     `s3k-1.0`, UnsupportedError for a volume without log, BusyError, ItemFormatError (repair the table first), and the
@@ -73,13 +149,10 @@ async def restore_volume(
         found = await _mark(data, log)
         top = ROOT if subtree is None else subtree
 
-        async def plan(table: Volume | None) -> RestorePlan:
-            standing = None if table is None else _entries(table)
-            identity = str(found["volume_id"])
-            tell = progress
-            return await plan_restore(
-                log, data, sources, volume_id=identity, standing=standing, path=top, directory=directory, progress=tell
-            )
+        decide = planner or _alone(audit, directory, progress)
+
+        async def plan(table: Volume | None) -> PlannedRestore:
+            return await decide(Lost(config, str(found["volume_id"]), top, log, data, table, sources))
 
         open_as_it_is = partial(open_volume, sources=sources, session=session, faults=faults, locked=True)
         try:
@@ -111,7 +184,8 @@ async def restore_volume(
             lock.touched = True
             decided = await plan(volume)
             try:
-                await _write(volume, decided, sources, audit, progress or (lambda _: None))
+                decided.report.run = sources.uuid()
+                await decided.write(volume, lock)
             finally:
                 decided.close()
             return decided.report
@@ -166,21 +240,24 @@ async def _entries(volume: Volume) -> AsyncIterator[Sequence[Entry]]:
         cursor = page.next
 
 
-async def _write(
-    volume: Volume, plan: RestorePlan, sources: Sources, audit: str | None, tell: Callable[[Progress], object]
+async def write_tree(
+    volume: Volume, tree: TreePlan, trail: AuditTrail, tell: Callable[[Progress], object] = lambda _: None
 ) -> None:
-    """Write the entries, level by level, each batch named in the audit trail before."""
-    report = plan.report
-    report.run = sources.uuid()
-    trail = AuditTrail(volume.log_blobs, report.run, audit)
-    pending = [await volume.log.begin([_creation(entry) for entry in entries]) for entries in plan.made_parents()]
-    for entries in plan.entries():
-        await trail.write([_deed(entry) for entry in entries])
-        await volume.items.load([to_item(entry, volume.store.keys) for entry in entries])
+    """Write the entries of a plan, level by level, each batch named in the audit trail before."""
+    report = tree.report
+    pending = [await volume.log.begin([_creation(entry) for entry in entries]) for entries in tree.made_parents()]
+    for entries in tree.entries():
+        await write_entries(volume, entries, trail)
         report.written += len(entries)
         tell(Progress("restore", report.written, report.restored, path=entries[-1].path))
     for each in pending:
         await each.commit()
+
+
+async def write_entries(volume: Volume, entries: Sequence[Entry], trail: AuditTrail) -> None:
+    """Write some entries, under the lock, named in the audit trail before."""
+    await trail.write([_deed(entry) for entry in entries])
+    await volume.items.load([to_item(entry, volume.store.keys) for entry in entries])
 
 
 def _creation(entry: Entry) -> Operation:

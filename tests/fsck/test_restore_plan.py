@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from s3k_async.fsck.restore import RestoreReport, plan_restore
+from s3k_async.fsck.restore import plan_restore
+from s3k_async.fsck.restore_tree import RestoreReport
 from s3k_async.fsck.restoring import RULES, Decision, decide_restore, rules_table
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
@@ -80,7 +81,7 @@ class Ground:
             path=path,
             standing=None if standing is None else pages(),
         )
-        entries = [entry for batch in plan.entries() for entry in batch]
+        entries = [entry for batch in plan.tree.entries() for entry in batch]
         plan.close()
         paths = [entry.path for entry in entries]
         assert len(set(paths)) == len(paths)

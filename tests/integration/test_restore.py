@@ -18,7 +18,8 @@ import pytest
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError, DirectoryNotEmptyError, UnsupportedError, VolumeNotFoundError
-from s3k_async.fsck.restore import RestorePlan, RestoreReport
+from s3k_async.fsck.restore import RestorePlan
+from s3k_async.fsck.restore_tree import RestoreReport
 from s3k_async.metadata import exclusive
 from s3k_async.model import Entry, Progress
 from s3k_async.oplog.compaction import Compactor

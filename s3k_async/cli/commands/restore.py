@@ -13,7 +13,7 @@ from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.fsck.restore import RestoreReport
+from s3k_async.fsck.restore_tree import RestoreReport
 from s3k_async.model import ROOT
 from s3k_async.paths import normalize
 from s3k_async.volumes.restoring import restore_volume
