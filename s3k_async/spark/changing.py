@@ -1,9 +1,9 @@
 """Bulk renames and deletions, in two stages: what is meant, by object id, and then the change.
 
 A task may run twice, even at the same time as its twin, and so may a whole job. So the first stage writes down which
-object each row means, once and for all; the second changes only what is still that object, and takes for done what its
-twin, or an earlier run, has done. With `state`, a directory that Spark can write to, what is meant is kept there, and
-the same call after an interruption goes on from it.
+object each row means, once and for all; the second changes only what is still that object, by writes that are
+conditional on it (`meant.py`), and takes for done what its twin, or an earlier run, has done. With `state`, a directory
+that Spark can write to, what is meant is kept there, and the same call after an interruption goes on from it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import (
-    ConflictError,
-    InvalidArgumentError,
-    PathNotFoundError,
-    S3kError,
-)
-from s3k_async.model import FileStatus, ManyResult
+from s3k_async.errors import InvalidArgumentError, PathNotFoundError, S3kError
+from s3k_async.model import FileStatus
 from s3k_async.spark.acting import TASKS_PER_CORE, Act, Batches, Outcome, Seen, look, need_columns, normalised, text
 from s3k_async.spark.executors import each_partition
+from s3k_async.spark.meant import Meant, delete_meant, rename_meant
 from s3k_async.spark.plans import Plan
 from s3k_async.spark.reports import ALREADY, DONE, FAILED, OUTCOME, PLANNED, JobResult, JobRun, error_fields
 from s3k_async.spark.settings import SparkVolume, spark_volume
@@ -61,7 +57,9 @@ def rename_files(
     `done`, `already` (the object that was meant is at the target: an earlier attempt or run has moved it), `failed`, or
     `planned` in a dry run. A path that several pairs name, or that lies below a directory that another pair names, is
     refused with InvalidArgumentError before anything is changed. `missing_ok`: a pair without a source, when the job
-    began, is `already` if something is at its target; not needed for going on with a `state`.
+    began, is `already` if something is at its target; not needed for going on with a `state`. Another object that came
+    to a source meanwhile is not moved: ConflictError. The object is moved as it is by then, a directory with all that
+    is in it; with `overwrite` it replaces whichever file is at its target by then.
 
     Pairs with the same parent of their targets are done by one task: transactions on one parent wait for each other.
     Raises InvalidArgumentError (columns, or a `state` of something else).
@@ -98,8 +96,9 @@ def delete_files(
 
     The result has a row for each path: `path id version is_dir size outcome error message`, its outcome `done`,
     `already` (it was there when the job began, and was gone when its turn came; with `missing_ok` also what was not
-    there at all), `failed`, or `planned` in a dry run. Another object that came to the path meanwhile is not removed:
-    ConflictError. Files are removed first, then directories, the deepest first. Raises as `rename_files`.
+    there at all), `failed`, or `planned` in a dry run. Another object that came to the path meanwhile, or a new version
+    of a file, is not removed: ConflictError. A directory goes with all that is in it by then. Files are removed first,
+    then directories, the deepest first. Raises as `rename_files`.
     """
     need_columns(paths, "path")
     opened = spark_volume(spark, volume)
@@ -201,17 +200,9 @@ def _planned_deletions(missing_ok: bool) -> Callable[[S3kSyncClient, Iterable[pa
 
 
 def _renamed(fs: S3kSyncClient, rows: list[dict[str, Any]], overwrite: bool) -> list[Outcome]:
-    """Rename what is still where it was when the plan was made, and look for the rest at its target."""
-    standing = look(fs, [row["source"] for row in rows])
-    errors: dict[str, Exception] = {}
-    pairs = []
-    for row, found in zip(rows, standing, strict=True):
-        if isinstance(found, FileStatus) and found.id == row["id"]:
-            pairs.append((row["source"], row["target"]))
-        else:
-            errors[row["source"]] = _changed(found, row["source"])
-    done: ManyResult = fs.rename_many(pairs, overwrite=overwrite)
-    errors |= dict(done.failures)
+    """Rename what the plan means, and look for the rest at its target."""
+    pairs = [(Meant(row["source"], row["id"]), row["target"]) for row in rows]
+    errors = fs._call(lambda client: rename_meant(client, pairs, overwrite=overwrite))
     unsure = [row for row in rows if row["source"] in errors]
     moved = {
         row["source"]
@@ -222,32 +213,11 @@ def _renamed(fs: S3kSyncClient, rows: list[dict[str, Any]], overwrite: bool) -> 
 
 
 def _deleted(fs: S3kSyncClient, rows: list[dict[str, Any]], recursive: bool) -> list[Outcome]:
-    """Delete what is still the object that was meant."""
-    errors: dict[str, Exception] = {}
-    paths = []
-    gone = set()
-    for row, found in zip(rows, look(fs, [row["path"] for row in rows]), strict=True):
-        if found is None:
-            gone.add(row["path"])
-        elif isinstance(found, FileStatus) and found.id == row["id"]:
-            paths.append(row["path"])
-        else:
-            errors[row["path"]] = _changed(found, row["path"])
-    for path, error in fs.delete_many(paths, recursive=recursive).failures:
-        # A twin, or the deletion of a directory above, was faster.
-        if isinstance(error, PathNotFoundError):
-            gone.add(path)
-        else:
-            errors[path] = error
-    return [_outcome(row["path"] in gone, errors.get(row["path"])) for row in rows]
-
-
-def _changed(found: Seen, path: str) -> Exception:
-    if isinstance(found, S3kError):
-        return found
-    if found is None:
-        return PathNotFoundError("it was there when the job began", path=path)
-    return ConflictError("another object is there than when the job began", path=path)
+    """Delete what the plan means: files at the version that they were at."""
+    meant = [Meant(row["path"], row["id"], None if row["is_dir"] else row["version"]) for row in rows]
+    errors = fs._call(lambda client: delete_meant(client, meant, recursive=recursive))
+    # What is gone a twin has deleted, or who deleted a directory above.
+    return [_outcome(isinstance(errors.get(row["path"]), PathNotFoundError), errors.get(row["path"])) for row in rows]
 
 
 def _outcome(already: bool, error: Exception | None) -> Outcome:

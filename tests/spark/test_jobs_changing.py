@@ -12,7 +12,7 @@ import pytest
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError, NotDirectoryError, PathNotFoundError
-from s3k_async.spark import delete_files, du, listing, purge, rename_files
+from s3k_async.spark import changing, delete_files, du, listing, purge, rename_files
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 
@@ -87,21 +87,21 @@ def test_a_bulk_rename_moves_each_file_once(spark: SparkSession, volume: VolumeC
 
 
 def _fail_once_in_the_middle(spark: SparkSession, flag: str) -> None:
-    """Patch the client in the workers: the third batch that any of them renames fails after it was renamed, once."""
+    """Patch the job in the workers: the third batch that any of them renames fails after it was renamed, once."""
 
     def patch(batches: Iterator[Any]) -> Iterator[Any]:
-        original = S3kSyncClient.rename_many
+        original = changing._renamed
         calls: list[int] = []
 
-        def rename_many(self: S3kSyncClient, *arguments: Any, **options: Any) -> Any:
-            done = original(self, *arguments, **options)
+        def renamed(*arguments: Any) -> Any:
+            done = original(*arguments)
             calls.append(1)
             if len(calls) == 3 and not os.path.exists(flag):
                 Path(flag).touch()
                 raise RuntimeError("the worker fails after a batch was renamed")
             return done
 
-        S3kSyncClient.rename_many = rename_many  # type: ignore[method-assign]
+        changing._renamed = renamed  # type: ignore[assignment]
         yield from batches
 
     # Not by an RDD: Spark has workers of their own for what works on DataFrames.
@@ -220,6 +220,7 @@ def test_a_bulk_deletion(spark: SparkSession, volume: VolumeConfig, tmp_path: Pa
 
     with S3kSyncClient(config=volume) as fs:
         fs.write("/in/0/0", b"another")
+        fs.write("/in/3/new", b"not what was meant, but the directory was")
     second = delete_files(spark, volume, paths_of(spark, paths), dry_run=False, state=state, recursive=True, tasks=2)
     wanted |= dict.fromkeys([*SOURCES[1:20], "/out/1"], ("already", None))
     wanted |= {"/in/0/0": ("failed", "ConflictError"), "/in/3": ("done", None), "/out": ("done", None)}

@@ -1,0 +1,155 @@
+"""Changes of exactly the objects that a plan means. The verbs for paths take whatever is at a path when its turn comes;
+here every write is conditional on the object, and on its version where the plan says one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from s3k_async.client import S3kClient
+from s3k_async.concurrency import run_all
+from s3k_async.errors import BusyError, ConflictError, LogFormatError, PathNotFoundError, S3kError
+from s3k_async.metadata.codec import in_columns
+from s3k_async.metadata.pairs import Pair, PairRenames
+from s3k_async.metadata.plans import plan_deletes
+from s3k_async.metadata.transactions import carry_out
+from s3k_async.model import Entry, FileStatus
+from s3k_async.races import Race
+from s3k_async.transaction import Transaction
+
+__all__ = ["Errors", "Meant", "delete_meant", "rename_meant"]
+
+ALONE = 8
+"""What is changed by itself, at the same time."""
+
+Errors: TypeAlias = dict[str, S3kError]
+"""By path, what was not changed: PathNotFoundError for what is gone, ConflictError for what is not what was meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """An object at a path."""
+
+    path: str
+    id: str
+    version: int | None = None
+    """None: whichever it is at by then."""
+
+    def need(self, found: Entry | FileStatus | S3kError | None) -> None:
+        """Raise what is wrong unless this is it."""
+        if isinstance(found, S3kError):
+            raise found
+        if found is None:
+            raise PathNotFoundError("it was there when the job began", path=self.path)
+        if found.id != self.id:
+            raise ConflictError("another object is there than when the job began", path=self.path)
+        if self.version is not None and found.version != self.version:
+            raise ConflictError("it has changed since the job began", path=self.path)
+
+
+async def rename_meant(client: S3kClient, pairs: Sequence[tuple[Meant, str]], *, overwrite: bool) -> Errors:
+    """Move what is meant to the paths that are given with it, each by itself. No path is in two pairs, nor above one
+    that is. With `overwrite` a file replaces whichever file is at its target by then.
+    """
+    renames = _Renames(client, {meant.path: meant for meant, _ in pairs}, overwrite=overwrite)
+    await renames.rename([Pair(meant.path, target) for meant, target in pairs])
+    for pair in renames.directories:
+        await renames.by_itself(pair.source, pair.target)
+    return {path: error for path, error in renames.done.failures if isinstance(error, S3kError)}
+
+
+class _Renames(PairRenames):
+    """Renames of pairs, of which those are refused that are not about what is meant."""
+
+    def __init__(self, client: S3kClient, meant: Mapping[str, Meant], *, overwrite: bool) -> None:
+        super().__init__(client._volume().store, overwrite=overwrite, missing_ok=False)
+        self._client = client
+        self._meant = meant
+
+    def _move(self, pair: Pair, source: Entry | None, found: dict[str, Entry | None]) -> Any:
+        self._meant[pair.source].need(source)
+        return super()._move(pair, source, found)
+
+    async def _by_itself(self, pair: tuple[Entry, str]) -> None:
+        await self.by_itself(pair[0].path, pair[1])
+
+    async def by_itself(self, source: str, target: str) -> None:
+        """Move one thing, and note what is wrong with it."""
+        try:
+            await _alone(
+                self._client,
+                self._meant[source],
+                lambda change: change.rename(source, target, overwrite=self._overwrite),
+            )
+        except S3kError as error:
+            self._fail(source, error)
+
+
+async def delete_meant(client: S3kClient, wanted: Sequence[Meant], *, recursive: bool) -> Errors:
+    """Remove what is meant, each by itself; none is above another one. A directory goes with `recursive` only, unless
+    it is empty, and with all that is in it by then.
+    """
+    store = client._volume().store
+    errors: Errors = {}
+    files: list[Entry] = []
+    alone: list[Meant] = []
+    for meant, found in zip(wanted, await store.get_each([meant.path for meant in wanted]), strict=True):
+        try:
+            meant.need(found)
+        except S3kError as error:
+            errors[meant.path] = error
+            continue
+        assert isinstance(found, Entry)
+        if found.is_dir or found.pending:
+            alone.append(meant)
+        else:
+            files.append(found)
+    left = await _delete_files(client, files, errors)
+    alone += [meant for meant in wanted if meant.path in left]
+
+    async def delete(meant: Meant) -> None:
+        try:
+            await _alone(client, meant, lambda change: change.delete(meant.path, recursive=recursive))
+        except S3kError as error:
+            errors[meant.path] = error
+
+    await run_all(delete, alone, limit=ALONE)
+    return errors
+
+
+async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Errors) -> set[str]:
+    """Remove files at the versions that were read, many in a transaction; those that have to be looked at again."""
+    store = client._volume().store
+    if not files:
+        return set()
+    plan = plan_deletes(in_columns(files, store.keys), store.sources)
+    try:
+        report = await carry_out(store.items, store.changes, plan, plan.lanes(), store.sources.uuid)
+    except LogFormatError:
+        # It cannot hold one of them, and nothing was changed.
+        return {entry.path for entry in files}
+    left = {plan.path(row) for row in report.refused}
+    for row, error in report.failed.items():
+        if isinstance(error, BusyError):
+            left.add(plan.path(row))
+        else:
+            errors[plan.path(row)] = error
+    return left
+
+
+async def _alone(client: S3kClient, meant: Meant, change: Callable[[Transaction], Awaitable[None]]) -> None:
+    """Make a change in a transaction of its own, which rests on the version that its verb has seen."""
+    race = Race(client._volume().store)
+    while True:
+        async with client.transaction() as transaction:
+            await change(transaction)
+            # After the verb has looked: if that saw something else, what is seen now is not what the commit needs.
+            meant.need(await client.stat(meant.path))
+            try:
+                await transaction.commit()
+            except ConflictError as error:
+                await race.lost(error)
+            else:
+                return
