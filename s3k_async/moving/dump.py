@@ -17,12 +17,13 @@ from s3k_async.listing import Listing
 from s3k_async.metadata.codec import in_columns
 from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.moving.formats import PORTION, DumpEnd, DumpForm, DumpHeader, DumpWriter
+from s3k_async.moving.placing import flush, place
 from s3k_async.requests import Requests, counted
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.os_errors import os_errors, sync_directory
+from s3k_async.stores.os_errors import os_errors
 from s3k_async.volumes import Volume
 
-__all__ = ["DumpResult", "dump_volume"]
+__all__ = ["DumpResult", "dump_top", "dump_volume"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +57,7 @@ async def dump_volume(
     PermissionDeniedError, NoSpaceError, and the services' errors.
     """
     await run_sync(_require_replaceable, target)
-    top = await volume.store.get(path)
-    if top is None:
-        raise PathNotFoundError("no such file or directory", path=path)
-    record = volume.record
-    header = DumpHeader(
-        volume=record.name,
-        volume_id=record.volume_id,
-        suffix_count=record.suffix_count,
-        hash=record.hash,
-        data=record.data,
-        path=path,
-        uncommitted=include_uncommitted,
-        time_ms=sources.now_ms(),
-    )
+    top, header = await dump_top(volume, path, include_uncommitted=include_uncommitted, sources=sources)
     end = DumpEnd()
     async with _appearing(target, sources) as file:
         writer = _writer(form, file, header)
@@ -87,6 +75,27 @@ async def dump_volume(
                 await add(page)
         await run_sync(writer.finish, end)
     return DumpResult(end.entries, end.files, end.directories, end.bytes)
+
+
+async def dump_top(
+    volume: Volume, path: str, *, include_uncommitted: bool, sources: Sources = SYSTEM
+) -> tuple[Entry, DumpHeader]:
+    """What stands at the path, and the header of a dump of it. Raises PathNotFoundError, InvalidPathError."""
+    top = await volume.store.get(path)
+    if top is None:
+        raise PathNotFoundError("no such file or directory", path=path)
+    record = volume.record
+    header = DumpHeader(
+        volume=record.name,
+        volume_id=record.volume_id,
+        suffix_count=record.suffix_count,
+        hash=record.hash,
+        data=record.data,
+        path=path,
+        uncommitted=include_uncommitted,
+        time_ms=sources.now_ms(),
+    )
+    return top, header
 
 
 async def _found(volume: Volume, top: Entry, include_uncommitted: bool) -> AsyncGenerator[Entries, None]:
@@ -117,8 +126,8 @@ async def _appearing(path: str, sources: Sources) -> AsyncIterator[BinaryIO]:
         try:
             with file:
                 yield file
-                await run_sync(_flush, file)
-            await run_sync(_place, building, path)
+                await run_sync(flush, file)
+            await run_sync(place, building, path)
         except BaseException:
             with suppress(OSError):
                 os.unlink(building)
@@ -129,13 +138,3 @@ def _require_replaceable(path: str) -> None:
     """A device or a pipe would be replaced as well, and nobody would read the dump from it."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise InvalidArgumentError("a dump replaces a file, not a directory, a device or a pipe", path=path)
-
-
-def _place(building: str, path: str) -> None:
-    os.replace(building, path)
-    sync_directory(os.path.dirname(os.path.abspath(path)))
-
-
-def _flush(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())

@@ -1,13 +1,15 @@
 """What a dump is: a header, entries with each directory before what is in it, and an end that tells what there was.
 
-Both forms hold the same; each is read back through `open_dump`, which finds out which one a file is. A file that was
-cut, or that is none of ours, is a CorruptDataError with its path.
+All forms hold the same: JSON lines, Parquet, and a directory of Parquet files (`parts.py`). Each is read back through
+`open_dump`, which finds out which one it is. A file that was cut, or that is none of ours, is a CorruptDataError with
+its path.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
@@ -25,10 +27,13 @@ __all__ = [
     "DumpHeader",
     "DumpReader",
     "DumpWriter",
+    "dump_line",
+    "file_digest",
     "open_dump",
     "parse",
     "parse_end",
     "parse_header",
+    "parse_record",
 ]
 
 DumpForm: TypeAlias = Literal["jsonl", "parquet"]
@@ -104,11 +109,12 @@ class DumpReader(Protocol):
 
 
 class DumpFile:
-    """A dump in a file."""
+    """A dump in a file, or in a directory that has the file `summed`, which names all others by their checksums."""
 
-    def __init__(self, path: str, reader: DumpReader) -> None:
+    def __init__(self, path: str, reader: DumpReader, *, summed: str | None = None) -> None:
         self.path = path
         self._reader = reader
+        self._summed = summed or path
         self.header = reader.header()
 
     def portions(self) -> Generator[list[Entry], None, None]:
@@ -133,16 +139,25 @@ class DumpFile:
         return end
 
     def digest(self) -> str:
-        """SHA-256 of the file, hexadecimal."""
-        digest = hashlib.sha256()
-        with open(self.path, "rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-        return digest.hexdigest()
+        """What names the dump: SHA-256 of the file, hexadecimal."""
+        return file_digest(self._summed)
+
+
+def file_digest(path: str) -> str:
+    """SHA-256 of a file, hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def open_dump(path: str) -> DumpFile:
-    """The dump in a file. Raises CorruptDataError if it is none, OSError."""
+    """The dump in a file or a directory. Raises CorruptDataError if it is none, OSError."""
+    if os.path.isdir(path):
+        from s3k_async.moving.parts import MANIFEST, PartsReader
+
+        return DumpFile(path, PartsReader(path), summed=os.path.join(path, MANIFEST))
     with open(path, "rb") as file:
         parquet = file.read(len(_PARQUET)) == _PARQUET
     if parquet:
@@ -154,6 +169,11 @@ def open_dump(path: str) -> DumpFile:
     return DumpFile(path, JsonLinesReader(path))
 
 
+def dump_line(document: Mapping[str, Any]) -> bytes:
+    """A line of a dump: ASCII, so that any tool can cut it at its lines."""
+    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+
+
 def parse_header(text: bytes, path: str) -> DumpHeader:
     """The header in its JSON text. Raises CorruptDataError."""
     document = parse(text, path)
@@ -161,7 +181,7 @@ def parse_header(text: bytes, path: str) -> DumpHeader:
         raise CorruptDataError("this is not a dump of a volume", path=path)
     if document["format"] > FORMAT:
         raise CorruptDataError(f"a dump of format {document['format']}; this version reads {FORMAT}", path=path)
-    header: DumpHeader = _record(DumpHeader, document, path)
+    header: DumpHeader = parse_record(DumpHeader, document, path)
     if header.hash not in get_args(HashName) or header.suffix_count < 1:
         raise CorruptDataError("the dump's header is damaged", path=path)
     return header
@@ -169,7 +189,7 @@ def parse_header(text: bytes, path: str) -> DumpHeader:
 
 def parse_end(document: Mapping[str, Any], path: str) -> DumpEnd:
     """The end of a dump. Raises CorruptDataError."""
-    end: DumpEnd = _record(DumpEnd, document, path)
+    end: DumpEnd = parse_record(DumpEnd, document, path)
     return end
 
 
@@ -184,10 +204,11 @@ def parse(text: bytes, path: str) -> dict[str, Any]:
     return document
 
 
-_KINDS: Final[dict[str, type]] = {"int": int, "str": str, "bool": bool, "HashName": str}
+_KINDS: Final[dict[str, type]] = {"int": int, "str": str, "bool": bool, "HashName": str, "Holds": str}
 
 
-def _record(cls: Any, document: Mapping[str, Any], path: str) -> Any:
+def parse_record(cls: Any, document: Mapping[str, Any], path: str) -> Any:
+    """A dataclass of plain fields from a JSON object. Raises CorruptDataError."""
     values = {field.name: document.get(field.name) for field in fields(cls)}
     for field in fields(cls):
         if type(values[field.name]) is not _KINDS[str(field.type)]:

@@ -4,15 +4,14 @@ before it. ASCII, so that any tool can cut it at its lines."""
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from s3k_async._native import Entries
 from s3k_async.errors import CorruptDataError, LogFormatError
 from s3k_async.model import Entry
-from s3k_async.moving.formats import PORTION, DumpEnd, DumpHeader, parse, parse_end, parse_header
+from s3k_async.moving.formats import PORTION, DumpEnd, DumpHeader, dump_line, parse, parse_end, parse_header
 from s3k_async.oplog.entries import entry_document, entry_from
 
 __all__ = ["JsonLinesReader", "JsonLinesWriter"]
@@ -28,17 +27,17 @@ class JsonLinesWriter:
     def __init__(self, file: BinaryIO, header: DumpHeader) -> None:
         self._file = file
         self._digest = hashlib.sha256()
-        self._put(_line(header.document()))
+        self._put(dump_line(header.document()))
 
     def write(self, entries: Entries) -> DumpEnd:
         """As DumpWriter."""
         plain = [replace(entry, pending="") for entry in entries]
-        self._put(b"".join(_line(entry_document(entry)) for entry in plain))
+        self._put(b"".join(dump_line(entry_document(entry)) for entry in plain))
         return DumpEnd().of(plain)
 
     def finish(self, end: DumpEnd) -> None:
         """As DumpWriter."""
-        self._put(_line({"s3k": "dump-end", **asdict(end), "sha256": self._digest.hexdigest()}))
+        self._put(dump_line({"s3k": "dump-end", **asdict(end), "sha256": self._digest.hexdigest()}))
 
     def _put(self, data: bytes) -> None:
         self._digest.update(data)
@@ -92,7 +91,3 @@ class JsonLinesReader:
         if file.read(1):
             raise CorruptDataError("something stands after the dump's end", path=self._path)
         return parse_end(document, self._path)
-
-
-def _line(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
@@ -59,6 +59,11 @@ class ParquetWriter:
             self._flush()
         self._writer.add_key_value_metadata({_END.decode(): json.dumps(asdict(end))})
         self._writer.close()
+
+    def drop(self) -> None:
+        """Let go of a file that is not to be ended."""
+        with suppress(pa.ArrowException, OSError, ValueError):
+            self._writer.close()
 
     def _flush(self) -> None:
         self._writer.write_table(pa.Table.from_batches(self._waiting, schema=self._schema))

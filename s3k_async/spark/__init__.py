@@ -24,6 +24,7 @@ from s3k_async.spark.reports import JobReport, JobResult
 from s3k_async.spark.settings import SparkVolume, spark_volume
 
 if TYPE_CHECKING:
+    from s3k_async.spark.dumping import dump
     from s3k_async.spark.source import register
     from s3k_async.spark.source_functions import read_parquet, write_parquet
 
@@ -34,6 +35,7 @@ __all__ = [
     "client",
     "delete_files",
     "du",
+    "dump",
     "each_partition",
     "import_objects",
     "listing",
@@ -48,6 +50,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "dump": "s3k_async.spark.dumping",
     "read_parquet": "s3k_async.spark.source_functions",
     "register": "s3k_async.spark.source",
     "write_parquet": "s3k_async.spark.source_functions",

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.model import Progress
 
-__all__ = ["Stages", "Tell"]
+__all__ = ["Stages", "Tell", "counted"]
 
 FORMAT: Final = 1
 TICK_SECONDS: Final = 1.0
@@ -99,28 +99,31 @@ class Stages:
 
     @contextmanager
     def counted(self, path: str) -> Iterator[Accumulator[int]]:
-        """A counter for tasks to add to; what it says is told while the body runs, and at its end. What tasks did that
-        were repeated is in it twice.
-        """
-        counter = self.spark.sparkContext.accumulator(0)
-        over = threading.Event()
-
-        def watch() -> None:
-            while not over.wait(TICK_SECONDS):
-                self.tell(counter.value, path)
-
-        watcher = threading.Thread(target=watch, name="s3k-progress", daemon=True)
-        if self._tell is not None:
-            watcher.start()
-        try:
+        """As `counted`."""
+        with counted(self.spark, "fsck", path, self._tell) as counter:
             yield counter
-        finally:
-            over.set()
-            if watcher.is_alive():
-                watcher.join()
-        self.tell(counter.value, path)
 
-    def tell(self, done: int, path: str) -> None:
-        """Tell whoever wants to know how far the job has come."""
-        if self._tell is not None:
-            self._tell(Progress("fsck", done, path=path))
+
+@contextmanager
+def counted(spark: SparkSession, operation: str, path: str, tell: Tell | None) -> Iterator[Accumulator[int]]:
+    """A counter for tasks to add to; what it says is told while the body runs, and at its end. What tasks did that were
+    repeated is in it twice.
+    """
+    counter = spark.sparkContext.accumulator(0)
+    if tell is None:
+        yield counter
+        return
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(TICK_SECONDS):
+            tell(Progress(operation, counter.value, path=path))
+
+    watcher = threading.Thread(target=watch, name="s3k-progress", daemon=True)
+    watcher.start()
+    try:
+        yield counter
+    finally:
+        over.set()
+        watcher.join()
+    tell(Progress(operation, counter.value, path=path))

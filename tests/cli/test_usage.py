@@ -108,6 +108,8 @@ COMMANDS = (
         ["spark", "import", "--from", "list", "--to", "/in"],
         ["spark", "du", "-L", "-1"],
         ["spark", "listing", "/", "-o", "x", "--by", "names"],
+        ["spark", "dump", "memory://x"],
+        ["spark", "dump", "memory://x:/a", "--path", "/b", "-o", "x"],
     ],
     ids=lambda arguments: " ".join(arguments)[:40],
 )

@@ -59,9 +59,10 @@ def test_the_examples_run_one_after_the_other(
     assert said[6].endswith("100 deleted\n")
     assert said[7] == "10 imported\n"
     assert said[8] == "100 files would go\n"
-    assert said[9].endswith("clean\n")
-    assert said[10] == "100 rows of a day\n"
-    assert said[11] == "1000 rows, read by the JVM\n"
+    assert said[9].endswith(" files dumped\n")
+    assert said[10].endswith("clean\n")
+    assert said[11] == "100 rows of a day\n"
+    assert said[12] == "1000 rows, read by the JVM\n"
     with S3kSyncClient(str(directory / "volume")) as fs:
         names = {"/in", "/old", "/docs", "/batch", "/raw", "/out", "/moved", "/legacy", "/warehouse"}
         assert {status.path for status in fs.list("/")} == names

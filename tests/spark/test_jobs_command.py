@@ -65,6 +65,19 @@ def test_a_listing_is_written(spark: SparkSession, cli: Cli, directory: str, tmp
     assert "already exists" in cli.fails(2, "spark", "listing", f"{directory}:/", "-o", f"{target}-segments").errors
 
 
+def test_a_dump_can_be_loaded(
+    spark: SparkSession, cli: Cli, directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("s3k_async.metadata.exclusive.QUIET_SECONDS", 0.0)
+    target, copy = str(tmp_path / "dump"), str(tmp_path / "copy")
+    done = cli.ok("spark", "dump", f"{directory}:/a", "--tasks", "2", "-o", target)
+    assert done.out == f"dumped 12 files, 4 directories to {target}\n"
+    cli.ok("load", target, copy, "--copy-bytes-from", directory)
+    assert left(copy) == sorted(FILES)
+    assert "already" in cli.fails(2, "spark", "dump", directory, "-o", target).errors
+    assert "no such" in cli.fails(3, "spark", "dump", f"{directory}:/b", "-o", f"{target}-2").errors
+
+
 def test_changes_wait_for_yes(spark: SparkSession, cli: Cli, directory: str, tmp_path: Path) -> None:
     pairs, paths, output = (tmp_path / name for name in ("pairs.csv", "paths.json", "output"))
     pairs.write_text("source,target\n/a/0/0,/a/b\n/a/0/3,/missing/c\n")

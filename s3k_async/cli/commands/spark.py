@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from s3k_async.spark import JobReport, JobResult, SparkVolume
 
-__all__ = ["spark"]
+__all__ = ["job", "spark", "spark_session", "volume_address", "volume_in"]
 
 Form = Literal["parquet", "csv", "json"]
 
@@ -36,10 +37,22 @@ _OURS = re.compile(r"^s3k_async\.errors\.(\w+): (.*)$", re.MULTILINE)
 """An error of ours at the end of a task's traceback."""
 
 
+_ELSEWHERE: Final = {"dump": "spark_moving"}
+"""Jobs by name to the module beside this one that adds them to the group."""
+
+
 class _Jobs(click.Group):
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self.params += common_options(hidden=True)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_ELSEWHERE})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _ELSEWHERE and cmd_name not in self.commands:
+            import_module(f"s3k_async.cli.commands.{_ELSEWHERE[cmd_name]}")
+        return super().get_command(ctx, cmd_name)
 
 
 spark = _Jobs(
@@ -50,7 +63,7 @@ spark = _Jobs(
 )
 
 
-def _job(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def job(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command of the group, with the options that all of them have."""
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
@@ -96,7 +109,7 @@ def _changing(
     return add
 
 
-@_job("listing")
+@job("listing")
 @click.argument("path", required=False)
 @click.option("-o", "--output", metavar="DIR", required=True, help="Where to write the listing; must not exist.")
 @click.option(
@@ -126,16 +139,16 @@ def listing(
 ) -> None:
     """Write what is below PATH as a table: the columns of a listing."""
     address = _address(path)
-    with _session(master) as session:
+    with spark_session(master) as session:
         from s3k_async import spark as jobs
 
-        frame = jobs.listing(session, _volume(session, invocation, address), address.path, by=by, tasks=tasks)
+        frame = jobs.listing(session, volume_in(session, invocation, address), address.path, by=by, tasks=tasks)
         frame.write.format(form).option("header", form == "csv").save(output)
         written = _read(session, output, form).count()
     invocation.say(f"listed {plural(written, 'entry')} to {output}", path=address.path, output=output, entries=written)
 
 
-@_job("du")
+@job("du")
 @click.argument("path", required=False)
 @click.option("-L", "--depth", type=click.IntRange(0, 1000), default=1, show_default=True, help="Levels below PATH.")
 @click.option("-h", "--human", is_flag=True, help="Sizes in K, M, G (1,024).")
@@ -147,10 +160,10 @@ def du(
     With --json one JSON object a line.
     """
     address = _address(path)
-    with _session(master) as session:
+    with spark_session(master) as session:
         from s3k_async import spark as jobs
 
-        frame = jobs.du(session, _volume(session, invocation, address), address.path, depth=depth, tasks=tasks)
+        frame = jobs.du(session, volume_in(session, invocation, address), address.path, depth=depth, tasks=tasks)
         rows = frame.orderBy("path").collect()
     for row in rows:
         if invocation.json:
@@ -160,7 +173,7 @@ def du(
         invocation.output.line(f"{text:>{6 if human else 13}} {row.files:>8} {row.directories:>7}  {row.path}")
 
 
-@_job("rename")
+@job("rename")
 @click.argument("volume", required=False)
 @_changing(("--pairs", "Pairs of paths, the columns source and target."))
 @click.option("-f", "--overwrite", is_flag=True, help="Replace existing files.")
@@ -177,16 +190,16 @@ def rename(
     **options: Any,
 ) -> None:
     """Rename by a list of pairs, each by itself. The list is read by Spark."""
-    with _session(master) as session:
+    with spark_session(master) as session:
         from s3k_async import spark as jobs
 
-        opened = _volume(session, invocation, _whole(volume))
+        opened = volume_in(session, invocation, _whole(volume))
         result = jobs.rename_files(session, opened, _read(session, rows, form), dry_run=not yes, **options)
         _keep(result, output)
     _tell(invocation, result.report, "renamed", "rename")
 
 
-@_job("delete")
+@job("delete")
 @click.argument("volume", required=False)
 @_changing(("--from", "Paths, the column path."))
 @click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
@@ -203,16 +216,16 @@ def delete(
     **options: Any,
 ) -> None:
     """Remove the paths of a list, each by itself. The list is read by Spark."""
-    with _session(master) as session:
+    with spark_session(master) as session:
         from s3k_async import spark as jobs
 
-        opened = _volume(session, invocation, _whole(volume))
+        opened = volume_in(session, invocation, _whole(volume))
         result = jobs.delete_files(session, opened, _read(session, rows, form), dry_run=not yes, **options)
         _keep(result, output)
     _tell(invocation, result.report, "deleted", "delete")
 
 
-@_job("import")
+@job("import")
 @click.argument("volume", required=False)
 @_changing()
 @click.option("--from", "rows", metavar="FILE", help="Objects, the columns uri and path.")
@@ -250,10 +263,10 @@ def import_(
         raise click.UsageError("one of --from, --below and --inventory is needed")
     if (target is None) != (rows is not None):
         raise click.UsageError("--to goes with --below and --inventory, which need it")
-    with _session(master) as session:
+    with spark_session(master) as session:
         from s3k_async import spark as jobs
 
-        opened = _volume(session, invocation, _whole(volume))
+        opened = volume_in(session, invocation, _whole(volume))
         if rows is not None:
             objects = _read(session, rows, form)
         elif below is not None:
@@ -265,7 +278,7 @@ def import_(
     _tell(invocation, result.report, "imported", "import")
 
 
-@_job("purge")
+@job("purge")
 @click.argument("path")
 @_changing()
 @click.option("--missing-ok", is_flag=True, help="A directory that is not there is no failure.")
@@ -277,10 +290,10 @@ def purge(
     The bytes are left to garbage collection. Interrupted, it is finished by the same command.
     """
     address = parse_address(path)
-    with _session(master) as session:
+    with spark_session(master) as session:
         from s3k_async import spark as jobs
 
-        opened = _volume(session, invocation, address)
+        opened = volume_in(session, invocation, address)
         result = jobs.purge(session, opened, address.path, dry_run=not yes, **options)
         _keep(result, output)
     _tell(invocation, result.report, "deleted", "delete")
@@ -309,7 +322,7 @@ def _checking(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]
     return add
 
 
-@_job("fsck-verify")
+@job("fsck-verify")
 @_checking("reported")
 @click.option("--deep", is_flag=True, help="Read every byte too and compare checksums.")
 def fsck_verify(
@@ -322,18 +335,18 @@ def fsck_verify(
     **options: Any,
 ) -> None:
     """Compare table, log and bytes of a volume, as s3k fsck verify; changes nothing. VOLUME may have a path."""
-    address = _volume_address(volume)
-    with _session(master) as session:
+    address = volume_address(volume)
+    with spark_session(master) as session:
         from s3k_async.spark.checking import verify
 
-        opened = _volume(session, invocation, address)
+        opened = volume_in(session, invocation, address)
         frame, report = verify(session, opened, path=address.path, partitions=tasks, **options)
         if output is not None:
             frame.write.parquet(output)
     tell_report(invocation, report)
 
 
-@_job("fsck-repair")
+@job("fsck-repair")
 @_checking("touched")
 @click.option("--yes", is_flag=True, help="Mend. Without it, only tell what would be done.")
 def fsck_repair(
@@ -347,11 +360,11 @@ def fsck_repair(
     **options: Any,
 ) -> None:
     """Mend what fsck-verify finds, as s3k fsck repair. A dry run without --yes. VOLUME may have a path."""
-    address = _volume_address(volume)
-    with _session(master) as session:
+    address = volume_address(volume)
+    with spark_session(master) as session:
         from s3k_async.spark.checking import repair
 
-        opened = _volume(session, invocation, address)
+        opened = volume_in(session, invocation, address)
         frame, report = repair(session, opened, path=address.path, dry_run=not yes, partitions=tasks, **options)
         if output is not None:
             frame.write.parquet(output)
@@ -362,7 +375,7 @@ def fsck_repair(
 
 
 @contextmanager
-def _session(master: str | None) -> Iterator[SparkSession]:
+def spark_session(master: str | None) -> Iterator[SparkSession]:
     """The session that runs already, or a new one that ends with the command."""
     try:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -402,7 +415,7 @@ def _read(session: SparkSession, place: str, form: Form) -> DataFrame:
     return session.read.format(form).option("header", form == "csv").load(place)
 
 
-def _volume(session: SparkSession, invocation: Invocation, address: Address) -> SparkVolume:
+def volume_in(session: SparkSession, invocation: Invocation, address: Address) -> SparkVolume:
     """The volume by the options of the command, and by the session's configuration unless --hadoop replaces it."""
     from s3k_async.spark import SparkVolume, spark_volume
 
@@ -420,12 +433,13 @@ def _address(path: str | None) -> Address:
     return parse_address(path if path is not None else ":/")
 
 
-def _volume_address(volume: str | None) -> Address:
+def volume_address(volume: str | None) -> Address:
+    """A volume, or the default one, which may have a path."""
     return parse_volume_address(volume) if volume is not None else Address(None, ROOT, "")
 
 
 def _whole(volume: str | None) -> Address:
-    address = _volume_address(volume)
+    address = volume_address(volume)
     if address.path != ROOT:
         raise InvalidArgumentError("a volume is meant here, not a path in one", path=volume)
     return address

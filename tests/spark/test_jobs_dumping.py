@@ -1,0 +1,188 @@
+"""A dump by Spark is the dump of one machine, in parts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from s3k_async import S3kClient, S3kSyncClient
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import InvalidArgumentError, PathNotFoundError
+from s3k_async.model import Entry, Progress
+from s3k_async.moving import dump_volume, load_volume
+from s3k_async.moving.dump import dump_top
+from s3k_async.moving.formats import open_dump
+from s3k_async.moving.parts import MANIFEST, DumpPart, Manifest, make_room, read_manifest, sweep_parts, write_manifest
+from s3k_async.requests import Requests
+from s3k_async.spark import dump, dumping
+from s3k_async.spark.listing import subtrees
+from s3k_async.sync import S3kSyncClient as Blocking
+from s3k_async.volumes import init_volume, open_volume
+from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.moving.rig import HURRIED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
+embedded = volume_backends("embedded")
+
+FILES = [f"/a/{day}/{hour}/part-{part}" for day in range(5) for hour in range(3) for part in range(2)]
+
+
+@pytest.fixture
+async def volume(new_volume: VolumeMaker) -> VolumeConfig:
+    """A tree of five levels, with odd names, an empty directory and a reservation."""
+    config = new_volume()
+    await init_volume(config)
+    with S3kSyncClient(config=config) as fs:
+        fs.write_many([(path, path.encode()) for path in FILES])
+        fs.write_many([("/a/ä\n𝄞/ß", b"12345"), ("/top", b"1"), ("/ab/c", b"123")])
+        fs.makedirs("/empty/below")
+    async with S3kClient(config=config) as client:
+        store = client._volume().store
+        await store.reserve(await store.prepare("/a/being-written"), exclusive=True)
+    return config
+
+
+async def alone(config: VolumeConfig, target: str, **options: Any) -> list[Entry]:
+    """What one machine dumps."""
+    opened = await open_volume(config)
+    try:
+        await dump_volume(opened, target, form="parquet", **options)
+    finally:
+        await opened.close()
+    return entries(target)
+
+
+def entries(target: str) -> list[Entry]:
+    return [entry for portion in open_dump(target).portions() for entry in portion]
+
+
+def by_path(found: Iterable[Entry]) -> list[Entry]:
+    return sorted(found, key=lambda entry: entry.path)
+
+
+@everywhere
+async def test_a_dump_by_spark_is_that_of_one_machine(
+    spark: SparkSession, volume: VolumeConfig, tmp_path: Path
+) -> None:
+    """Record for record, wherever it begins and however it is divided, and in an order that can be loaded."""
+    asked: list[tuple[str, int, dict[str, Any]]] = [
+        ("/", 1, {}),
+        ("/", 8, {"include_uncommitted": True}),
+        ("/a", 4, {}),
+        ("/top", 2, {}),
+    ]
+    for number, (path, partitions, options) in enumerate(asked):
+        wanted = await alone(volume, str(tmp_path / f"{number}.parquet"), path=path, **options)
+        target = tmp_path / str(number)
+        done = dump(spark, volume, target.as_uri(), path=path, partitions=partitions, **options)
+        found = entries(str(target))
+        assert by_path(found) == by_path(wanted)
+        for place, entry in enumerate(found):
+            parent = os.path.dirname(entry.path)
+            assert entry.path == path or parent == path or parent in {before.path for before in found[:place]}
+        assert (done.entries, done.files) == (len(wanted), sum(not entry.is_dir for entry in wanted))
+        assert done.bytes == sum(entry.size for entry in wanted)
+        assert done.requests != Requests()
+    assert len(read_manifest(str(tmp_path / "1")).parts) > 8
+
+
+@embedded
+async def test_it_can_be_loaded(spark: SparkSession, volume: VolumeConfig, tmp_path: Path) -> None:
+    target, told = str(tmp_path / "dump"), list[Progress]()
+    done = dump(spark, volume, target, partitions=6, progress=told.append)
+    assert (told[-1].operation, told[-1].done) == ("dump", done.entries)
+    other = VolumeConfig("other", *_elsewhere(tmp_path))
+    source = await open_volume(volume)
+    try:
+        loaded = await load_volume(target, other, bytes_from=source, sources=HURRIED)
+    finally:
+        await source.close()
+    assert (loaded.entries, loaded.made) == (done.entries, 0)
+    with S3kSyncClient(config=other) as fs:
+        assert fs.read(FILES[7]) == FILES[7].encode()
+        assert fs.content_summary("/").file_count == len(FILES) + 3
+
+
+def _elsewhere(place: Path) -> tuple[Any, Any]:
+    from s3k_async.config import LocalDirectory, SqliteFile
+
+    return SqliteFile(str(place / "other.db")), LocalDirectory(str(place / "other"))
+
+
+@embedded
+async def test_what_cannot_be_dumped_or_written_to(spark: SparkSession, volume: VolumeConfig, tmp_path: Path) -> None:
+    target = str(tmp_path / "dump")
+    with pytest.raises(PathNotFoundError):
+        dump(spark, volume, target, path="/missing")
+    assert "dump" not in os.listdir(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="share"):
+        dump(spark, volume, "s3a://bucket/dump")
+    dump(spark, volume, target, partitions=2)
+    with pytest.raises(InvalidArgumentError, match="already"):
+        dump(spark, volume, target)
+    # One that was interrupted.
+    os.unlink(os.path.join(target, MANIFEST))
+    before = set(os.listdir(target))
+    dump(spark, volume, target, partitions=2)
+    assert MANIFEST in os.listdir(target)
+    assert not before & set(os.listdir(target))
+
+
+class _Sum:
+    def add(self, more: object) -> None:
+        """As an accumulator."""
+
+
+class _Failing(Blocking):
+    """A client whose task fails in its last subtree."""
+
+    left = 6
+
+    def _iterate(self, pages_of: Any) -> Iterator[Any]:
+        self.left -= 1
+        if self.left < 0:
+            raise RuntimeError("the task fails")
+        return super()._iterate(pages_of)
+
+
+@embedded
+async def test_only_the_attempts_that_count_are_in_a_dump(
+    volume: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt that fails, one that was killed and one that ran at the same time leave nothing that counts."""
+    target = str(tmp_path / "dump")
+    wanted = await alone(volume, f"{target}.parquet")
+    async with S3kClient(config=volume) as client:
+        _, header = await dump_top(client._volume(), "/", include_uncommitted=False)
+    sums: Any = _Sum()
+    work = dumping.Dumper(header, target, sums, sums)
+    make_room(target)
+
+    def attempt(number: int, fs: Blocking) -> list[DumpPart]:
+        context = SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: number)
+        monkeypatch.setattr("s3k_async.spark.dumping.TaskContext.get", lambda: context)
+        names, kinds = zip(*subtrees(fs, "/", 4), strict=True)
+        given = pa.record_batch({"directory": list(names), "whole": list(kinds)})
+        return [DumpPart(**json.loads(part)) for batch in work(fs, [given]) for part in batch.column(0).to_pylist()]
+
+    with S3kSyncClient(config=volume) as fs, _Failing(config=volume) as failing:
+        with pytest.raises(RuntimeError, match="the task fails"):
+            attempt(1, failing)
+        assert os.listdir(target) == []
+        twin, parts = attempt(2, fs), attempt(3, fs)
+    assert {part.name for part in twin}.isdisjoint(part.name for part in parts)
+    write_manifest(target, Manifest.of(header, parts))
+    assert by_path(entries(target)) == by_path(wanted)
+    sweep_parts(target, keep=parts)
+    assert set(os.listdir(target)) == {MANIFEST, *(part.name for part in parts)}
