@@ -31,7 +31,7 @@ from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.volumes.claims import CLAIM
 
-__all__ = ["AdoptingVolume", "adopt_many", "look_at"]
+__all__ = ["LOOKS", "AdoptingVolume", "adopt_many", "canonical_uri", "is_own", "look_at"]
 
 WINDOW = 1000
 """Pairs of a list that are looked at and published together."""
@@ -43,7 +43,7 @@ LOST = 16
 """Files that lost a race and are published by themselves, at the same time."""
 
 _Pair: TypeAlias = tuple[str, str]
-"""A normalised path and a URI."""
+"""A normalised path and a canonical URI."""
 
 
 class AdoptingVolume(Protocol):
@@ -70,6 +70,17 @@ async def look_at(volume: AdoptingVolume, uri: str) -> Content:
     return Content(volume.storage.uri(key), info.size, info.etag, "")
 
 
+def canonical_uri(volume: AdoptingVolume, uri: str) -> str:
+    """The URI by which entries name an object, however it is spelled. Raises as `look_at`, without a request."""
+    return volume.storage.uri(_key(volume, uri))
+
+
+def is_own(volume: AdoptingVolume, key: str) -> bool:
+    """Whether an object of the data location is one of the volume's own: bytes of a file, the log, the claim."""
+    log = volume.log_blobs and volume.storage.own_key(volume.log_blobs.uri("-"))
+    return object_id_of(key) is not None or key == CLAIM or bool(log and key.startswith(log.removesuffix("-")))
+
+
 def _key(volume: AdoptingVolume, uri: str) -> str:
     """The key of an object that can be adopted."""
     if not isinstance(uri, str):
@@ -80,8 +91,7 @@ def _key(volume: AdoptingVolume, uri: str) -> str:
     key = volume.storage.own_key(full)
     if key is None:
         raise UnsupportedError("the object lies outside of the volume's data location", path=uri)
-    log = volume.log_blobs and volume.storage.own_key(volume.log_blobs.uri("-"))
-    if object_id_of(key) is not None or key == CLAIM or (log and key.startswith(log.removesuffix("-"))):
+    if is_own(volume, key):
         raise UnsupportedError("the object is one of the volume's own", path=uri)
     return key
 
@@ -151,7 +161,8 @@ class _Adoption:
                 raise ArgumentTypeError(f"a file to adopt is (path, uri), not {type(each).__name__}")
             path, uri = each
             try:
-                found.append((self.normalise(path), uri))
+                path = self.normalise(path)
+                found.append((path, canonical_uri(self.volume, uri)))
             except S3kError as error:
                 self.failures.append((str(path), error))
         return found

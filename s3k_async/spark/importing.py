@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from s3k_async._native import object_id_of
-from s3k_async.adopting import AdoptingVolume
+from s3k_async.adopting import LOOKS, AdoptingVolume, canonical_uri, is_own, look_at
 from s3k_async.client import S3kClient
+from s3k_async.concurrency import run_all
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import InvalidArgumentError, PathExistsError, UnsupportedError
+from s3k_async.errors import DataMissingError, InvalidArgumentError, PathExistsError, S3kError, UnsupportedError
+from s3k_async.model import Content, FileStatus
 from s3k_async.spark.acting import (
     TASKS_PER_CORE,
     Act,
@@ -41,7 +43,6 @@ from s3k_async.spark.reports import (
 )
 from s3k_async.spark.settings import SparkVolume, spark_volume
 from s3k_async.sync import S3kSyncClient
-from s3k_async.volumes.claims import CLAIM
 
 __all__ = ["import_objects", "objects_below", "objects_of_inventory"]
 
@@ -56,14 +57,16 @@ _IMPORTS: Final = pa.schema(
         *OUTCOME,
     ]
 )
-_OBJECTS: Final = pa.schema([("uri", pa.string()), ("size", pa.int64()), ("path", pa.string())])
+_OBJECTS: Final = pa.schema([("uri", pa.string()), ("size", pa.int64()), ("path", pa.string()), ("etag", pa.string())])
 _PIECE: Final = "name string, start string, until string"
 _LAST: Final = "\U0010ffff"
 ROWS: Final = 10_000
 """Of a batch."""
 
-Found: TypeAlias = tuple[str, int, str]
-"""URI, size and path of an object."""
+Found: TypeAlias = tuple[str, int, str, str]
+"""URI, size, path and etag of an object."""
+_KNOWN: Final = (("size", "long"), ("etag", "string"))
+"""What a list may tell of objects."""
 
 
 def import_objects(
@@ -75,19 +78,19 @@ def import_objects(
     dry_run: bool = True,
     tasks: int | None = None,
 ) -> JobResult:
-    """Make objects files by a DataFrame with the columns `uri`, `path` and, if it is known, `size`, without a copy.
+    """Make objects files by a DataFrame of `uri`, `path` and, if they are known, `size` and `etag`, without a copy.
 
     The objects lie in the volume's data location; each keeps its key, and is never collected (`S3kClient.adopt_many`).
     The result has a row for each: `uri path is_dir size outcome error message`, its outcome `done`, `already` (the
-    entry at the path names this object), `failed`, or `planned` in a dry run, which looks at the table and not at the
-    objects. Parents are made. The same call again, after an interruption too, finishes the work. A path or an object
-    that is named twice is refused before anything is changed. Raises InvalidArgumentError.
+    entry at the path names this object, as it is), `failed`, or `planned` in a dry run. Planning looks at the table,
+    and of what it has already at those objects whose size and etag are not known, or are others. Parents are made. The
+    same call again, after an interruption too, finishes the work. A path or an object that is named twice, however it
+    is spelled, is refused before anything is changed. Raises InvalidArgumentError.
     """
     need_columns(objects, "uri", "path")
     opened = spark_volume(spark, volume)
     run = JobRun(spark, "import", opened.driver.name, dry_run=dry_run)
-    size = sf.col("size").cast("long") if "size" in objects.columns else sf.lit(None).cast("long")
-    rows = objects.select("uri", "path", size.alias("size")).distinct()
+    rows = objects.select("uri", "path", *(_known(objects, *column) for column in _KNOWN)).distinct()
     plan = Plan(run, spark, None, _IMPORTS, rows)
     work = each_partition(opened.executors, _planned_by(overwrite))
     meant = plan.made(lambda rows: rows.mapInArrow(work, plan.schema))
@@ -113,8 +116,8 @@ def objects_below(
     divide: Division = "directories",
     tasks: int | None = None,
 ) -> DataFrame:
-    """Columns `uri`, `size` and `path` of the objects below a URI of the volume's data location, as if the names behind
-    it were below `target`. The volume's own objects, and markers of directories, are left out. Lazy.
+    """Columns `uri`, `size`, `path` and `etag` of the objects below a URI of the volume's data location, as if the
+    names behind it were below `target`. The volume's own objects, and markers of directories, are left out. Lazy.
 
     Tasks list the names behind the URI that end with a `/`. The driver looks for those names, with a request for each,
     and lists the objects beside them itself, a thousand in a request. With `divide="hex"` tasks list 256 computed
@@ -141,15 +144,22 @@ def objects_below(
 
 
 def objects_of_inventory(
-    spark: SparkSession, manifest: str, target: str, *, prefix: str = "", root: str | None = None
+    spark: SparkSession,
+    volume: str | VolumeConfig | SparkVolume,
+    manifest: str,
+    target: str,
+    *,
+    prefix: str = "",
+    root: str | None = None,
 ) -> DataFrame:
-    """Columns `uri`, `size` and `path` of the objects that an S3 Inventory lists, those whose key begins with `prefix`
-    as if the rest of the key were below `target`.
+    """As `objects_below`, of the objects that an S3 Inventory lists: those whose key begins with `prefix`, as if the
+    rest of the key were below `target`. What lies outside of the volume's data location is not left out.
 
     `manifest`: the place of its `manifest.json`, as Spark reads it. Its files are read from `root`, without one from
     the bucket that the manifest names, by S3A. CSV and Parquet; of several versions the latest. Raises
     UnsupportedError.
     """
+    opened = spark_volume(spark, volume)
     document = json.loads(spark.read.text(manifest, wholetext=True).collect()[0]["value"])
     form = document["fileFormat"]
     base = root or f"s3a://{document['destinationBucket'].rpartition(':')[2]}"
@@ -167,13 +177,33 @@ def objects_of_inventory(
         if name in found.columns:
             found = found.filter(sf.lower(sf.col(name).cast("string")) == wanted)
     key = sf.col("key")
+    etag = next((name for name in ("e_tag", "etag") if name in found.columns), None)
     mine = found.filter(key.startswith(prefix) & ~key.endswith("/"))
     rest = sf.regexp_replace(sf.substring(key, len(prefix) + 1, 2048), "^/", "")
-    return mine.select(
+    listed = mine.select(
         sf.concat(sf.lit("s3://"), sf.col("bucket"), sf.lit("/"), key).alias("uri"),
         sf.col("size").cast("long").alias("size"),
         sf.concat(sf.lit(target.rstrip("/") + "/"), rest).alias("path"),
+        (sf.lit(None) if etag is None else sf.regexp_replace(etag, '"', "")).cast("string").alias("etag"),
     )
+    return listed.mapInArrow(each_partition(opened.executors, _without_own), spark_schema(_OBJECTS))
+
+
+def _without_own(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
+    """The objects but for those of the volume."""
+
+    async def wanted(uris: Sequence[str], client: S3kClient) -> list[bool]:
+        volume = client._volume()
+        keys = [volume.storage.own_key(uri) for uri in uris]
+        return [key is None or not is_own(volume, key) for key in keys]
+
+    for batch in batches:
+        yield batch.filter(pa.array(fs._call(partial(wanted, batch.column("uri").to_pylist())), pa.bool_()))
+
+
+def _known(objects: DataFrame, name: str, kind: str) -> Column:
+    """What the list tells, or null."""
+    return (sf.col(name) if name in objects.columns else sf.lit(None)).cast(kind).alias(name)
 
 
 def _snake(name: str) -> str:
@@ -213,8 +243,8 @@ def _first_level(prefix: str, target: str) -> Callable[[S3kClient], AsyncIterato
                 last = prefix + name + followed
                 if followed:
                     found[last] = None
-                elif not _is_own(volume, blob.key):
-                    found[volume.storage.uri(blob.key), blob.size, f"{target}/{name}"] = None
+                elif not _is_none(volume, blob.key):
+                    found[volume.storage.uri(blob.key), blob.size, f"{target}/{name}", blob.etag] = None
             yield list(found)
             if page.next is None:
                 return
@@ -224,12 +254,9 @@ def _first_level(prefix: str, target: str) -> Callable[[S3kClient], AsyncIterato
     return pages
 
 
-def _is_own(volume: AdoptingVolume, key: str) -> bool:
-    """Whether an object is the volume's, or the marker of a directory."""
-    log = volume.log_blobs and volume.storage.own_key(volume.log_blobs.uri("-"))
-    if log and key.startswith(log.removesuffix("-")):
-        return True
-    return key.endswith("/") or key == CLAIM or object_id_of(key) is not None
+def _is_none(volume: AdoptingVolume, key: str) -> bool:
+    """Whether an object is not to be imported: the volume's, or the marker of a directory."""
+    return key.endswith("/") or is_own(volume, key)
 
 
 def _listed_below(prefix: str, target: str) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
@@ -252,9 +279,9 @@ def _objects(
         async for blob in volume.blobs.list_all(name, after=start):
             if until is not None and blob.key > until:
                 break
-            if _is_own(volume, blob.key):
+            if _is_none(volume, blob.key):
                 continue
-            rows.append((volume.storage.uri(blob.key), blob.size, f"{target}/{blob.key[strip:]}"))
+            rows.append((volume.storage.uri(blob.key), blob.size, f"{target}/{blob.key[strip:]}", blob.etag))
             if len(rows) == ROWS:
                 yield [_columns(rows)]
                 rows = []
@@ -277,40 +304,92 @@ def _columns(rows: list[Found]) -> pa.RecordBatch:
 def _planned_by(overwrite: bool) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
     def plan(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
         for batch in batches:
-            uris, given, sizes = (batch.column(name).to_pylist() for name in ("uri", "path", "size"))
-            own = _own_uris(fs, uris)
-            paths = [normalised(fs, path) for path in given]
+            given = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+            uris = _canonical(fs, given["uri"])
+            paths = [normalised(fs, path) for path in given["path"]]
             seen = look(fs, paths)
-            outcomes = [_import_outcome(*row, overwrite=overwrite) for row in zip(own, paths, sizes, seen, strict=True)]
-            files = [False] * len(given)
-            columns = [uris, text(given, paths), files, sizes, *zip(*outcomes, strict=True)]
+            same = _same(fs, uris, seen, zip(given["size"], given["etag"], strict=True))
+            outcomes = [_import_outcome(*row, overwrite=overwrite) for row in zip(uris, paths, seen, same, strict=True)]
+            columns = [
+                [uri if isinstance(uri, str) else said for uri, said in zip(uris, given["uri"], strict=True)],
+                text(given["path"], paths),
+                [False] * len(paths),
+                given["size"],
+                *zip(*outcomes, strict=True),
+            ]
             arrays = [pa.array(list(column), field.type) for column, field in zip(columns, _IMPORTS, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=_IMPORTS)
 
     return plan
 
 
-def _own_uris(fs: S3kSyncClient, uris: Sequence[str | None]) -> list[str | None]:
-    """The URIs as entries name them; None for what is not in the data location."""
+def _canonical(fs: S3kSyncClient, uris: Sequence[str | None]) -> list[str | S3kError]:
+    """The URIs as entries name objects, or why there is none."""
 
-    async def own(client: S3kClient) -> list[str | None]:
-        storage = client._volume().storage
-        keys = [None if uri is None or "://" not in uri else storage.own_key(uri) for uri in uris]
-        return [None if key is None else storage.uri(key) for key in keys]
+    async def canonical(client: S3kClient) -> list[str | S3kError]:
+        found: list[str | S3kError] = []
+        for uri in uris:
+            try:
+                found.append(canonical_uri(client._volume(), uri or ""))
+            except S3kError as error:
+                found.append(error)
+        return found
 
-    return fs._call(own)
+    return fs._call(canonical)
 
 
-def _import_outcome(uri: str | None, path: Any, size: int | None, seen: Seen, *, overwrite: bool) -> Outcome:
-    if uri is None:
-        error = UnsupportedError("the object lies outside of the volume's data location", path=str(path))
-        return (FAILED, *error_fields(error))
-    if isinstance(seen, Exception):
-        return (FAILED, *error_fields(seen))
-    if seen is not None and seen.physical == uri and size in (None, seen.size):
+def _same(
+    fs: S3kSyncClient,
+    uris: Sequence[str | S3kError],
+    seen: Sequence[Seen],
+    listed: Iterable[tuple[int | None, str | None]],
+) -> list[bool | S3kError]:
+    """Whether the entry at the path names the object, as it is. Where the list does not tell, the object is looked at;
+    the error of one that is not there any more is in its place.
+    """
+    named = [
+        found if isinstance(found, FileStatus) and found.physical == uri else None
+        for uri, found in zip(uris, seen, strict=True)
+    ]
+    unsure = [
+        found.physical or ""
+        for found, facts in zip(named, listed, strict=True)
+        if found is not None and (found.size, found.etag) != facts
+    ]
+    now = fs._call(lambda client: _looked_at(client, unsure))
+    answers: list[bool | S3kError] = []
+    for found in named:
+        content = now.get(found.physical or "") if found is not None else None
+        if found is None or isinstance(content, S3kError):
+            answers.append(content if isinstance(content, S3kError) else False)
+        else:
+            answers.append(content is None or (content.size, content.etag) == (found.size, found.etag))
+    return answers
+
+
+async def _looked_at(client: S3kClient, uris: Sequence[str]) -> dict[str, Content | S3kError]:
+    looked: dict[str, Content | S3kError] = {}
+
+    async def look_once(uri: str) -> None:
+        try:
+            looked[uri] = await look_at(client._volume(), uri)
+        except DataMissingError as error:
+            looked[uri] = error
+
+    await run_all(look_once, dict.fromkeys(uris), limit=LOOKS)
+    return looked
+
+
+def _import_outcome(
+    uri: str | S3kError, path: str | S3kError, seen: Seen, same: bool | S3kError, *, overwrite: bool
+) -> Outcome:
+    for error in (uri, seen, same):
+        if isinstance(error, S3kError):
+            return (FAILED, *error_fields(error))
+    if same:
         return (ALREADY, None, None)
-    if seen is not None and (seen.is_dir or not overwrite):
-        return (FAILED, *error_fields(PathExistsError("something is at the path already", path=path)))
+    if isinstance(seen, FileStatus) and (seen.is_dir or not overwrite):
+        return (FAILED, *error_fields(PathExistsError("something is at the path already", path=str(path))))
     return (PLANNED, None, None)
 
 

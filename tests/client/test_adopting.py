@@ -308,6 +308,25 @@ async def test_each_of_a_list_fails_by_itself() -> None:
                 await fs.adopt_many(wrong)  # type: ignore[arg-type]
 
 
+@volume_backends("embedded", "dynoxide+seaweedfs")
+async def test_an_object_is_one_however_it_is_spelled(fs: S3kClient) -> None:
+    pairs = await many_foreign(fs, 2)
+    path, uri = pairs[0]
+    scheme, _, rest = uri.partition("://")
+    other = f"file:{rest}" if scheme == "file" else f"s3a://{rest}"
+    result = await fs.adopt_many([*pairs, ("/t/again", other)])
+    assert {path: type(error) for path, error in result.failures} == {
+        path: InvalidArgumentError,
+        "/t/again": InvalidArgumentError,
+    }
+    assert result.files == 1
+    async with fs.transaction() as tx:
+        await tx.adopt(path, uri)
+        with pytest.raises(InvalidArgumentError):
+            await tx.adopt("/t/again", other)
+    assert await fs.adopt_many([(path, other)]) == ManyResult()
+
+
 async def test_what_loses_a_race_is_tried_by_itself() -> None:
     config = memory_config()
     await init_volume(config)

@@ -6,11 +6,12 @@ import gzip
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote_plus
 
 import pytest
 
 from s3k_async import S3kClient, S3kSyncClient
-from s3k_async.config import VolumeConfig
+from s3k_async.config import S3Bucket, VolumeConfig
 from s3k_async.errors import InvalidArgumentError, UnsupportedError
 from s3k_async.spark import import_objects, objects_below, objects_of_inventory
 from s3k_async.volumes import init_volume
@@ -90,7 +91,7 @@ def test_what_cannot_be_imported(spark: SparkSession, volume: VolumeConfig) -> N
     with S3kSyncClient(config=volume) as fs:
         own = fs.physical_path("/own")
     rows = [
-        (f"{place}/legacy/top", "/a"),
+        (f"file:{place.removeprefix('file://')}/legacy/top", "/a"),
         (f"{place}/missing", "/b"),
         ("s3://else/where", "/c"),
         (own, "/d"),
@@ -106,11 +107,42 @@ def test_what_cannot_be_imported(spark: SparkSession, volume: VolumeConfig) -> N
         "/e": ("failed", "UnsupportedError"),
         "/..": ("failed", "InvalidPathError"),
     }
-    for twice in ([rows[0], (rows[0][0], "/x")], [rows[0], (rows[1][0], "//a")]):
+    top = f"{place}/legacy/top"
+    for twice in ([(top, "/x"), (top, "/y")], [(top, "/x"), rows[0]], [rows[0], (rows[1][0], "//a")]):
         with pytest.raises(InvalidArgumentError, match="several rows name"):
             import_objects(spark, volume, spark.createDataFrame(twice, "uri string, path string"), dry_run=False)
     with pytest.raises(UnsupportedError):
         objects_below(spark, volume, "s3://else/where", "/in")
+
+
+@everywhere
+@pytest.mark.parametrize("columns", ["uri string, path string", "uri string, path string, size long"])
+def test_an_object_that_was_replaced_in_place_is_not_already_imported(
+    spark: SparkSession, volume: VolumeConfig, columns: str
+) -> None:
+    place = place_of(volume)
+    rows = [(f"{place}/legacy/b/{number}", f"/in/{number}", 3)[: columns.count(",") + 1] for number in range(4)]
+    objects = spark.createDataFrame(rows, columns)
+    assert import_objects(spark, volume, objects, dry_run=False, tasks=2).report.done == 4
+    with S3kSyncClient(config=volume) as fs:
+        fs._call(lambda client: client._volume().blobs.put("legacy/b/1", b"B/1"))
+        fs._call(lambda client: client._volume().blobs.delete("legacy/b/2"))
+    found = import_objects(spark, volume, objects, dry_run=False, tasks=2)
+    wanted = {f"/in/{number}": ("already", None) for number in (0, 3)}
+    gone = {"/in/2": ("failed", "DataMissingError")}
+    assert {row.path: (row.outcome, row.error) for row in found.frame.collect()} == {
+        **wanted,
+        **gone,
+        "/in/1": ("failed", "PathExistsError"),
+    }
+    found = import_objects(spark, volume, objects, overwrite=True, dry_run=False, tasks=2)
+    assert {row.path: (row.outcome, row.error) for row in found.frame.collect()} == {
+        **wanted,
+        **gone,
+        "/in/1": ("done", None),
+    }
+    with S3kSyncClient(config=volume) as fs:
+        assert fs.read("/in/1") == b"B/1"
 
 
 @embedded
@@ -119,38 +151,61 @@ def test_the_whole_place_by_computed_ranges(spark: SparkSession, volume: VolumeC
     assert sorted(row.path for row in found) == sorted(f"/{key}" for key in OBJECTS)
 
 
-KEYS = ["old/a b/ü&+", "old/plain", "old/dir/", "elsewhere", "old/gone", "old/former"]
-CSV = """"b","old/a+b/%C3%BC%26%2B","7","true","false"
-"b","old/plain","8","true","false"
-"b","old/dir/","0","true","false"
-"b","elsewhere","9","true","false"
-"b","old/gone","","true","true"
-"b","old/former","9","false","false"
-"""
+OWN = "old/0d5a.id=5f1c9b62-4a0e-4d0c-8a55-0a6b3c1d2e3f"
+KEYS = ["old/a b/ü&+", "old/plain", "old/dir/", "elsewhere", "old/gone", "old/former", OWN]
+SIZES = [7, 8, 0, 9, None, 9, 9]
+ETAGS = ["e1", "e2", "e3", "e4", None, "e6", "e7"]
 
 
+@volume_backends("dynoxide+seaweedfs")
 @pytest.mark.parametrize("form", ["CSV", "Parquet"])
-def test_objects_of_an_inventory(spark: SparkSession, tmp_path: Path, form: str) -> None:
+def test_objects_of_an_inventory(spark: SparkSession, volume: VolumeConfig, tmp_path: Path, form: str) -> None:
+    place = volume.data
+    assert isinstance(place, S3Bucket)
+    keys = [place.prefix + key for key in KEYS]
     if form == "CSV":
         file = "inventory/one.csv.gz"
         (tmp_path / "inventory").mkdir()
-        (tmp_path / file).write_bytes(gzip.compress(CSV.encode()))
+        lines = [",".join(f'"{text}"' for text in line) for line in csv_of(place.bucket, keys)]
+        (tmp_path / file).write_bytes(gzip.compress("\n".join(lines).encode()))
     else:
         file = "inventory"
-        sizes = [7, 8, 0, 9, None, 9]
-        rows = [("b", key, size, key != "old/former", key == "old/gone") for key, size in zip(KEYS, sizes, strict=True)]
-        columns = "bucket string, key string, size long, is_latest boolean, is_delete_marker boolean"
-        spark.createDataFrame(rows, columns).coalesce(1).write.parquet(str(tmp_path / file))
+        columns = "bucket string, key string, size long, is_latest boolean, is_delete_marker boolean, e_tag string"
+        spark.createDataFrame(
+            [
+                (place.bucket, key, size, key != keys[5], key == keys[4], etag)
+                for key, size, etag in zip(keys, SIZES, ETAGS, strict=True)
+            ],
+            columns,
+        ).coalesce(1).write.parquet(str(tmp_path / file))
     manifest = {
-        "sourceBucket": "b",
+        "sourceBucket": place.bucket,
         "destinationBucket": "arn:aws:s3:::inventories",
         "fileFormat": form,
-        "fileSchema": "Bucket, Key, Size, IsLatest, IsDeleteMarker",
+        "fileSchema": "Bucket, Key, Size, IsLatest, IsDeleteMarker, ETag",
         "files": [{"key": file, "size": 1}],
     }
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    found = objects_of_inventory(spark, str(tmp_path / "manifest.json"), "/in", prefix="old/", root=str(tmp_path))
+    found = objects_of_inventory(
+        spark, volume, str(tmp_path / "manifest.json"), "/in", prefix=f"{place.prefix}old/", root=str(tmp_path)
+    )
+    root = f"s3://{place.bucket}/{place.prefix}"
     assert sorted(map(tuple, found.collect())) == [
-        ("s3://b/old/a b/ü&+", 7, "/in/a b/ü&+"),
-        ("s3://b/old/plain", 8, "/in/plain"),
+        (f"{root}old/a b/ü&+", 7, "/in/a b/ü&+", "e1"),
+        (f"{root}old/plain", 8, "/in/plain", "e2"),
+    ]
+
+
+def csv_of(bucket: str, keys: list[str]) -> list[tuple[str, ...]]:
+    """The lines of an inventory, as S3 writes them."""
+    return [
+        (
+            bucket,
+            quote_plus(key, safe="/"),
+            "" if size is None else str(size),
+            "false" if key == keys[5] else "true",
+            "true" if key == keys[4] else "false",
+            etag or "",
+        )
+        for key, size, etag in zip(keys, SIZES, ETAGS, strict=True)
     ]

@@ -272,7 +272,7 @@ def import_(
         elif below is not None:
             objects = jobs.objects_below(session, opened, below, str(target), tasks=tasks)
         else:
-            objects = jobs.objects_of_inventory(session, str(inventory), str(target), prefix=prefix)
+            objects = jobs.objects_of_inventory(session, opened, str(inventory), str(target), prefix=prefix)
         result = jobs.import_objects(session, opened, objects, overwrite=overwrite, dry_run=not yes, tasks=tasks)
         _keep(result, output)
     _tell(invocation, result.report, "imported", "import")
