@@ -79,7 +79,7 @@ class RestoreReport:
     """Entries written; 0 for a dry run."""
     run: str = ""
     """Id of the run in the audit trail; empty for a dry run."""
-    heard: Callable[[Outcome], object] = field(default=lambda _: None, compare=False, repr=False)
+    heard: Callable[[Outcome], object] | None = field(default=None, compare=False, repr=False)
     """Is told every outcome that is worth telling."""
 
     @property
@@ -109,7 +109,8 @@ class RestoreReport:
         """Count an outcome, and keep it if it is worth telling."""
         self.counts[outcome.rule] += 1
         if outcome.rule not in UNTOLD:
-            self.heard(outcome)
+            if self.heard is not None:
+                self.heard(outcome)
             if len(self.outcomes) < LISTED_OUTCOMES:
                 self.outcomes.append(outcome)
 

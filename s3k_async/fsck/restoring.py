@@ -154,7 +154,9 @@ def decide_object(
     entry (`stands`); and whether a directory that it was is certainly gone.
     """
     object_id = records[0].operation.object_id
-    decision = decide_restore(records, sizes, now_ms)
+    # In one order, whatever order they were read in.
+    known = sorted(records, key=lambda each: (each.operation.version, each.operation.id, each.state))
+    decision = decide_restore(known, sizes, now_ms)
     path = decision.entry.path if decision.entry else decision.path
     if within not in {ROOT, path} and not path.startswith(within + "/"):
         return None, False

@@ -27,6 +27,7 @@ from s3k_async.spark.pieces import (
     Piece,
     Place,
     Run,
+    Where,
     byte_pieces,
     checkpoint_pieces,
     log_pieces,
@@ -39,7 +40,7 @@ from s3k_async.spark.settings import SparkVolume
 from s3k_async.spark.stages import Stages, Tell
 from s3k_async.volumes import Volume
 
-__all__ = ["Batches", "Job", "Scanned", "job_on"]
+__all__ = ["Batches", "Job", "Scanned", "Scans", "job_on"]
 
 PARTS_OF_A_PARTITION: Final = 8
 """So many parts at least, so that what a partition is given evens out."""
@@ -58,36 +59,37 @@ class Scanned:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A volume that is being looked at. `place`: as tasks see it."""
+class Scans:
+    """What is scanned, and how."""
 
     spark: SparkSession
-    place: Place
-    volume: Volume
+    where: Where
+    """As tasks see it."""
+    ground: Ground
+    """The same on the driver."""
     run: Run
     stages: Stages
     partitions: int
 
-    @property
-    def ground(self) -> Ground:
-        """What is compared, on the driver."""
-        return self.place.ground(self.volume)
-
-    def scan(self, within: str, now_ms: int) -> Scanned:
-        """Read the volume. `within`: what the names of the stages begin with. `now_ms`: when this was begun."""
+    def scan(self, within: str, now_ms: int, *, table: bool = True) -> Scanned:
+        """Read the volume, or all but its table. `within`: what the names of the stages begin with. `now_ms`: when this
+        was begun.
+        """
         gatherer = Gatherer(self.ground, Parts(), now_ms=now_ms)
         frames: list[DataFrame] = []
 
         def read(name: str, what: str, pieces: Callable[[], Sequence[Piece]]) -> bool:
             """Whether something was replaced meanwhile by what nobody has looked for yet."""
             with self.stages.counted(name) as counter:
-                frame = self.stages.run(within + name, f"fsck: {what}", LINES, lambda: self._read(pieces(), counter))
+                about = f"{self.stages.operation}: {what}"
+                frame = self.stages.run(within + name, about, LINES, lambda: self._read(pieces(), counter))
             if frame is None:
                 return False
             frames.append(frame)
             return _take(frame, gatherer)
 
-        read("table", "scan of the table", lambda: table_pieces(self.partitions))
+        if table:
+            read("table", "scan of the table", lambda: table_pieces(self.partitions))
         read("log", "scan of the log", lambda: self.run(lambda: log_pieces(self.ground, self.partitions)))
         done: set[str] = set()
         number = 0
@@ -111,7 +113,15 @@ class Job:
         if not pieces:
             return None
         numbers = self.spark.range(0, len(pieces), 1, len(pieces))
-        return numbers.mapInArrow(_reader(self.place, pieces, counter), LINES)
+        return numbers.mapInArrow(_reader(self.where, pieces, counter), LINES)
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Scans):
+    """A volume that is being looked at."""
+
+    place: Place
+    volume: Volume
 
 
 @contextmanager
@@ -136,15 +146,16 @@ def job_on(
         whole = [*scope, driver.record.volume_id, keys.volume, keys.suffix_count, path, int(grace * 1000)]
         stages = Stages(spark, checkpoint, whole, driver.store.sources.now_ms(), progress)
         count = partitions or 2 * spark.sparkContext.defaultParallelism
-        yield Job(spark, Place(volume.executors, grace, path), driver, run, stages, count)
+        place = Place(volume.executors, grace, path)
+        yield Job(spark, place, place.ground(driver), run, stages, count, place, driver)
 
 
 def _reader(
-    place: Place, pieces: Sequence[Piece], counter: Accumulator[int]
+    where: Where, pieces: Sequence[Piece], counter: Accumulator[int]
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     def read(batches: Iterable[pa.RecordBatch]) -> Batches:
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-        yield from read_pieces(place, pieces, numbers, counter.add)
+        yield from read_pieces(where, pieces, numbers, counter.add)
 
     return read
 

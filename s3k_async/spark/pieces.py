@@ -6,7 +6,7 @@ A piece is a plain value that is shipped; the volume is opened where it is read.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from heapq import heappop, heappush
 from json import dumps
@@ -34,6 +34,7 @@ __all__ = [
     "Piece",
     "Place",
     "Run",
+    "Where",
     "byte_pieces",
     "checkpoint_pieces",
     "log_pieces",
@@ -70,12 +71,27 @@ class Place:
         """The same where the volume is open."""
         return ground_of(volume, grace=self.grace, path=self.path)
 
+    @contextmanager
+    def grounded(self) -> Iterator[tuple[Ground, Run]]:
+        """The same where the volume is not open yet, which it is for as long as the body takes."""
+        with opened(self.config) as (volume, run):
+            yield self.ground(volume), run
+
+
+class Where(Protocol):
+    """What can be scanned, as it is shipped."""
+
+    def grounded(self) -> AbstractContextManager[tuple[Ground, Run]]:
+        """What is scanned, for as long as the body takes, and what runs calls to it."""
+
 
 @contextmanager
-def opened(config: VolumeConfig) -> Iterator[tuple[Volume, Run]]:
-    """A volume that is open for as long as the body takes, with what runs calls to it."""
+def opened(config: VolumeConfig, *, locked: bool = False) -> Iterator[tuple[Volume, Run]]:
+    """A volume that is open for as long as the body takes, with what runs calls to it. `locked`: for who works under
+    its exclusive lock.
+    """
     run = current_bridge().run
-    volume = run(lambda: open_volume(with_local_secrets(config)))
+    volume = run(lambda: open_volume(with_local_secrets(config), locked=locked))
     try:
         yield volume, run
     finally:
@@ -248,11 +264,10 @@ def _by_size(sizes: dict[str, int], count: int) -> list[tuple[str, ...]]:
 
 
 def read_pieces(
-    place: Place, pieces: Sequence[Piece], numbers: Iterable[int], seen: Callable[[int], object]
+    where: Where, pieces: Sequence[Piece], numbers: Iterable[int], seen: Callable[[int], object]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some pieces, in a task; `seen` is told how many things there were."""
-    with opened(place.config) as (volume, run):
-        ground = place.ground(volume)
+    with where.grounded() as (ground, run):
         for number in numbers:
             yield from _rows(pieces[number], ground, run, seen)
 

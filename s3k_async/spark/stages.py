@@ -33,11 +33,18 @@ class Stages:
     """The stages of one job."""
 
     def __init__(
-        self, spark: SparkSession, directory: str | None, scope: list[Any], now_ms: int, tell: Tell | None
+        self,
+        spark: SparkSession,
+        directory: str | None,
+        scope: list[Any],
+        now_ms: int,
+        tell: Tell | None,
+        operation: str = "fsck",
     ) -> None:
         """`scope`: what the job is; a directory is of one job only. `directory`: a path or URI that Spark can write.
         Raises InvalidArgumentError if it is that of another job.
         """
+        self.operation = operation
         self.now_ms = now_ms
         """When the job began, which may have been in an earlier run."""
         self.resumed = False
@@ -100,8 +107,13 @@ class Stages:
     @contextmanager
     def counted(self, path: str) -> Iterator[Accumulator[int]]:
         """As `counted`."""
-        with counted(self.spark, "fsck", path, self._tell) as counter:
+        with counted(self.spark, self.operation, path, self._tell) as counter:
             yield counter
+
+    def tell(self, done: int, path: str) -> None:
+        """Tell whoever wants to know how far the job has come."""
+        if self._tell is not None:
+            self._tell(Progress(self.operation, done, path=path))
 
 
 @contextmanager

@@ -1,0 +1,205 @@
+"""restore over Spark decides and writes exactly what it does on one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from s3k_async.concurrency import gather
+from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
+from s3k_async.fsck.restore_tree import Outcome, RestoreReport
+from s3k_async.fsck.restoring import RULES
+from s3k_async.metadata import exclusive
+from s3k_async.metadata.codec import to_item
+from s3k_async.metadata.keys import ENTRY_PREFIX
+from s3k_async.model import Entry
+from s3k_async.oplog.entries import Operation
+from s3k_async.sources import SYSTEM
+from s3k_async.spark.restoring import restore
+from s3k_async.stores.items import ABSENT, PARTITION, SORT, Item, Put
+from s3k_async.volumes import Volume, init_volume, open_volume
+from s3k_async.volumes.restoring import restore_volume
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+NAMES = "abc"
+TREES = 150
+
+
+@pytest.fixture(autouse=True)
+def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has these volumes open, so that there is nobody to wait for."""
+    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+
+
+def embedded(directory: Path) -> VolumeConfig:
+    return VolumeConfig("lost", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data")))
+
+
+class Tangle:
+    """A log by chance: objects that were made, changed, moved and deleted at few paths, with pending operations, bytes
+    that are missing, and entries that the table still has.
+    """
+
+    def __init__(self, volume: Volume, seed: int) -> None:
+        self.volume = volume
+        self.chance = random.Random(seed)
+        self.standing: dict[str, Entry] = {}
+        self.operations: dict[bool, list[Operation]] = {True: [], False: []}
+        self.bytes: list[tuple[str, bytes]] = []
+
+    async def grow(self, trees: int) -> None:
+        for number in range(trees):
+            for _ in range(self.chance.randint(2, 9)):
+                self.object(f"/t{number:03d}")
+        for committed, operations in self.operations.items():
+            for some in (operations[:20], operations[20:]):  # entries of their own, and segments
+                begun = [await self.volume.log.begin([each]) for each in some] if len(some) <= 20 else []
+                begun += [await self.volume.log.begin(some)] if len(some) > 20 else []
+                for each in begun if committed else ():
+                    assert await each.commit()
+        await gather(lambda each: self.volume.blobs.put(*each), self.bytes, limit=16)
+
+    def path(self, top: str) -> str:
+        depth = self.chance.choice((1, 2, 2, 3, 3))
+        return "/".join([top, *(self.chance.choice(NAMES) for _ in range(depth))])
+
+    def object(self, top: str) -> None:
+        entry = self.first(self.path(top), is_dir=self.chance.random() < 0.45)
+        self.log(self.change(None, entry), committed=self.chance.random() < 0.9)
+        for _ in range(self.chance.choice((0, 0, 0, 1, 1, 2))):
+            after = self.next(top, entry)
+            committed = self.chance.random() < 0.5
+            self.log(self.change(entry, after), committed=committed)
+            if self.chance.random() < 0.1:
+                self.log(self.change(entry, self.next(top, entry)), committed=committed)
+            if after is None or not committed:
+                break
+            entry = after
+        if self.chance.random() < 0.1 and entry.path not in self.standing:
+            self.standing[entry.path] = entry
+        elif self.chance.random() < 0.05:
+            other = self.first(entry.path, is_dir=self.chance.random() < 0.5)
+            self.standing.setdefault(other.path, other)
+
+    def first(self, path: str, *, is_dir: bool) -> Entry:
+        identity, operation = SYSTEM.uuid(), SYSTEM.uuid()
+        moment = self.chance.randint(1_600_000_000, 1_700_000_000)
+        if is_dir:
+            return Entry(path, True, identity, 1, moment, moment * 1000, operation=operation)
+        if self.chance.random() < 0.1:
+            lease = SYSTEM.now_ms() + self.chance.choice((-1, 1)) * 10_000_000
+            return Entry(path, False, identity, 1, moment, moment * 1000, lease_ms=lease, operation=operation)
+        physical = self.bytes_of(identity)
+        return Entry(path, False, identity, 1, moment, moment * 1000, 3, physical, committed=True, operation=operation)
+
+    def bytes_of(self, identity: str) -> str:
+        if self.chance.random() < 0.05:
+            return "s3a://elsewhere/" + identity
+        physical = SYSTEM.physical_key(identity)
+        if self.chance.random() < 0.93:
+            self.bytes.append((physical, b"xyz" if self.chance.random() < 0.95 else b"cut?"))
+        return physical
+
+    def next(self, top: str, entry: Entry) -> Entry | None:
+        kind = self.chance.choice(("rename", "rename", "delete", "update"))
+        if kind == "delete":
+            return None
+        if kind == "rename" or entry.is_dir:
+            return entry.moved(self.path(top), operation=SYSTEM.uuid())
+        physical = self.bytes_of(entry.id)
+        return replace(
+            entry, version=entry.version + 1, physical=physical, size=3, committed=True, operation=SYSTEM.uuid()
+        )
+
+    def change(self, before: Entry | None, after: Entry | None) -> Operation:
+        state = after or before
+        assert state is not None
+        version = after.version if after else state.version + 1
+        kind = "delete" if after is None else "create" if before is None else "update"
+        if before is not None and after is not None and before.path != after.path:
+            kind = "rename"
+        identity = after.operation if after else SYSTEM.uuid()
+        return Operation(identity, kind, state.id, version, SYSTEM.now_ms(), before, after)  # type: ignore[arg-type]
+
+    def log(self, operation: Operation, *, committed: bool) -> None:
+        self.operations[committed].append(operation)
+
+
+async def tangle(config: VolumeConfig, seed: int, trees: int, *, keep: bool) -> None:
+    """A volume of such a log; its table is lost, or, with `keep`, lacks most entries."""
+    await init_volume(config)
+    volume = await open_volume(config)
+    try:
+        made = Tangle(volume, seed)
+        await made.grow(trees)
+        if keep:
+            for entry in made.standing.values():
+                await volume.items.transact([put_of(volume, entry)], SYSTEM.uuid())
+        else:
+            await volume.table.drop()
+    finally:
+        await volume.close()
+
+
+def put_of(volume: Volume, entry: Entry) -> Put:
+    return Put(to_item(entry, volume.store.keys), ABSENT)
+
+
+async def items_of(config: VolumeConfig) -> list[Item]:
+    """All entries of the table as they are stored."""
+    volume = await open_volume(config)
+    try:
+        page = await volume.items.scan(0, 1)
+        items = [*page.items]
+        while page.next is not None:
+            page = await volume.items.scan(0, 1, cursor=page.next)
+            items += page.items
+        entries = [item for item in items if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
+        return sorted(entries, key=lambda item: (str(item[PARTITION]), str(item[SORT])))
+    finally:
+        await volume.close()
+
+
+def told(outcomes: list[Outcome]) -> list[tuple[str, str, str, str]]:
+    return sorted((each.rule, each.path, each.object_id, each.detail) for each in outcomes)
+
+
+def rows_of(frame: DataFrame) -> list[tuple[str, str, str, str]]:
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def same(report: RestoreReport, other: RestoreReport) -> None:
+    assert report.counts == other.counts
+    assert told(report.outcomes) == told(other.outcomes)
+    for name in ("files", "directories", "reservations", "bytes", "log_records", "written"):
+        assert getattr(report, name) == getattr(other, name), name
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_tangled_log_is_restored_as_by_one_machine(spark: SparkSession, tmp_path: Path, keep: bool) -> None:
+    """Every rule is reached; the records of the tables are equal to the last field."""
+    one, many = tmp_path / "one", tmp_path / "many"
+    asyncio.run(tangle(embedded(one), 5, TREES, keep=keep))
+    shutil.copytree(one, many)
+    subtree = "/" if keep else None
+    alone = asyncio.run(restore_volume(embedded(one), subtree=subtree))
+    frame, report = restore(spark, embedded(many), subtree=subtree)
+    same(report, alone)
+    assert rows_of(frame) == told(report.outcomes)
+    expected = {rule.name for rule in RULES} - {"log_damaged"} - (set() if keep else {"stands", "occupied"})
+    assert {rule for rule, count in report.counts.items() if count} == expected
+    alone = asyncio.run(restore_volume(embedded(one), subtree=subtree, dry_run=False))
+    _, report = restore(spark, embedded(many), subtree=subtree, dry_run=False, checkpoint=str(tmp_path / "stages"))
+    same(report, alone)
+    assert report.written == report.restored > 0
+    assert asyncio.run(items_of(embedded(many))) == asyncio.run(items_of(embedded(one)))
