@@ -94,15 +94,16 @@ class RepairReport:
     outcomes: Counter[tuple[Action, Outcome]] = field(default_factory=Counter)
     """How often each action ended how."""
     mended: list[Mended] = field(default_factory=list)
-    """The first 100,000 of them."""
+    """The first of them, at most `listed`."""
     left: Report = field(default_factory=Report)
     """What the last look at the volume found: of a dry run, everything."""
+    listed: int = LISTED
 
     def add(self, some: Iterable[Mended]) -> None:
         """Count what became of findings."""
         for each in some:
             self.outcomes[each.finding.action, each.outcome] += 1
-            if len(self.mended) < LISTED:
+            if len(self.mended) < self.listed:
                 self.mended.append(each)
 
     @property

@@ -26,7 +26,7 @@ __all__ = ["GRACE_SECONDS", "LISTED", "Report", "Verifier", "loose", "part_findi
 GRACE_SECONDS = 300.0
 """What is younger may be under way and is not reported."""
 LISTED: Final = 100_000
-"""Problems, and notes, that a report lists; more are counted."""
+"""Findings of a kind that a report lists; more are counted."""
 
 Tell = Callable[[Progress], object]
 
@@ -36,10 +36,11 @@ class Report(Counts):
     """What verify counted and found."""
 
     findings: list[Finding] = field(default_factory=list)
-    """At most 100,000 problems and as many notes."""
+    """Of each kind at most `listed`."""
     kinds: Counter[str] = field(default_factory=Counter)
     """How many findings of each kind there are, all of them."""
     collectable_bytes: int = 0
+    listed: int = LISTED
 
     def count(self, counts: Counts) -> None:
         """Take over what the scans have counted."""
@@ -51,7 +52,7 @@ class Report(Counts):
         for finding in findings:
             self.kinds[finding.kind] += 1
             self.collectable_bytes += finding.size if finding.kind == "collectable_data" else 0
-            if self.kinds[finding.kind] <= LISTED:
+            if self.kinds[finding.kind] <= self.listed:
                 self.findings.append(finding)
 
     @property

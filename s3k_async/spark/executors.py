@@ -37,9 +37,9 @@ def client(config: VolumeConfig) -> S3kSyncClient:
     key = os.getpid(), config
     found = _clients.get(key)
     if found is None:
-        found = S3kSyncClient(config=with_local_secrets(config))
+        # Before it is opened: of two threads that come at the same time, both open the same one.
+        found = _clients.setdefault(key, S3kSyncClient(config=with_local_secrets(config)))
         found.open_volume()
-        found = _clients.setdefault(key, found)
     return found
 
 

@@ -22,6 +22,7 @@ from s3k_async.fsck.parts import HELD, Parts
 from s3k_async.model import ROOT
 from s3k_async.paths import normalize
 from s3k_async.spark.pieces import (
+    CHECKPOINTS,
     COUNTS,
     SUPERSEDED,
     Piece,
@@ -77,6 +78,7 @@ class Scans:
         """
         gatherer = Gatherer(self.ground, Parts(), now_ms=now_ms)
         frames: list[DataFrame] = []
+        done: set[str] = set()
 
         def read(name: str, what: str, pieces: Callable[[], Sequence[Piece]]) -> bool:
             """Whether something was replaced meanwhile by what nobody has looked for yet."""
@@ -86,12 +88,11 @@ class Scans:
             if frame is None:
                 return False
             frames.append(frame)
-            return _take(frame, gatherer)
+            return _take(frame, gatherer, done)
 
         if table:
             read("table", "scan of the table", lambda: table_pieces(self.partitions))
         read("log", "scan of the log", lambda: self.run(lambda: log_pieces(self.ground, self.partitions)))
-        done: set[str] = set()
         number = 0
         while read(
             f"checkpoints-{number}",
@@ -160,13 +161,16 @@ def _reader(
     return read
 
 
-def _take(frame: DataFrame, gatherer: Gatherer) -> bool:
-    """Give the driver its rows; whether there is more to be read."""
+def _take(frame: DataFrame, gatherer: Gatherer, done: set[str]) -> bool:
+    """Give the driver its rows; whether there is more to be read. `done`: gets the keys of checkpoints that were read,
+    perhaps by a run that was interrupted.
+    """
     rows = frame.where(F.col("part") == NOWHERE).collect()
     gatherer.put(things_of(rows))
     for row in rows:
         if row.pile == COUNTS:
             found = json.loads(row.line)
+            done.update(found.get(CHECKPOINTS, ()))
             for name in Counts.__dataclass_fields__:
                 setattr(gatherer.counts, name, getattr(gatherer.counts, name) + found[name])
     return any(row.pile == SUPERSEDED for row in rows)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import islice
+from sys import maxsize
 from typing import Final
 
 import pyarrow as pa
@@ -53,19 +54,27 @@ class Turn:
     def round(self, volume: Volume, gatherer: Gatherer, name: str) -> tuple[Round, RepairReport]:
         """What mends what a gatherer knows, and its report. `name`: of its audit trail."""
         audit = AuditTrail(volume.log_blobs, self.trail(name)) if self.run else None
-        report = RepairReport(self.run, not self.run, self.number)
+        report = self.report()
         return Round(gatherer, Mender(volume, gatherer.ground), audit, report), report
+
+    def report(self) -> RepairReport:
+        """A report that lists everything: it is told, and counted by what is told."""
+        return RepairReport(self.run, not self.run, self.number, left=Report(listed=maxsize), listed=maxsize)
 
     def trail(self, name: str) -> str:
         """The name of an audit trail of the round."""
         return f"{self.run}/{self.number:02d}-{name}"
 
+    def told(self, report: RepairReport) -> Iterator[Result]:
+        """What was found and done since this was called last."""
+        found, report.left.findings = report.left.findings, []
+        mended, report.mended = report.mended, []
+        yield from (result_of("found", finding) for finding in found)
+        yield from (mended_of(each, self.number) for each in mended)
+
     def rows(self, this: Round, report: RepairReport, name: str) -> Iterator[Result]:
-        """What was found and done."""
-        for finding in report.left.findings:
-            yield result_of("found", finding)
-        for mended in report.mended:
-            yield mended_of(mended, self.number)
+        """What was found and done, and what else the driver is to know of a round that is over."""
+        yield from self.told(report)
         for parent, child in this.waiting.items():
             yield result_of("waiting", child, line=json.dumps(parent))
         if self.run and report.outcomes:
@@ -163,6 +172,7 @@ def _parents(turn: Turn, *, later: bool) -> Callable[[Iterable[pa.RecordBatch]],
             lines = (line for batch in batches for line in batch.column(0).to_pylist())
             while children := [from_line("children", line) for line in islice(lines, CHILDREN)]:
                 run(partial(this.parents, children, later=later))
+                yield from turn.told(report)
             yield from turn.rows(this, report, name)
 
     return lambda batches: batches_of(Sum().counted(rows(batches)))

@@ -29,6 +29,7 @@ from s3k_async.stores.key_ranges import KeyRange, hex_ranges
 from s3k_async.volumes import Volume, open_volume
 
 __all__ = [
+    "CHECKPOINTS",
     "COUNTS",
     "SUPERSEDED",
     "Piece",
@@ -47,6 +48,8 @@ T = TypeVar("T")
 
 COUNTS = "counts"
 """A pile: what a piece has counted, as JSON."""
+CHECKPOINTS = "checkpoints"
+"""In such a line: the keys of checkpoints that the piece is about."""
 SUPERSEDED = "superseded"
 """A pile: the checkpoints that were gone when they were read."""
 AT_ONCE = 2
@@ -284,4 +287,10 @@ def _rows(piece: Piece, ground: Ground, run: Run, seen: Callable[[int], object])
     finally:
         if isinstance(stream, AsyncGenerator):
             run(stream.aclose)
-    yield line_of(COUNTS, dumps(asdict(counts)))
+    yield line_of(COUNTS, dumps(asdict(counts) | {CHECKPOINTS: _checkpoints(piece)}))
+
+
+def _checkpoints(piece: Piece) -> list[str]:
+    if isinstance(piece, _Checkpoint):
+        return [piece.checkpoint.key]
+    return [each.key for each in piece.facts] if isinstance(piece, _Damage) else []

@@ -10,7 +10,14 @@ from dataclasses import replace
 
 from s3k_async.addresses import inside
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import ConfigError, ConflictError, OutcomeUnknownError, PathNotFoundError, S3kError
+from s3k_async.errors import (
+    ConfigError,
+    ConflictError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+    PathNotFoundError,
+    S3kError,
+)
 from s3k_async.fsck.verdicts import GRACE_SECONDS
 from s3k_async.model import FileStatus
 from s3k_async.paths import ancestors, join, normalize
@@ -83,11 +90,14 @@ def _discard(fs: S3kSyncClient, files: Sequence[WrittenFile]) -> None:
 def _publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -> None:
     base = normalize(inside(plan.path, fs.name))
     places = {normalize(f"{base}/{file.directory}") for file in files}
+    new = {join(normalize(f"{base}/{file.directory}"), file.name): file.staged for file in files}
     with fs.transaction() as transaction:
-        for file in files:
-            transaction.publish(join(normalize(f"{base}/{file.directory}"), file.name), file.staged)
+        for path, staged in new.items():
+            transaction.publish(path, staged)
         if plan.overwrite:
-            old = list(_replaced(fs, [*places] if plan.dynamic else [base], places))
+            found = _replaced(fs, [*places] if plan.dynamic else [base], places)
+            # An earlier attempt, whose outcome nobody knew, may have published what is new.
+            old = [status for status in found if status.path not in new]
             with ThreadPoolExecutor(LOOKED_AT) as pool:
                 for _ in pool.map(lambda each: transaction.delete(each.path, recursive=True), old):
                     pass
@@ -96,13 +106,18 @@ def _publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -
 
 
 def _replaced(fs: S3kSyncClient, tops: Iterable[str], places: set[str]) -> Iterator[FileStatus]:
-    """What goes: all below the tops, directories as wholes where nothing new comes to be below them."""
-    kept = places.union(*(ancestors(place) for place in places))
+    """What goes: all below the tops, directories as wholes where nothing new comes to be below them.
+
+    Raises NotDirectoryError for a file where a directory is to be: one transaction cannot put one in the other's place.
+    """
     left = list(tops)
+    kept = places.union(left, *(ancestors(place) for place in places))
     while left:
         with suppress(PathNotFoundError):
             for status in fs.list(left.pop()):
-                if status.is_dir and status.path in kept:
+                if status.path not in kept:
+                    yield status
+                elif status.is_dir:
                     left.append(status.path)
                 else:
-                    yield status
+                    raise NotDirectoryError("a file is where a directory of files is written", path=status.path)

@@ -6,10 +6,10 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -17,15 +17,18 @@ from s3k_async import S3kClient
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.fsck.facts import Finding
-from s3k_async.fsck.ground import Counts
-from s3k_async.fsck.repair import RepairReport, repair_volume, verify_volume
-from s3k_async.fsck.verify import Report
+from s3k_async.fsck.ground import Counts, Ground
+from s3k_async.fsck.repair import Mended, RepairReport, repair_volume, verify_volume
+from s3k_async.fsck.scans import Thing
+from s3k_async.fsck.verify import LISTED, Report
 from s3k_async.metadata.codec import from_items
 from s3k_async.model import Progress
+from s3k_async.oplog.compaction import Compactor
 from s3k_async.oplog.reader import LogReader, latest
-from s3k_async.spark import gathering, mending
+from s3k_async.spark import gathering, mending, pieces
 from s3k_async.spark.checking import repair, verify
 from s3k_async.spark.piles import batch_of, divided, parts_of
+from s3k_async.spark.results import Result, Sum
 from s3k_async.stores.items import Condition, Delete, Item
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
@@ -281,6 +284,63 @@ def test_an_interrupted_repair_goes_on(
     assert mended.where("outcome = 'done'").count() == report.done >= 20
     assert report.rounds >= 2
     assert alone(places["spark"], contents) == alone(places["one"], contents)
+
+
+def test_of_what_a_part_tells_all_is_counted_however_much_it_is() -> None:
+    place = pieces.Place(embedded(Path("unused")), GRACE, "/")
+    turn = mending.Turn(place, "run", 1, 0)
+    report = turn.report()
+    finding = Finding("missing_parent", "its parent is not there", "", "/x", action="make_parent")
+    told = Sum()
+    rows: list[Result] = []
+    for _ in range(2):
+        report.left.add([finding] * (LISTED + 1))
+        report.add([Mended(finding, "done")] * (LISTED + 1))
+        rows += turn.told(report)
+    *_, last = told.counted(rows)
+    found = Sum()
+    found.add(last["line"])
+    assert len(rows) == 4 * (LISTED + 1)
+    assert found.kinds == {"missing_parent": 2 * (LISTED + 1)}
+    assert found.outcomes == {("make_parent", "done"): 2 * (LISTED + 1)}
+
+
+class Gone(NamedTuple):
+    """A piece of a checkpoint that was replaced while it was read."""
+
+    async def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
+        raise pieces.Superseded("checkpoints/gone")
+        yield []
+
+
+def test_a_run_that_goes_on_reads_no_checkpoint_twice(
+    spark: SparkSession, damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(damaged, tmp_path / "volume", symlinks=True)
+    place, directory = embedded(tmp_path / "volume"), str(tmp_path / "checkpoint")
+
+    async def compact(volume: Volume) -> None:
+        assert volume.log_blobs is not None
+        await Compactor(volume.log_blobs, volume.store.sources, grace=GRACE).run(dry_run=False)
+
+    alone(place, compact)
+    expected: Report = alone(place, lambda volume: verify_volume(volume, grace=GRACE))
+    assert expected.log_records > 20
+    looks: list[int] = []
+
+    async def superseded(*arguments: Any) -> list[pieces.Piece]:
+        looks.append(1)
+        if len(looks) > 1:
+            raise KeyboardInterrupt
+        return [*await pieces.checkpoint_pieces(*arguments), Gone()]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gathering, "checkpoint_pieces", superseded)
+        with pytest.raises(KeyboardInterrupt):
+            verify(spark, place, grace=GRACE, partitions=2, checkpoint=directory)
+    frame, report = verify(spark, place, grace=GRACE, partitions=2, checkpoint=directory)
+    assert findings_in(frame) == in_order(expected.findings)
+    assert same_counts(report, expected)
 
 
 @volume_backends("dynoxide+seaweedfs")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from s3k_async import S3kSyncClient
 from s3k_async.config import LocalDirectory, VolumeConfig
 from s3k_async.errors import VolumeNotFoundError
-from s3k_async.spark import each_partition, spark_volume
+from s3k_async.spark import each_partition, executors, spark_volume
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 
@@ -97,3 +99,27 @@ def test_a_volume_from_the_configuration_of_the_session(spark: SparkSession) -> 
     assert found.driver.suffix_count == 7
     assert spark_volume(spark, found) is found
     assert spark_volume(spark, found.driver).executors is found.driver
+
+
+@volume_backends("embedded")
+def test_threads_that_come_at_the_same_time_open_one_client(
+    volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, opened = threading.Barrier(2), set()
+
+    class Client(S3kSyncClient):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            together.wait(10)
+
+        def open_volume(self) -> None:
+            opened.add(id(self))
+            super().open_volume()
+
+    monkeypatch.setattr(executors, "S3kSyncClient", Client)
+    monkeypatch.setattr(executors, "_clients", {})
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(executors.client, [volume, volume])
+    with one:
+        assert one is other
+        assert opened == {id(one)}

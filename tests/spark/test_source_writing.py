@@ -17,10 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StructType
 
-from s3k_async import S3kSyncClient
+from s3k_async import S3kSyncClient, transaction
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import ConfigError, InvalidArgumentError, LeaseExpiredError, NotDirectoryError
+from s3k_async.errors import (
+    ConfigError,
+    InvalidArgumentError,
+    LeaseExpiredError,
+    NotDirectoryError,
+    OutcomeUnknownError,
+)
 from s3k_async.fsck.verdicts import GRACE_SECONDS, Ages
+from s3k_async.metadata.together import change_together
 from s3k_async.model import FileStatus
 from s3k_async.sources import SYSTEM
 from s3k_async.spark import read_parquet, register, source_committing, source_files, write_parquet
@@ -315,6 +322,63 @@ async def test_a_commit_that_fails_changes_nothing_and_drops_the_bytes(volume: V
         with pytest.raises(LeaseExpiredError):
             publish(fs, plan, files)
     assert await garbage(volume) == set()
+
+
+@embedded
+@pytest.mark.parametrize("path", ["/out", "/out/day=a"])
+@pytest.mark.parametrize("mode", ["static", "dynamic"])
+async def test_a_file_where_a_directory_is_written_is_told_by_its_path(
+    volume: VolumeConfig, path: str, mode: str
+) -> None:
+    plan = plan_of(overwrite=True, partition_columns="day", partition_overwrite_mode=mode)
+    with S3kSyncClient(config=volume) as fs:
+        fs.write(path, b"a file")
+        with pytest.raises(NotDirectoryError) as caught:
+            publish(fs, plan, written(fs, plan, (1, "a")))
+        assert caught.value.path == path
+        assert fs.read(path) == b"a file"
+    assert await garbage(volume) == set()
+
+
+@embedded
+def test_nothing_is_written_over_a_file(fs: S3kSyncClient) -> None:
+    fs.write("/out", b"a file")
+    with pytest.raises(NotDirectoryError) as caught:
+        publish(fs, plan_of(overwrite=True), [])
+    assert caught.value.path == "/out"
+
+
+@embedded
+@pytest.mark.parametrize("happened", [False, True])
+@pytest.mark.parametrize("overwrite", [False, True])
+async def test_after_an_unknown_outcome_the_bytes_stay_and_the_same_write_is_right(
+    volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch, happened: bool, overwrite: bool
+) -> None:
+    async def lost(*arguments: Any) -> None:
+        if happened:
+            await change_together(*arguments)
+        raise OutcomeUnknownError("the answer was lost")
+
+    with S3kSyncClient(config=volume) as fs:
+        publish(fs, plan_of(), written(fs, plan_of(), (0, "a")))
+        plan = plan_of(overwrite=overwrite)
+        writer = S3kWriter(SparkVolume(volume, volume), plan)
+        messages = [Written(tuple(written(fs, plan, (task, "a"), task=task))) for task in (1, 2)]
+        with monkeypatch.context() as patch:
+            patch.setattr(transaction, "change_together", lost)
+            with pytest.raises(OutcomeUnknownError):
+                writer.commit(list(messages))
+        writer.abort(list(messages))
+        keys = {file.staged.content.physical for message in messages for file in message.files}
+        old, new = ([0], [1, 2]) if overwrite else ([0], [0, 1, 2])
+        assert content(fs, "/out") == {"/out": new if happened else old}
+        assert keys & await garbage(volume) == (set() if happened else keys)
+        writer.commit(list(messages))
+        assert content(fs, "/out") == {"/out": new}
+        # Another run of the whole job, which knows nothing of this one.
+        again = plan_of(overwrite=overwrite)
+        publish(fs, again, written(fs, again, (1, "a"), (2, "a")))
+        assert content(fs, "/out") == {"/out": new if overwrite else [0, 1, 1, 2, 2]}
 
 
 @embedded
