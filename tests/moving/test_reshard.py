@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.concurrency import gather
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -22,11 +24,12 @@ from s3k_async.errors import (
 from s3k_async.metadata.exclusive import LOOK_SECONDS
 from s3k_async.metadata.record import TAG
 from s3k_async.model import HashName
-from s3k_async.moving import reshard_volume
+from s3k_async.moving import reshard, reshard_volume
+from s3k_async.moving.passes import Pass, Passed
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Put
 from s3k_async.stores.memory_items import MemoryItems
-from s3k_async.volumes import init_volume
+from s3k_async.volumes import Volume, init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.moving.rig import FILES, HURRIED, config, entries, keys, made, opened, stored
 from tests.support import FakeClock
@@ -118,6 +121,34 @@ async def test_refusals_change_nothing() -> None:
 
         await items.write(Delete(put.key, Condition()))
     await check_readable(settings)
+
+
+@volume_backends("memory", "embedded")
+async def test_each_pass_may_be_done_twice_at_the_same_time(
+    new_volume: VolumeMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when Spark runs a task twice: an old copy that is gone was removed by the other one."""
+    settings = await made(replace(new_volume(), suffix_count=4))
+    wanted = await entries(settings)
+    monkeypatch.setattr(reshard, "Pass", Twice)
+    done = await reshard_volume(settings, 9, sources=HURRIED)
+    assert done.entries == len(wanted)
+    assert await entries(settings) == wanted
+    await keys(settings)
+    await check_readable(settings)
+
+
+class Twice(Pass):
+    """Two of them go over each segment."""
+
+    async def over(
+        self, volume: Volume, segment: int, segments: int, held: Callable[[], object]
+    ) -> AsyncGenerator[Passed, None]:
+        async def one(_: int) -> list[Passed]:
+            return [passed async for passed in Pass.over(self, volume, segment, segments, held)]
+
+        for passed in (await gather(one, range(2), limit=2))[0]:
+            yield passed
 
 
 async def test_a_key_that_would_be_too_long_is_refused() -> None:
