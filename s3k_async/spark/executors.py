@@ -12,7 +12,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeAlias, TypeVar
 
+from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
+from s3k_async.errors import VolumeMismatchError
+from s3k_async.metadata.record import RECORD_KEY, VolumeRecord
 from s3k_async.settings import with_local_secrets
 from s3k_async.sync import S3kSyncClient
 
@@ -29,17 +32,24 @@ _clients: Final[dict[tuple[int, VolumeConfig], S3kSyncClient]] = {}
 
 
 def client(config: VolumeConfig) -> S3kSyncClient:
-    """The open client of this process for a volume: the same at each call, never to be closed by the caller.
+    """The open client of this process for a volume: the same at each call, never to be closed by the caller; another
+    one if the volume was loaded, restored or resharded since.
 
     `config` as it arrives in the task: without secrets, which are looked for here. Raises as `S3kSyncClient` does when
     it opens.
     """
     key = os.getpid(), config
     found = _clients.get(key)
-    if found is None:
-        # Before it is opened: of two threads that come at the same time, both open the same one.
-        found = _clients.setdefault(key, S3kSyncClient(config=with_local_secrets(config)))
+    if found is not None:
         found.open_volume()
+        if _is_current(found):
+            return found
+        if _clients.get(key) is found:
+            del _clients[key]
+            found.close()
+    # Before it is opened: of two threads that come at the same time, both open the same one.
+    found = _clients.setdefault(key, S3kSyncClient(config=with_local_secrets(config)))
+    found.open_volume()
     return found
 
 
@@ -58,3 +68,19 @@ def each_partition(config: VolumeConfig, work: Work[Row, T]) -> Callable[[Iterab
             fs._finish_deferred()
 
     return of_partition
+
+
+def _is_current(opened: S3kSyncClient) -> bool:
+    """Whether the volume still is what it was when the client opened it."""
+
+    async def looked(client: S3kClient) -> bool:
+        record = client._volume().record
+        if record.kind != "native":
+            return True
+        item = await client._volume().items.get(RECORD_KEY)
+        return item is not None and VolumeRecord.from_item(item, record.name).epoch == record.epoch
+
+    try:
+        return opened._call(looked)
+    except VolumeMismatchError:
+        return False

@@ -9,10 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from anyio import to_thread
 
 from s3k_async import S3kSyncClient
 from s3k_async.config import LocalDirectory, VolumeConfig
 from s3k_async.errors import VolumeNotFoundError
+from s3k_async.metadata import exclusive
+from s3k_async.moving import reshard_volume
 from s3k_async.spark import each_partition, executors, spark_volume
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
@@ -123,3 +126,21 @@ def test_threads_that_come_at_the_same_time_open_one_client(
     with one:
         assert one is other
         assert opened == {id(one)}
+
+
+@volume_backends("embedded")
+async def test_a_volume_that_was_resharded_is_opened_anew(
+    volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "_clients", {})
+    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+    before = await to_thread.run_sync(executors.client, volume)
+    before.write("/a/b", b"1")
+    assert executors.client(volume) is before
+    await reshard_volume(volume, 9)
+    after = executors.client(volume)
+    try:
+        assert after is not before
+        assert after.read("/a/b") == b"1"
+    finally:
+        after.close()
