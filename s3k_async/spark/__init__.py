@@ -25,6 +25,7 @@ from s3k_async.spark.settings import SparkVolume, spark_volume
 
 if TYPE_CHECKING:
     from s3k_async.spark.dumping import dump
+    from s3k_async.spark.resharding import reshard
     from s3k_async.spark.source import register
     from s3k_async.spark.source_functions import read_parquet, write_parquet
 
@@ -45,6 +46,7 @@ __all__ = [
     "read_parquet",
     "register",
     "rename_files",
+    "reshard",
     "spark_volume",
     "write_parquet",
 ]
@@ -53,6 +55,7 @@ _HOMES = {
     "dump": "s3k_async.spark.dumping",
     "read_parquet": "s3k_async.spark.source_functions",
     "register": "s3k_async.spark.source",
+    "reshard": "s3k_async.spark.resharding",
     "write_parquet": "s3k_async.spark.source_functions",
 }
 """What is loaded when it is asked for: PySpark 3.5 has no data sources, and most tasks read no Parquet."""

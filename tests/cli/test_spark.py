@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import Cli
 
-JOBS = ("listing", "du", "rename", "delete", "import", "purge", "fsck-verify", "fsck-repair", "dump")
+JOBS = ("listing", "du", "rename", "delete", "import", "purge", "fsck-verify", "fsck-repair", "dump", "reshard")
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,7 @@ JOBS = ("listing", "du", "rename", "delete", "import", "purge", "fsck-verify", "
         ["import", "--from", "objects"],
         ["import", "--below", "s3://bucket/old", "--to", "/in"],
         ["dump", "-o", "dump"],
+        ["reshard", "./v", "--suffix-count", "3"],
         ["fsck-verify"],
         ["fsck-repair"],
     ],

@@ -78,6 +78,22 @@ def test_a_dump_can_be_loaded(
     assert "no such" in cli.fails(3, "spark", "dump", f"{directory}:/b", "-o", f"{target}-2").errors
 
 
+def test_a_volume_is_resharded(spark: SparkSession, cli: Cli, directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("s3k_async.metadata.exclusive.QUIET_SECONDS", 0.0)
+    before = cli.ok("spark", "du", "--tasks", "2", f"{directory}:/").out
+    done = cli.ok(
+        "--json", "spark", "reshard", directory, "--suffix-count", "5", "--hash", "java31", "--tasks", "2"
+    ).json()
+    assert (done["suffix_count"], done["hash"], done["entries"]) == (5, "java31", 16)
+    assert done["moved"] > 0
+    # By workers that had the volume open.
+    assert cli.ok("spark", "du", "--tasks", "2", f"{directory}:/").out == before
+    assert left(directory) == sorted(FILES)
+    again = cli.ok("spark", "reshard", directory, "--suffix-count", "5")
+    assert again.out == f"{directory} has suffix count 5, hash java31; moved 0 entries\n"
+    assert "not a path" in cli.fails(2, "spark", "reshard", f"{directory}:/a", "--suffix-count", "5").errors
+
+
 def test_changes_wait_for_yes(spark: SparkSession, cli: Cli, directory: str, tmp_path: Path) -> None:
     pairs, paths, output = (tmp_path / name for name in ("pairs.csv", "paths.json", "output"))
     pairs.write_text("source,target\n/a/0/0,/a/b\n/a/0/3,/missing/c\n")

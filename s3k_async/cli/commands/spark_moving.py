@@ -1,4 +1,4 @@
-"""spark dump: tables that move, by Spark."""
+"""spark dump, reshard: tables that move, by Spark."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import click
 from s3k_async.cli.commands.spark import job, spark_session, volume_address, volume_in
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
-from s3k_async.model import ROOT
+from s3k_async.errors import InvalidArgumentError
+from s3k_async.model import ROOT, HashName
 from s3k_async.paths import normalize
 
-__all__ = ["dump"]
+__all__ = ["dump", "reshard"]
 
 
 @job("dump")
@@ -57,5 +58,43 @@ def dump(
         files=done.files,
         directories=done.directories,
         bytes=done.bytes,
+        requests=done.requests.as_dict(),
+    )
+
+
+@job("reshard")
+@click.argument("volume")
+@click.option("--suffix-count", type=click.IntRange(1, 1000), required=True, metavar="N", help="The new suffix count.")
+@click.option("--hash", "hash_name", type=click.Choice(["xxh3", "java31"]), help="The new hash; without, as it is.")
+def reshard(
+    invocation: Invocation,
+    /,
+    volume: str,
+    suffix_count: int,
+    hash_name: HashName | None,
+    master: str | None,
+    tasks: int | None,
+) -> None:
+    """Give VOLUME another suffix count, as s3k reshard.
+
+    Nobody can use the volume meanwhile, and who has it open has to open it again. 40 seconds pass before anything is
+    changed, and 40 after. Interrupted, it is finished by the same command, or by s3k reshard.
+    """
+    address = volume_address(volume)
+    if address.path != ROOT:
+        raise InvalidArgumentError("a volume is meant here, not a path in one", path=volume)
+    with spark_session(master) as session, invocation.meter("reshard") as meter:
+        from s3k_async import spark as jobs
+
+        opened = volume_in(session, invocation, address)
+        done = jobs.reshard(session, opened, suffix_count, hash=hash_name, partitions=tasks, progress=meter.part())
+    text = f"{volume} has suffix count {done.suffix_count}, hash {done.hash}; moved {plural(done.moved, 'entry')}"
+    invocation.say(
+        text,
+        volume=volume,
+        suffix_count=done.suffix_count,
+        hash=done.hash,
+        entries=done.entries,
+        moved=done.moved,
         requests=done.requests.as_dict(),
     )

@@ -1,0 +1,78 @@
+"""Tasks that work on a volume whose exclusive lock the driver holds: see `metadata.deputies`.
+
+The driver's coroutine holds and renews the lock on the loop, while Spark runs a stage from a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from anyio import get_cancelled_exc_class
+from anyio.to_thread import run_sync
+from pyspark.sql import SparkSession
+
+from s3k_async.config import VolumeConfig
+from s3k_async.metadata.deputies import Deputy
+from s3k_async.settings import with_local_secrets
+from s3k_async.sources import SYSTEM
+from s3k_async.volumes import Volume, open_volume
+
+__all__ = ["deputised", "while_held"]
+
+T = TypeVar("T")
+
+
+async def while_held(spark: SparkSession, stage: Callable[[], T]) -> T:
+    """What a stage of Spark returns, run by a thread while the loop goes on. If it is cancelled, so are its Spark
+    jobs."""
+    context, tag = spark.sparkContext, f"s3k-{SYSTEM.uuid()}"
+
+    def tagged() -> T:
+        context.addJobTag(tag)
+        try:
+            return stage()
+        finally:
+            context.removeJobTag(tag)
+
+    try:
+        return await run_sync(tagged)
+    except get_cancelled_exc_class():
+        context.cancelJobsWithTag(tag)
+        raise
+
+
+@asynccontextmanager
+async def deputised(config: VolumeConfig, lock: str) -> AsyncIterator[tuple[Volume, Deputy]]:
+    """In a task: the locked volume, for as long as the lock of this id is held. No request is sent without having made
+    sure of that lately, be it the repetition of one.
+
+    Raises LeaseExpiredError, and what opening raises.
+    """
+    # What the record says of the keys may change under the lock.
+    volume = await open_volume(replace(with_local_secrets(config), suffix_count=None, hash=None), locked=True)
+    try:
+        deputy = Deputy(lock, SYSTEM)
+        async with deputy.at_work(volume.items):
+            volume.items.fence(_Held(deputy))
+            yield volume, deputy
+    finally:
+        await volume.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Asks the deputy before each request."""
+
+    deputy: Deputy
+
+    def due(self) -> bool:
+        return True
+
+    def late(self) -> bool:
+        return False
+
+    async def look(self) -> None:
+        self.deputy.check()
