@@ -11,7 +11,19 @@ import pytest
 
 from tests.cli.conftest import Cli
 
-JOBS = ("listing", "du", "rename", "delete", "import", "purge", "fsck-verify", "fsck-repair", "dump", "reshard")
+JOBS = (
+    "listing",
+    "du",
+    "rename",
+    "delete",
+    "import",
+    "purge",
+    "fsck-verify",
+    "fsck-repair",
+    "fsck-restore",
+    "dump",
+    "reshard",
+)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +40,7 @@ JOBS = ("listing", "du", "rename", "delete", "import", "purge", "fsck-verify", "
         ["reshard", "./v", "--suffix-count", "3"],
         ["fsck-verify"],
         ["fsck-repair"],
+        ["fsck-restore", "--yes"],
     ],
 )
 def test_without_pyspark_it_says_what_to_install(

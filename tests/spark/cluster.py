@@ -10,13 +10,16 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
-from s3k_async.spark import each_partition
+from s3k_async.metadata import exclusive
+from s3k_async.spark import each_partition, restoring
+from s3k_async.spark.restoring_tasks import writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +33,8 @@ class Orders:
     """What to work on, and where files are that tell attempts apart."""
 
     volume: VolumeConfig
+    lost: VolumeConfig
+    """One whose table is lost."""
     place: str
 
 
@@ -108,8 +113,32 @@ def _move(fs: S3kSyncClient, numbers: list[int]) -> None:
             raise error
 
 
+def bring_back(orders: Orders, spark: SparkSession) -> None:
+    """A lost table is restored; an executor dies when one of its tasks has written half of what it is to write."""
+
+    def killing(*arguments: Any) -> Callable[[Any], Any]:
+        work = writer(*arguments)
+
+        def write(batches: Any) -> Iterator[Any]:
+            some = [batch for batch in batches if batch.num_rows]
+            if some and first(orders.place, "killed while writing"):
+                list(work(iter([some[0].slice(0, some[0].num_rows // 2)])))
+                kill_executor()
+            yield from work(iter(some))
+
+        return write
+
+    nobody_else = patch.object(exclusive, "QUIET_SECONDS", 0.0)
+    with nobody_else, patch.object(restoring, "writer", killing):
+        stages = os.path.join(orders.place, "stages")
+        _, report = restoring.restore(spark, orders.lost, dry_run=False, checkpoint=stages)
+    assert report.clean
+    assert report.written == report.restored == FILES + 2
+
+
 if __name__ == "__main__":
     found: Orders = pickle.load(sys.stdin.buffer)
     running = session()
     move(found, running)
+    bring_back(found, running)
     running.stop()

@@ -65,8 +65,9 @@ def test_the_examples_run_one_after_the_other(
     assert said[9].endswith(" files dumped\n")
     assert said[10].endswith(" entries moved\n")
     assert said[11].endswith("clean\n")
-    assert said[12] == "100 rows of a day\n"
-    assert said[13] == "1000 rows, read by the JVM\n"
+    assert said[12] == "0 entries are lost\n"
+    assert said[13] == "100 rows of a day\n"
+    assert said[14] == "1000 rows, read by the JVM\n"
     with S3kSyncClient(str(directory / "volume")) as fs:
         names = {"/in", "/old", "/docs", "/batch", "/raw", "/out", "/moved", "/legacy", "/warehouse"}
         assert {status.path for status in fs.list("/")} == names

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
+from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.concurrency import gather
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
-from s3k_async.fsck.restore_tree import Outcome, RestoreReport
+from s3k_async.errors import BusyError
+from s3k_async.fsck.restore_tree import Outcome, RestoreReport, entry_line
 from s3k_async.fsck.restoring import RULES
 from s3k_async.metadata import exclusive
 from s3k_async.metadata.codec import to_item
@@ -21,7 +25,9 @@ from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation
 from s3k_async.sources import SYSTEM
+from s3k_async.spark import restoring
 from s3k_async.spark.restoring import restore
+from s3k_async.spark.restoring_tasks import WRITTEN, writer
 from s3k_async.stores.items import ABSENT, PARTITION, SORT, Item, Put
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoring import restore_volume
@@ -192,14 +198,81 @@ def test_a_tangled_log_is_restored_as_by_one_machine(spark: SparkSession, tmp_pa
     asyncio.run(tangle(embedded(one), 5, TREES, keep=keep))
     shutil.copytree(one, many)
     subtree = "/" if keep else None
-    alone = asyncio.run(restore_volume(embedded(one), subtree=subtree))
-    frame, report = restore(spark, embedded(many), subtree=subtree)
+    if keep:
+        _, report = restore(spark, embedded(many), subtree=subtree)
+        same(report, asyncio.run(restore_volume(embedded(one), subtree=subtree)))
+        assert report.written == 0
+    alone = asyncio.run(restore_volume(embedded(one), subtree=subtree, dry_run=False))
+    frame, report = restore(spark, embedded(many), subtree=subtree, dry_run=False, checkpoint=str(tmp_path / "stages"))
     same(report, alone)
     assert rows_of(frame) == told(report.outcomes)
-    expected = {rule.name for rule in RULES} - {"log_damaged"} - (set() if keep else {"stands", "occupied"})
-    assert {rule for rule, count in report.counts.items() if count} == expected
-    alone = asyncio.run(restore_volume(embedded(one), subtree=subtree, dry_run=False))
-    _, report = restore(spark, embedded(many), subtree=subtree, dry_run=False, checkpoint=str(tmp_path / "stages"))
-    same(report, alone)
     assert report.written == report.restored > 0
     assert asyncio.run(items_of(embedded(many))) == asyncio.run(items_of(embedded(one)))
+    expected = {rule.name for rule in RULES} - {"log_damaged"} - (set() if keep else {"stands", "occupied"})
+    assert {rule for rule, count in report.counts.items() if count} == expected
+
+
+async def written(config: VolumeConfig, number: int) -> list[Item]:
+    """A volume of files and directories whose table is lost; what the table was."""
+    await init_volume(config)
+    async with S3kClient(config=config) as fs:
+        names = [f"/in/day={each % 7}/part-{each:04d}" for each in range(number)]
+        await fs.write_many([(name, name.encode()) for name in names])
+        await fs.makedirs("/empty/one")
+        await fs.rename("/in/day=1", "/moved")
+        await fs.delete("/in/day=3", recursive=True)
+    before = await items_of(config)
+    volume = await open_volume(config)
+    await volume.table.drop()
+    await volume.close()
+    return before
+
+
+def fails(*arguments: Any) -> Callable[[Any], Any]:
+    """Writing in tasks that fails half-way."""
+    work = writer(*arguments)
+
+    def write(batches: Any) -> Iterator[Any]:
+        for batch in batches:
+            yield from work(iter([batch.slice(0, batch.num_rows // 2)]))
+            raise OSError("the machine is gone")
+
+    return write
+
+
+def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outlives_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then nobody can open the volume. A task that everybody took for dead, and that comes back when the volume
+    is in use again, writes nothing.
+    """
+    one, many = embedded(tmp_path / "one"), embedded(tmp_path / "many")
+    before = asyncio.run(written(many, 140))
+    with monkeypatch.context() as broken:
+        broken.setattr(restoring, "writer", fails)
+        with pytest.raises(PySparkException, match="the machine is gone"):
+            restore(spark, many, dry_run=False, partitions=2)
+    with pytest.raises(BusyError, match="a restore of the volume"):
+        asyncio.run(open_volume(many))
+    shutil.copytree(tmp_path / "many", tmp_path / "one")
+    alone = asyncio.run(restore_volume(one, dry_run=False))
+    late: list[Callable[[Any], Any]] = []
+
+    def remembered(*arguments: Any) -> Callable[[Any], Any]:
+        late.append(writer(*arguments))
+        return late[0]
+
+    with monkeypatch.context() as kept:
+        kept.setattr(restoring, "writer", remembered)
+        _, report = restore(spark, many, dry_run=False, partitions=2)
+    assert report.written == alone.written
+    assert 0 < report.written == len(before) - report.counts["stands"] < len(before)
+    after = asyncio.run(items_of(many))
+    assert after == asyncio.run(items_of(one))
+    assert [{**item, "op": ""} for item in after] == [{**item, "op": ""} for item in before]  # jobs marked some
+    line = entry_line(Entry("/late", True, SYSTEM.uuid(), 1, 1, 1000, operation=SYSTEM.uuid()))
+    rows = spark.createDataFrame([(line,)], "line string").mapInArrow(late[0], WRITTEN)
+    with pytest.raises(PySparkException, match="is not held any more"):
+        rows.collect()
+    with S3kSyncClient(config=many) as fs:
+        assert not fs.exists("/late")

@@ -18,7 +18,7 @@ from s3k_async.model import ROOT
 from s3k_async.paths import normalize
 from s3k_async.volumes.restoring import restore_volume
 
-__all__ = ["restore"]
+__all__ = ["restore", "tell_restore"]
 
 
 @click.command(cls=VolumeCommand)
@@ -54,6 +54,11 @@ def restore(
             )
 
     report = anyio.run(work)
+    tell_restore(invocation, report, yes=yes)
+
+
+def tell_restore(invocation: Invocation, report: RestoreReport, *, yes: bool) -> None:
+    """Print what a restore found and did. Exits with 9 if anything could not be decided or restored."""
     if invocation.json:
         invocation.output.json(_document(report))
     else:
