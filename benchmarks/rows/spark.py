@@ -38,6 +38,7 @@ __all__ = ["results"]
 DIRECTORIES = 50
 SIZES = (1_000,), (10_000, 100_000)
 ROWS = (100_000,), (100_000, 1_000_000)
+FIRST_ROWS = 1_000
 
 
 @dataclass
@@ -58,6 +59,9 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
             for files in scope.pick(*SIZES):
                 async for result in _jobs(bench, files):
                     yield result
+            # Apart from the rates: Spark starts five kinds of Python processes, each when it is first needed.
+            for name, case in _rows(bench, FIRST_ROWS).items():
+                yield await _timed(f"spark first {name}", f"{FIRST_ROWS:,} rows", "ours", 1, "starts", case["ours"])
             for rows in scope.pick(*ROWS):
                 for name, case in _rows(bench, rows).items():
                     for contender, work in case.items():

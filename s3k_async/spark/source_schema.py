@@ -1,15 +1,19 @@
-"""Schemas: what Spark is told of the files, and record batches of files turned into what Spark expects."""
+"""Schemas: what Spark is told of the files, and record batches of files turned into what Spark expects.
+
+Nothing here loads `pyarrow.dataset` before a task reads, since that loads pandas, and Spark plans and commits each in a
+process of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -17,35 +21,43 @@ from s3k_async.errors import InvalidArgumentError
 from s3k_async.spark.source_planning import SourceFile, inferred_type, opened, partition_names
 from s3k_async.sync import S3kSyncClient
 
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
 __all__ = ["arrow_schema", "as_expected", "file_format", "inferred_schema", "named_like"]
 
 FILES_AT_ONCE = 8
 """Footers that are read at the same time."""
 
-_FORMATS: Mapping[str, Callable[[], ds.FileFormat]] = {
-    # INT96 is how Spark has long written times: in microseconds, like its own.
-    "parquet": lambda: ds.ParquetFileFormat(
-        read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"),
-        default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True),
-    ),
-    "orc": ds.OrcFileFormat,
-    "csv": ds.CsvFileFormat,
-    "json": ds.JsonFileFormat,
-    "arrow": ds.IpcFileFormat,
-    "feather": ds.IpcFileFormat,
-}
+_INT96 = "us"
+"""INT96 is how Spark has long written times: in microseconds, like its own."""
 
 
 def file_format(name: str, schema: pa.Schema | None = None) -> ds.FileFormat:
     """How pyarrow reads files of a format; `schema`: the types of columns of text files, where they are known."""
-    if name == "csv" and schema is not None:
-        from pyarrow.csv import ConvertOptions
+    import pyarrow.dataset as ds
 
-        types = {field.name: field.type for field in schema if not pa.types.is_nested(field.type)}
-        return ds.CsvFileFormat(
-            default_fragment_scan_options=ds.CsvFragmentScanOptions(ConvertOptions(column_types=types))
-        )
-    return _FORMATS[name]()
+    match name:
+        case "parquet":
+            return ds.ParquetFileFormat(
+                read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit=_INT96),
+                default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True),
+            )
+        case "csv" if schema is not None:
+            from pyarrow.csv import ConvertOptions
+
+            types = {field.name: field.type for field in schema if not pa.types.is_nested(field.type)}
+            return ds.CsvFileFormat(
+                default_fragment_scan_options=ds.CsvFragmentScanOptions(ConvertOptions(column_types=types))
+            )
+        case "csv":
+            return ds.CsvFileFormat()
+        case "json":
+            return ds.JsonFileFormat()
+        case "orc":
+            return ds.OrcFileFormat()
+        case _:
+            return ds.IpcFileFormat()
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -130,15 +142,18 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
 
 def _schema_of(fs: S3kSyncClient, file: SourceFile, format: str) -> pa.Schema:
     with opened(fs, file) as reader:
-        fragment = file_format(format).make_fragment(pa.PythonFile(reader, mode="r"))
-        schema = fragment.physical_schema
-        zoned = _int96_columns(fragment) if format == "parquet" else set()
+        zoned: set[str] = set()
+        if format == "parquet":
+            parquet = pq.ParquetFile(reader, coerce_int96_timestamp_unit=_INT96)
+            schema, zoned = parquet.schema_arrow, _int96_columns(parquet.schema)
+        else:
+            schema = file_format(format).make_fragment(pa.PythonFile(reader, mode="r")).physical_schema
     return pa.schema([pa.field(field.name, _plain(field.type, zoned=field.name in zoned)) for field in schema])
 
 
-def _int96_columns(fragment: ds.ParquetFileFragment) -> set[str]:
+def _int96_columns(schema: pq.ParquetSchema) -> set[str]:
     """Columns with times that are moments: how Spark writes them in INT96, which by itself says nothing of zones."""
-    columns = map(fragment.metadata.schema.column, range(fragment.metadata.num_columns))
+    columns = map(schema.column, range(len(schema)))
     return {column.path.split(".")[0] for column in columns if column.physical_type == "INT96"}
 
 

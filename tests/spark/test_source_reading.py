@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import os
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StructType
 
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError, DataMissingError, InvalidArgumentError, PathNotFoundError
+from s3k_async.sources import SYSTEM
 from s3k_async.spark import register, spark_volume
-from s3k_async.spark.source import PUSHDOWN
+from s3k_async.spark.settings import SparkSettings, SparkVolume
+from s3k_async.spark.source import PUSHDOWN, S3kDataSource
+from s3k_async.spark.source_files import write_plan
 from s3k_async.spark.source_filters import Condition
-from s3k_async.spark.source_options import SourceOptions
+from s3k_async.spark.source_options import SourceOptions, SourceSettings
 from s3k_async.spark.source_planning import Piece, found_files, inferred_type, joined, pieces_of
 from s3k_async.spark.source_reading import ReadPlan, planned, read_pieces
 from s3k_async.spark.source_schema import inferred_schema
+from s3k_async.spark.source_writing import S3kWriter
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.spark.conftest import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -378,3 +389,35 @@ def test_options_of_the_volume_are_passed_on_and_secrets_of_the_session_stay(spa
     assert given.volume_of(SourceOptions.of({"path": "s3k://events/a"})) is given.volume
     with pytest.raises(ConfigError, match="several volumes"):
         given.volume_of(SourceOptions.of({"paths": '["s3k://events/a", "s3k://others/a"]'}))
+
+
+PLANNING = """
+import pickle, sys
+from pyspark.sql.types import StructType
+with open(sys.argv[1], "rb") as file:
+    source, writer = pickle.load(file)
+schema = source.schema()
+assert schema.names == ["id", "name", "day", "hour"]
+assert len(source.reader(schema).partitions()) > 0
+writer.commit([])
+print(sorted({"pandas", "pyarrow.dataset"} & set(sys.modules)))
+"""
+
+
+@embedded
+def test_planning_and_commit_load_no_pandas(fs: S3kSyncClient, volume: VolumeConfig, tmp_path: Path) -> None:
+    """Spark does each in a process of its own, and loading pandas takes longer than all the rest."""
+    days(fs)
+    source = S3kDataSource({"path": "/events"})
+    source.session = SourceSettings(SparkSettings({}, None, None), SparkVolume(volume, volume))
+    schema = StructType().add("id", "long")
+    (tmp_path / "pickled").write_bytes(pickle.dumps((source, source_writer(volume, schema))))
+    command = [sys.executable, "-c", PLANNING, str(tmp_path / "pickled")]
+    found = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
+    assert found.stderr.decode() == ""
+    assert found.stdout.decode() == "[]\n"
+
+
+def source_writer(volume: VolumeConfig, schema: StructType) -> S3kWriter:
+    plan = write_plan(SourceOptions.of({"path": "/out"}), schema, SYSTEM.uuid(), overwrite=False)
+    return S3kWriter(SparkVolume(volume, volume), plan)
