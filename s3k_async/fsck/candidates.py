@@ -18,7 +18,7 @@ from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.fsck.verdicts import Ages, Verdict
 from s3k_async.stores.blobs import BlobInfo
 
-__all__ = ["CandidateReader", "CandidateWriter", "Header"]
+__all__ = ["CandidateReader", "CandidateWriter", "Header", "verdict_from"]
 
 FORMAT: Final = 1
 
@@ -133,7 +133,7 @@ class CandidateReader:
                 if skip:
                     skip -= 1
                     continue
-                batch.append(_verdict(document))
+                batch.append(verdict_from(document))
                 if len(batch) == size:
                     yield batch
                     batch = []
@@ -161,7 +161,8 @@ def _incomplete(path: str) -> End:
     raise InvalidArgumentError("the list of candidates has no end", path=path)
 
 
-def _verdict(document: dict[str, Any]) -> Verdict:
+def verdict_from(document: dict[str, Any]) -> Verdict:
+    """A verdict from its JSON object, `asdict` of it."""
     document["blob"] = BlobInfo(**document["blob"])
     document["paths"] = tuple(document["paths"])
     document["operations"] = tuple((version, operation) for version, operation in document["operations"])

@@ -14,11 +14,10 @@ from s3k_async.errors import (
     ConflictError,
     InvalidArgumentError,
     LogFormatError,
-    ReadOnlyVolumeError,
 )
 from s3k_async.fsck.audit import AuditTrail, Deed
 from s3k_async.fsck.candidates import CandidateReader
-from s3k_async.fsck.marking import Count, Marked, Marker, Place, is_over, table_digest
+from s3k_async.fsck.marking import Count, Marked, Marker, Place, is_over, need_collectable, table_digest
 from s3k_async.fsck.naming import names_in, need_settled, open_transactions
 from s3k_async.fsck.verdicts import Ages, Verdict, named_by
 from s3k_async.model import Entry, Progress
@@ -28,7 +27,7 @@ from s3k_async.sources import Sources
 from s3k_async.stores.blobs import MAX_DELETION, BlobStore, Unfinished
 from s3k_async.stores.items import Item
 
-__all__ = ["BATCH", "Collector", "Swept"]
+__all__ = ["BATCH", "Collector", "Seen", "Sweeper", "Swept"]
 
 BATCH = 10_000
 """Candidates that are looked at and deleted together."""
@@ -83,7 +82,6 @@ class Collector:
         self._rate = rate
         self._progress = progress
         self._swept = Swept()
-        self._record: Item | None = None
 
     async def mark(self, path: str) -> Marked:
         """As `Marker.mark`."""
@@ -100,23 +98,21 @@ class Collector:
         candidates = CandidateReader(path)
         if candidates.header.volume != place.volume_id or candidates.header.logged != (place.log is not None):
             raise InvalidArgumentError("the list of candidates is another volume's", path=path)
-        if place.store.read_only:
-            raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 is not collected")
-        record = await need_settled(place.store.items)
+        record = await need_collectable(place)
         now_ms = await place.data.now_ms()
         if place.log is None and await table_digest(place) != candidates.end.digest:
             raise ConflictError("the volume was changed since it was marked: mark again", path=path)
-        news = None if place.log is None else _News(place, candidates)
-        total = candidates.end.candidates
+        seen = Seen(candidates.segments, candidates.checkpoints, candidates.end.lost)
+        sweeper = Sweeper(
+            place, self._sources, self._ages, self._audit, seen, record, now_ms, rate=self._rate, swept=self._swept
+        )
         handled = 0
-        self._record = record
         for batch in candidates.batches(BATCH):
-            await need_settled(place.store.items, record)
-            await self._sweep(batch, candidates, news, now_ms)
+            await sweeper.sweep(batch)
             candidates.done(len(batch))
             handled += len(batch)
             if self._progress is not None:
-                self._progress(Progress("gc", handled, total, path="sweep"))
+                self._progress(Progress("gc", handled, candidates.end.candidates, path="sweep"))
         return self._swept
 
     async def clean_up(self, marked: Marked) -> Swept:
@@ -146,29 +142,76 @@ class Collector:
         await blobs.abort_upload(upload)
         self._swept.uploads += 1
 
-    async def _sweep(self, batch: list[Verdict], candidates: CandidateReader, news: _News | None, now_ms: int) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What there was when the candidates were marked."""
+
+    segments: Collection[str]
+    """Ids of the log's."""
+    checkpoints: Collection[str]
+    """Keys of the log's."""
+    lost: int
+    """Files that the log knows and the table lacks."""
+
+
+class Sweeper:
+    """Sweeps candidates batch by batch. Each batch is looked at anew and by itself, so that others may sweep other
+    batches, or the same, at the same time.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        sources: Sources,
+        ages: Ages,
+        audit: AuditTrail,
+        seen: Seen,
+        record: Item,
+        now_ms: int,
+        *,
+        rate: float | None = None,
+        swept: Swept | None = None,
+    ) -> None:
+        """`record`: the volume's, when the sweep began; `now_ms`: then, by the clock of the data. `rate`: keys a second
+        at most. `swept`: to be added to.
+        """
+        self.swept = swept or Swept()
+        self._place = place
+        self._sources = sources
+        self._ages = ages
+        self._audit = audit
+        self._seen = seen
+        self._record = record
+        self._now_ms = now_ms
+        self._rate = rate
+        self._news = None if place.log is None else _News(place, seen)
+
+    async def sweep(self, batch: list[Verdict]) -> None:
+        """Delete those of the candidates that still nobody names. Raises as `Collector.sweep`."""
+        await need_settled(self._place.store.items, self._record)
         grace_ms = self._ages.grace_ms
-        left = self._leave("waiting", batch, lambda verdict: verdict.since_ms + grace_ms > now_ms)
+        left = self._leave("waiting", batch, lambda verdict: verdict.since_ms + grace_ms > self._now_ms)
         at_work = await open_transactions(self._place.store.items)
         # A table that lacks entries may lack those of pending operations too, and a job may yet publish them.
-        if candidates.end.lost or at_work:
+        if self._seen.lost or at_work:
             left = self._leave("undecided", left, lambda verdict: verdict.is_pending)
         # A transaction looks at its leases once, and logs its files when all directories are prepared: hours may lie
         # between. Until then nothing names their bytes.
         if at_work:
             left = self._leave("undecided", left, lambda verdict: not verdict.operations)
-        if news is not None and left:
+        if self._news is not None and left:
             # Twice: to be missed by both readings an entry must move twice, and the second move is news to the log.
             named = await self._named(left) | await self._named(left)
             left = self._leave("named", left, lambda verdict: verdict.blob.key in named)
-            changed = await news.of(left)
+            changed = await self._news.of(left)
             left = self._leave("changed", left, lambda verdict: verdict.blob.key in changed)
         await self._delete(left)
 
     def _leave(self, reason: str, verdicts: list[Verdict], leaves: Callable[[Verdict], bool]) -> list[Verdict]:
         """The verdicts that are not left, those that are being counted."""
         kept = [verdict for verdict in verdicts if leaves(verdict)]
-        self._swept.keep(reason, kept)
+        self.swept.keep(reason, kept)
         return [verdict for verdict in verdicts if not leaves(verdict)] if kept else verdicts
 
     async def _named(self, verdicts: list[Verdict]) -> set[str]:
@@ -194,10 +237,10 @@ class Collector:
                 await need_settled(self._place.store.items, self._record)
             failures = await self._place.data.delete_many([verdict.blob.key for verdict in some])
             left = {failure.key: failure.error for failure in failures}
-            self._swept.failures += left.items()
+            self.swept.failures += left.items()
             for verdict in some:
                 if verdict.blob.key not in left:
-                    self._swept.deleted.setdefault(verdict.reason, Count()).add(verdict.blob.size)
+                    self.swept.deleted.setdefault(verdict.reason, Count()).add(verdict.blob.size)
             if self._rate is not None:
                 pause = len(some) / self._rate - (self._sources.monotonic() - began)
                 await self._sources.sleep(max(0.0, pause))
@@ -211,13 +254,13 @@ def _deed(verdict: Verdict) -> Deed:
 class _News:
     """What the log holds that it did not hold when the candidates were marked."""
 
-    def __init__(self, place: Place, candidates: CandidateReader) -> None:
+    def __init__(self, place: Place, seen: Seen) -> None:
         assert place.log is not None
         self._log = place.log
         self._reader = LogReader(place.log)
         self._key_of = place.key_of
-        self._segments = candidates.segments
-        self._checkpoints = candidates.checkpoints
+        self._segments = set(seen.segments)
+        self._checkpoints = set(seen.checkpoints)
         self._fresh: set[str] = set()
         """What segments name that are new since then."""
 

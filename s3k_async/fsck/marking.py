@@ -6,15 +6,15 @@ by no item that was scanned, has either been moved by an operation that is in th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from s3k_async.concurrency import merge
 from s3k_async.errors import ItemFormatError, LogFormatError, ReadOnlyVolumeError, VolumeMismatchError
 from s3k_async.fsck.candidates import CandidateWriter, Header
-from s3k_async.fsck.naming import SEGMENTS, digest_of, names_in, need_settled, scan_segment
+from s3k_async.fsck.naming import SEGMENTS, Named, digest_of, names_in, need_settled, scan_segment
 from s3k_async.fsck.verdicts import PHYSICAL_KEY, Ages, Case, KeyOf, Verdict, judge
 from s3k_async.metadata.codec import from_item
 from s3k_async.metadata.store import MetadataStore
@@ -25,7 +25,19 @@ from s3k_async.oplog.spill import Spill
 from s3k_async.stores.blobs import BlobInfo, BlobStore, Unfinished
 from s3k_async.stores.items import Item
 
-__all__ = ["Count", "Marked", "Marker", "Place", "is_over", "table_digest"]
+__all__ = [
+    "MOST",
+    "Count",
+    "Marked",
+    "Marker",
+    "Place",
+    "Sieve",
+    "held_by",
+    "is_over",
+    "need_collectable",
+    "object_of",
+    "table_digest",
+]
 
 HEX: Final = "0123456789abcdef"
 """What physical keys begin with: each prefix is listed by itself, at the same time as the others."""
@@ -89,6 +101,82 @@ class Marked:
         return self.counts.get(reason, Count())
 
 
+class Sieve:
+    """What mark keeps of what it reads, and counts, wherever that is kept: in a file, or as rows of Spark's."""
+
+    def __init__(self, place: Place, ages: Ages, now_ms: int) -> None:
+        """`now_ms`: when mark began, by the clock of the data."""
+        self.done = Marked()
+        self._place = place
+        self._ages = ages
+        self._now_ms = now_ms
+        self._oldest = now_ms - ages.unpublishable_ms - ages.grace_ms
+
+    def blobs(self, page: Iterable[BlobInfo]) -> list[BlobInfo]:
+        """The data keys that are old enough; what is young may be an upload under way, or have been one just now."""
+        old: list[BlobInfo] = []
+        for blob in page:
+            if PHYSICAL_KEY.fullmatch(blob.key) is None:
+                self.done.count("foreign", blob.size)
+            elif blob.mtime_ms >= self._oldest:
+                self.done.count("young", blob.size)
+            else:
+                old.append(blob)
+        return old
+
+    def items(self, page: Sequence[Item]) -> Named:
+        """What items name. Reservations whose writers have had their time are noted."""
+        if len(self.done.reservations) < MOST:
+            self.done.reservations += [entry for item in page if (entry := self._expired(item)) is not None]
+        self.done.entries += len(page)
+        return names_in(page, self._place.key_of)
+
+    def verdict(self, blob: BlobInfo, records: Sequence[LogRecord], *, damaged: bool) -> Verdict | None:
+        """The verdict on bytes that no item names, if they may go; else None. `records`: what the log says of their
+        object; `damaged`: whether something about it cannot be understood.
+        """
+        verdict = self._verdict(blob, records, damaged=damaged)
+        if not verdict.is_dead:
+            self.done.count(verdict.reason, blob.size)
+            return None
+        # One that waits is a candidate too: a sweep that comes later may take it.
+        waits = verdict.since_ms + self._ages.grace_ms > self._now_ms
+        self.done.count("waiting" if waits else verdict.reason, blob.size)
+        return verdict
+
+    async def finish(self) -> Marked:
+        """What was found, with the unfinished uploads that are too old to be published; elsewhere in a bucket they are
+        others'. Raises VolumeMismatchError if all entries are missing.
+        """
+        lost = self.done.of("lost").objects
+        if lost and not self.done.entries:
+            raise VolumeMismatchError(
+                f"the table is empty, and the log knows of {lost} files with bytes that exist: restore the table first"
+            )
+        for blobs in (self._place.data, self._place.log):
+            if blobs is None:
+                continue
+            async for upload in blobs.list_uploads():
+                ours = not upload.key or PHYSICAL_KEY.fullmatch(upload.key) is not None
+                if ours and 0 < upload.started_ms < self._oldest and len(self.done.uploads) < MOST:
+                    self.done.uploads.append((blobs, upload))
+        return self.done
+
+    def _expired(self, item: Item) -> Entry | None:
+        if item.get("isdir") or item.get("physcommitted") is not False:
+            return None
+        try:
+            entry = from_item(item, self._place.store.keys)
+        except ItemFormatError:
+            return None
+        return entry if is_over(entry, self._now_ms, self._ages) else None
+
+    def _verdict(self, blob: BlobInfo, records: Sequence[LogRecord], *, damaged: bool) -> Verdict:
+        if self._place.log is None and not damaged:
+            return Verdict(blob, "unnamed", self._now_ms, False, (), ())
+        return judge(Case(blob, records, damaged, self._place.key_of))
+
+
 class Marker:
     """Marks one volume. `directory`: where the temporary file is made, about 200 bytes for each object of data."""
 
@@ -104,8 +192,6 @@ class Marker:
         self._ages = ages
         self._directory = directory
         self._tell = progress or (lambda _: None)
-        self._now_ms = 0
-        self._done = Marked()
 
     async def mark(self, path: str) -> Marked:
         """Write the list of candidates to a local file.
@@ -114,79 +200,50 @@ class Marker:
         volume is being loaded or moved), LogFormatError (something in the log cannot be understood, and nobody knows
         what it is about), VolumeMismatchError (the table is empty, the log is not), and the stores' errors.
         """
-        place, done = self._place, self._done
-        if place.store.read_only:
-            raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 is not collected")
-        record = await need_settled(place.store.items)
-        self._now_ms = await place.data.now_ms()
-        header = Header(place.volume_id, self._now_ms, self._ages, place.log is not None)
+        place = self._place
+        record = await need_collectable(place)
+        now_ms = await place.data.now_ms()
+        sieve = Sieve(place, self._ages, now_ms)
+        header = Header(place.volume_id, now_ms, self._ages, place.log is not None)
         with Spill(self._directory) as spill, CandidateWriter(path, header) as writer:
             for statement in _SCHEMA:
                 spill.database.execute(statement)
-            await self._list(spill)
-            digest = await self._scan(spill)
+            await self._list(sieve, spill)
+            digest = await self._scan(sieve, spill)
             for statement in (_INDEX_NAMED, _UNNAMED, _INDEX_UNNAMED):
                 spill.database.execute(statement)
             if place.log is not None:
                 await self._read_log(LogReader(place.log), spill, writer)
             else:
                 writer.end.digest = str(digest)
-            self._judge(spill, writer)
-            writer.end.lost = done.of("lost").objects
-            if done.of("lost").objects and not done.entries:
-                raise VolumeMismatchError(
-                    f"the table is empty, and the log knows of {done.of('lost').objects} files with bytes that exist:"
-                    " restore the table first"
-                )
-            await self._find_uploads()
+            _judge(sieve, spill, writer)
+            writer.end.lost = sieve.done.of("lost").objects
+            done = await sieve.finish()
             await need_settled(place.store.items, record)
         return done
 
-    async def _list(self, spill: Spill) -> None:
-        """The data keys that are old enough; what is young may be an upload under way, or have been one just now."""
-        oldest = self._now_ms - self._ages.unpublishable_ms - self._ages.grace_ms
+    async def _list(self, sieve: Sieve, spill: Spill) -> None:
         seen = 0
         async with aclosing(merge([_pages(self._place.data, digit) for digit in HEX], limit=len(HEX))) as pages:
             async for page in pages:
-                rows: list[Any] = []
-                for blob in page:
-                    found = PHYSICAL_KEY.fullmatch(blob.key)
-                    if found is None:
-                        self._done.count("foreign", blob.size)
-                    elif blob.mtime_ms >= oldest:
-                        self._done.count("young", blob.size)
-                    else:
-                        rows.append((blob.key, found[1], blob.size, blob.mtime_ms))
+                rows = [(blob.key, object_of(blob), blob.size, blob.mtime_ms) for blob in sieve.blobs(page)]
                 spill.many("INSERT INTO listed VALUES (?, ?, ?, ?)", rows)
                 seen += len(page)
                 self._tell(Progress("gc", seen, path="data"))
 
-    async def _scan(self, spill: Spill) -> int:
-        """What the table names, and reservations whose writers have had their time."""
+    async def _scan(self, sieve: Sieve, spill: Spill) -> int:
         items = self._place.store.items
         digest = 0
         streams = [scan_segment(items, segment) for segment in range(SEGMENTS)]
         async with aclosing(merge(streams, limit=SEGMENTS)) as pages:
             async for page in pages:
-                named = names_in(page, self._place.key_of)
+                named = sieve.items(page)
                 spill.many("INSERT INTO named VALUES (?)", [(key,) for key in named.keys])
                 spill.many("INSERT OR IGNORE INTO held VALUES (?)", [(each,) for each in named.unclear])
-                if len(self._done.reservations) < MOST:
-                    self._done.reservations += [entry for item in page if (entry := self._expired(item)) is not None]
-                self._done.entries += len(page)
                 if self._place.log is None:
                     digest = (digest + digest_of(page)) % 2**64
-                self._tell(Progress("gc", self._done.entries, path="table"))
+                self._tell(Progress("gc", sieve.done.entries, path="table"))
         return digest
-
-    def _expired(self, item: Item) -> Entry | None:
-        if item.get("isdir") or item.get("physcommitted") is not False:
-            return None
-        try:
-            entry = from_item(item, self._place.store.keys)
-        except ItemFormatError:
-            return None
-        return entry if is_over(entry, self._now_ms, self._ages) else None
 
     async def _read_log(self, log: LogReader, spill: Spill, writer: CandidateWriter) -> None:
         """What the log says of the objects whose bytes were not named. Other entries are listed and not read."""
@@ -213,45 +270,39 @@ class Marker:
         spill.add(records)
         for damage in findings:
             if isinstance(damage, DamagedLog):
-                spill.many("INSERT OR IGNORE INTO held VALUES (?)", [(_object_of(damage),)])
+                held = held_by(damage.key, damage.error)
+                spill.many("INSERT OR IGNORE INTO held VALUES (?)", [(held,)])
 
-    def _judge(self, spill: Spill, writer: CandidateWriter) -> None:
-        """Decide each object's bytes, one object after the other."""
-        done = self._done
-        held = {object_id for (object_id,) in spill.database.execute("SELECT object FROM held")}
-        done.counts["named"] = Count(
-            *spill.database.execute(
-                "SELECT count(*), coalesce(sum(size), 0) FROM listed WHERE key IN (SELECT key FROM named)"
-            ).fetchone()
-        )
-        rows: Iterator[tuple[str, str, int, int]]
-        rows = spill.database.execute("SELECT key, object, size, mtime FROM unnamed ORDER BY object, key")
-        for key, object_id, size, mtime in rows:
-            blob = BlobInfo(key, size, "", mtime)
-            verdict = self._verdict(blob, spill.of(object_id), damaged=object_id in held)
-            if not verdict.is_dead:
-                done.count(verdict.reason, size)
-                continue
-            # One that waits is a candidate too: a sweep that comes later may take it.
-            waits = verdict.since_ms + self._ages.grace_ms > self._now_ms
-            done.count("waiting" if waits else verdict.reason, size)
+
+def _judge(sieve: Sieve, spill: Spill, writer: CandidateWriter) -> None:
+    """Decide each object's bytes, one object after the other."""
+    held = {object_id for (object_id,) in spill.database.execute("SELECT object FROM held")}
+    sieve.done.counts["named"] = Count(
+        *spill.database.execute(
+            "SELECT count(*), coalesce(sum(size), 0) FROM listed WHERE key IN (SELECT key FROM named)"
+        ).fetchone()
+    )
+    rows: Iterator[tuple[str, str, int, int]]
+    rows = spill.database.execute("SELECT key, object, size, mtime FROM unnamed ORDER BY object, key")
+    for key, object_id, size, mtime in rows:
+        blob = BlobInfo(key, size, "", mtime)
+        verdict = sieve.verdict(blob, spill.of(object_id), damaged=object_id in held)
+        if verdict is not None:
             writer.candidate(verdict)
 
-    def _verdict(self, blob: BlobInfo, records: list[LogRecord], *, damaged: bool) -> Verdict:
-        if self._place.log is None and not damaged:
-            return Verdict(blob, "unnamed", self._now_ms, False, (), ())
-        return judge(Case(blob, records, damaged, self._place.key_of))
 
-    async def _find_uploads(self) -> None:
-        """Unfinished uploads that are too old to be published; elsewhere in a bucket they are others'."""
-        oldest = self._now_ms - self._ages.unpublishable_ms - self._ages.grace_ms
-        for blobs in (self._place.data, self._place.log):
-            if blobs is None:
-                continue
-            async for upload in blobs.list_uploads():
-                ours = not upload.key or PHYSICAL_KEY.fullmatch(upload.key) is not None
-                if ours and 0 < upload.started_ms < oldest and len(self._done.uploads) < MOST:
-                    self._done.uploads.append((blobs, upload))
+async def need_collectable(place: Place) -> Item:
+    """The volume's record. Raises ReadOnlyVolumeError for a volume of S3-FileSystem 1.0, whose writers keep none of our
+    rules; BusyError.
+    """
+    if place.store.read_only:
+        raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 is not collected")
+    return await need_settled(place.store.items)
+
+
+def object_of(blob: BlobInfo) -> str:
+    """The object id in a key that this package gives."""
+    return blob.key[-36:]
 
 
 def is_over(entry: Entry, now_ms: int, ages: Ages) -> bool:
@@ -280,15 +331,15 @@ async def _pages(blobs: BlobStore, prefix: str) -> AsyncIterator[list[BlobInfo]]
             return
 
 
-def _object_of(damage: DamagedLog) -> str:
+def held_by(key: str, problem: object) -> str:
     """The object that a damaged entry is about. Raises LogFormatError for anything else that is damaged."""
     try:
-        key = parse_key(damage.key)
+        parsed = parse_key(key)
     except LogFormatError:
-        key = None
-    if isinstance(key, EntryKey):
-        return key.object_id
+        parsed = None
+    if isinstance(parsed, EntryKey):
+        return parsed.object_id
     raise LogFormatError(
-        f"something in the log cannot be understood, and it may be about any file: mend it first ({damage.error})",
-        path=damage.key,
+        f"something in the log cannot be understood, and it may be about any file: mend it first ({problem})",
+        path=key,
     )

@@ -60,11 +60,11 @@ def _add(named: Named, key: str | None) -> None:
         named.keys.add(key)
 
 
-async def scan_segment(items: ItemStore, segment: int) -> AsyncIterator[list[Item]]:
+async def scan_segment(items: ItemStore, segment: int, segments: int = SEGMENTS) -> AsyncIterator[list[Item]]:
     """The items of entries in one part of the table, page by page."""
     cursor: str | None = None
     while True:
-        page = await items.scan(segment, SEGMENTS, cursor=cursor)
+        page = await items.scan(segment, segments, cursor=cursor)
         yield [item for item in page.items if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
         if page.next is None:
             return

@@ -270,14 +270,14 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "garbage that the log has named since",
         "fsck/collect.py",
-        "            changed = await news.of(left)",
+        "            changed = await self._news.of(left)",
         "            changed: set[str] = set()",
         "tests/fsck/test_collect_races.py::test_what_was_moved_since_it_was_marked_is_in_the_logs_news",
     ),
     Defect(
         "garbage that is swept as soon as it is marked",
         "fsck/collect.py",
-        "lambda verdict: verdict.since_ms + grace_ms > now_ms)",
+        "lambda verdict: verdict.since_ms + grace_ms > self._now_ms)",
         "lambda verdict: False)",
         "tests/fsck/test_collect.py::test_D12_a_reader_keeps_the_bytes_of_a_file_that_was_deleted_for_a_grace_period",
     ),
