@@ -24,12 +24,14 @@ from s3k_async.spark.reports import JobReport, JobResult
 from s3k_async.spark.settings import SparkVolume, spark_volume
 
 if TYPE_CHECKING:
+    from s3k_async.spark.collecting import GcReport, gc
     from s3k_async.spark.dumping import dump
     from s3k_async.spark.resharding import reshard
     from s3k_async.spark.source import register
     from s3k_async.spark.source_functions import read_parquet, write_parquet
 
 __all__ = [
+    "GcReport",
     "JobReport",
     "JobResult",
     "SparkVolume",
@@ -38,6 +40,7 @@ __all__ = [
     "du",
     "dump",
     "each_partition",
+    "gc",
     "import_objects",
     "listing",
     "objects_below",
@@ -52,7 +55,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "GcReport": "s3k_async.spark.collecting",
     "dump": "s3k_async.spark.dumping",
+    "gc": "s3k_async.spark.collecting",
     "read_parquet": "s3k_async.spark.source_functions",
     "register": "s3k_async.spark.source",
     "reshard": "s3k_async.spark.resharding",

@@ -35,12 +35,15 @@ __all__ = [
     "Piece",
     "Place",
     "Run",
+    "Segments",
+    "Superseded",
     "Where",
     "byte_pieces",
     "checkpoint_pieces",
     "log_pieces",
     "opened",
     "read_pieces",
+    "segment_pieces",
     "table_pieces",
 ]
 
@@ -149,7 +152,9 @@ class _JavaEntries:
 
 
 @dataclass(frozen=True, slots=True)
-class _Segments:
+class Segments:
+    """Some segments of the log, by their ids."""
+
     ids: tuple[str, ...]
 
     def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
@@ -223,9 +228,14 @@ async def log_pieces(ground: Ground, count: int) -> list[Piece]:
         return []
     if isinstance(log, JavaLogReader):
         return [_JavaEntries(tuple(ranges)) for ranges in hex_ranges(count)]
-    sizes, damage = await log.segment_sizes()
     pieces: list[Piece] = [_Entries(keys) for keys in entry_ranges(count)]
-    pieces += [_Segments(ids) for ids in _by_size(sizes, count)]
+    return pieces + await segment_pieces(ground, count)
+
+
+async def segment_pieces(ground: Ground, count: int) -> list[Piece]:
+    """Segments of a native log, by size, in at most `count` pieces, and what is none."""
+    sizes, damage = await _native_log(ground).segment_sizes()
+    pieces: list[Piece] = [Segments(ids) for ids in _by_size(sizes, count)]
     return pieces + await _damage(ground, damage)
 
 

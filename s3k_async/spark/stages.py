@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.model import Progress
 
-__all__ = ["Stages", "Tell", "counted"]
+__all__ = ["MaybeFrame", "Stages", "Tell", "counted"]
 
 FORMAT: Final = 1
 TICK_SECONDS: Final = 1.0
@@ -42,6 +42,7 @@ class Stages:
         operation: str = "fsck",
     ) -> None:
         """`scope`: what the job is; a directory is of one job only. `directory`: a path or URI that Spark can write.
+        `operation`: whose progress is told.
         Raises InvalidArgumentError if it is that of another job.
         """
         self.operation = operation

@@ -23,6 +23,7 @@ JOBS = (
     "fsck-restore",
     "dump",
     "reshard",
+    "gc",
 )
 
 
@@ -37,6 +38,7 @@ JOBS = (
         ["import", "--from", "objects"],
         ["import", "--below", "s3://bucket/old", "--to", "/in"],
         ["dump", "-o", "dump"],
+        ["gc"],
         ["reshard", "./v", "--suffix-count", "3"],
         ["fsck-verify"],
         ["fsck-repair"],

@@ -109,6 +109,8 @@ COMMANDS = (
         ["spark", "du", "-L", "-1"],
         ["spark", "listing", "/", "-o", "x", "--by", "names"],
         ["spark", "dump", "memory://x"],
+        ["spark", "gc", "memory://x:/a"],
+        ["spark", "gc", "--grace", "x"],
         ["spark", "reshard", "memory://x"],
         ["spark", "reshard", "memory://x", "--suffix-count", "0"],
         ["spark", "dump", "memory://x:/a", "--path", "/b", "-o", "x"],

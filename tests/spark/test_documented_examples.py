@@ -64,10 +64,11 @@ def test_the_examples_run_one_after_the_other(
     assert said[8] == "100 files would go\n"
     assert said[9].endswith(" files dumped\n")
     assert said[10].endswith(" entries moved\n")
-    assert said[11].endswith("clean\n")
-    assert said[12] == "0 entries are lost\n"
-    assert said[13] == "100 rows of a day\n"
-    assert said[14] == "1000 rows, read by the JVM\n"
+    assert said[11].endswith(" objects are too young to be judged\n")
+    assert said[12].endswith("clean\n")
+    assert said[13] == "0 entries are lost\n"
+    assert said[14] == "100 rows of a day\n"
+    assert said[15] == "1000 rows, read by the JVM\n"
     with S3kSyncClient(str(directory / "volume")) as fs:
         names = {"/in", "/old", "/docs", "/batch", "/raw", "/out", "/moved", "/legacy", "/warehouse"}
         assert {status.path for status in fs.list("/")} == names

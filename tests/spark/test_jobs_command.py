@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -92,6 +93,24 @@ def test_a_volume_is_resharded(spark: SparkSession, cli: Cli, directory: str, mo
     again = cli.ok("spark", "reshard", directory, "--suffix-count", "5")
     assert again.out == f"{directory} has suffix count 5, hash java31; moved 0 entries\n"
     assert "not a path" in cli.fails(2, "spark", "reshard", f"{directory}:/a", "--suffix-count", "5").errors
+
+
+def test_garbage_is_that_of_one_machine(spark: SparkSession, cli: Cli, directory: str, tmp_path: Path) -> None:
+    with S3kSyncClient(directory) as fs:
+        fs.delete("/a/0/0")
+        fs.write("/a/1/1", b"replaced")
+    for place in Path(directory, "data").rglob("*"):
+        os.utime(place, (time.time() - 50_000, time.time() - 50_000))
+    options = ["--grace", "0", "--lease", "60"]
+    wanted = cli.ok("gc", directory, *options).out
+    assert wanted.endswith("would delete 2 objects, 12 bytes (--yes deletes)\n")
+    job = ["spark", "gc", directory, *options, "--tasks", "2", "--checkpoint", str(tmp_path / "stages")]
+    assert cli.ok(*job, "-o", str(tmp_path / "candidates")).out == wanted
+    assert {row.reason for row in spark.read.parquet(str(tmp_path / "candidates")).collect()} == {"deleted", "replaced"}
+    document = cli.ok(*job, "--yes", "--json").json()
+    assert document["deleted"] == {"deleted": {"objects": 1, "bytes": 6}, "replaced": {"objects": 1, "bytes": 6}}
+    assert cli.ok("gc", directory, *options).out.endswith("would delete 0 objects, 0 bytes (--yes deletes)\n")
+    assert cli.ok("fsck", directory, "--grace", "0").out.startswith("clean: ")
 
 
 def test_changes_wait_for_yes(spark: SparkSession, cli: Cli, directory: str, tmp_path: Path) -> None:

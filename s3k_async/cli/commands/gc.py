@@ -25,7 +25,7 @@ from s3k_async.model import ROOT
 from s3k_async.sources import SYSTEM
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["gc"]
+__all__ = ["gc", "tell_collection"]
 
 _DEAD = ("deleted", "replaced", "unpublished", "unnamed")
 
@@ -91,7 +91,7 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
             await opened.close()
 
     marked, swept = anyio.run(work)
-    _tell(invocation, marked, swept)
+    tell_collection(invocation, marked, swept)
     if swept is not None and swept.failures:
         raise FailedOperandsError(swept.failures, some_succeeded=bool(swept.deleted))
 
@@ -123,7 +123,8 @@ async def _collect(collector: Collector, asked: _Asked) -> tuple[Marked | None, 
         return marked, await collector.sweep(path)
 
 
-def _tell(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
+def tell_collection(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
+    """Say what was found, and what was deleted if something was to be."""
     if invocation.json:
         invocation.output.json(_document(marked, swept))
         return

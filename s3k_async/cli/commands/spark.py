@@ -37,7 +37,12 @@ _OURS = re.compile(r"^s3k_async\.errors\.(\w+): (.*)$", re.MULTILINE)
 """An error of ours at the end of a task's traceback."""
 
 
-_ELSEWHERE: Final = {"fsck-restore": "spark_restoring", "dump": "spark_moving", "reshard": "spark_moving"}
+_ELSEWHERE: Final = {
+    "fsck-restore": "spark_restoring",
+    "dump": "spark_moving",
+    "reshard": "spark_moving",
+    "gc": "spark_gc",
+}
 """Jobs by name to the module beside this one that adds them to the group."""
 
 
