@@ -1,7 +1,8 @@
 """The jobs and the data source of Spark on two cores, on dynoxide and SeaweedFS; run apart (`--only spark`).
 
 All processes share the machine: the JVM, its Python workers and the engines. A job is timed once for each size, the
-session being warm; what it begins from is made before.
+session being warm; what it begins from is made before. Reading and writing of rows is timed several times, contenders
+taking turns. S3A is fetched from Maven Central, once, into `.engines/ivy` (1.3 GB).
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from benchmarks.contenders.keys import bounded
 from benchmarks.contenders.ours import client
 from benchmarks.measuring import Result
 from benchmarks.rows.scope import Scope
 from benchmarks.servers import config_for, engine_named
-from s3k_async.config import VolumeConfig
+from s3k_async.config import S3Bucket, VolumeConfig
 from s3k_async.fsck.gather import Gatherer
 from s3k_async.fsck.parts import Parts
 from s3k_async.fsck.repair import ground_of
 from s3k_async.fsck.verify import part_findings
+from s3k_async.metadata import exclusive
 from s3k_async.volumes import init_volume, open_volume
 from tests.engines.process import Engine
 
@@ -39,6 +44,9 @@ DIRECTORIES = 50
 SIZES = (1_000,), (10_000, 100_000)
 ROWS = (100_000,), (100_000, 1_000_000)
 FIRST_ROWS = 1_000
+REPEATS = 1, 5
+S3A = "org.apache.hadoop:hadoop-aws:3.5.0"
+"""Of the Hadoop that PySpark 4.3 has."""
 
 
 @dataclass
@@ -53,19 +61,19 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
     with engine_named("dynoxide") as table, engine_named("seaweedfs") as data, tempfile.TemporaryDirectory() as place:
         volume = config_for(table, data, suffixes=10, connections=64)
         await init_volume(volume)
-        with _session(data, place) as spark:
+        # Nobody has the volume open while a restore waits for everybody to notice.
+        with _session(data, place) as spark, patch.object(exclusive, "QUIET_SECONDS", 0.0):
             bench = _Bench(spark, volume, place)
             await asyncio.to_thread(_warm, bench)
             for files in scope.pick(*SIZES):
                 async for result in _jobs(bench, files):
                     yield result
             # Apart from the rates: Spark starts five kinds of Python processes, each when it is first needed.
-            for name, case in _rows(bench, FIRST_ROWS).items():
-                yield await _timed(f"spark first {name}", f"{FIRST_ROWS:,} rows", "ours", 1, "starts", case["ours"])
+            for name, work in _ours(bench, FIRST_ROWS).items():
+                yield await _timed(f"spark first {name}", f"{FIRST_ROWS:,} rows", "ours", 1, "starts", work)
             for rows in scope.pick(*ROWS):
-                for name, case in _rows(bench, rows).items():
-                    for contender, work in case.items():
-                        yield await _timed(f"spark {name}", f"{rows:,} rows", contender, rows, "rows", work)
+                for result in await _rows(bench, rows, scope.pick(*REPEATS)):
+                    yield result
 
 
 @contextmanager
@@ -86,6 +94,12 @@ def _session(data: Engine, place: str) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "4",
         "spark.local.dir": f"{place}/local",
         "spark.log.level": "ERROR",
+        "spark.jars.packages": S3A,
+        "spark.jars.ivy": str(Path(".engines/ivy").absolute()),
+        "spark.hadoop.fs.s3a.endpoint": data.endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
     }
     session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     try:
@@ -106,6 +120,7 @@ def _warm(bench: _Bench) -> None:
 async def _jobs(bench: _Bench, files: int) -> AsyncIterator[Result]:
     from s3k_async.spark import delete_files, du, import_objects, listing, objects_below, rename_files
     from s3k_async.spark.checking import verify
+    from s3k_async.spark.restoring import restore
 
     spark, volume = bench.spark, bench.volume
     landing = await _landing(volume, files)
@@ -119,6 +134,7 @@ async def _jobs(bench: _Bench, files: int) -> AsyncIterator[Result]:
         "du": lambda: _count(du(spark, volume, f"/tree-{files}"), DIRECTORIES + 1),
         "rename": lambda: rename_files(spark, volume, moved, dry_run=False).report,
         "verify": lambda: verify(spark, volume, grace=0.0)[1],
+        "restore": lambda: restore(spark, volume, dry_run=False)[1],
         "delete": lambda: delete_files(spark, volume, moved.selectExpr("target AS path"), dry_run=False).report,
     }
     for name, job in jobs.items():
@@ -126,6 +142,8 @@ async def _jobs(bench: _Bench, files: int) -> AsyncIterator[Result]:
             await _directories(volume, files)
         if name == "verify":
             yield await _engine(volume, files)
+        if name == "restore":
+            await _lose_table(volume)
         yield await _timed(f"spark {name}", f"{files:,} files", "ours", files, "files", job)
 
 
@@ -147,6 +165,12 @@ async def _directories(volume: VolumeConfig, files: int) -> None:
             await fs.makedirs(f"/moved-{files}/d{number}")
 
 
+async def _lose_table(volume: VolumeConfig) -> None:
+    opened = await open_volume(volume)
+    await opened.table.drop()
+    await opened.close()
+
+
 async def _engine(volume: VolumeConfig, files: int) -> Result:
     """The decisions alone, of facts that are in memory."""
     opened = await open_volume(volume)
@@ -163,20 +187,59 @@ async def _engine(volume: VolumeConfig, files: int) -> Result:
         await opened.close()
 
 
-def _rows(bench: _Bench, rows: int) -> dict[str, dict[str, Callable[[], object]]]:
-    """Reading and writing, by the data source and by Spark's own Parquet on this machine's disk."""
-    frame = bench.spark.range(0, rows, 1, 4).selectExpr("id", "id * 0.5 AS value", "concat('row ', id) AS text")
-    plain = f"{bench.place}/plain-{rows}"
+def _frame(bench: _Bench, rows: int) -> DataFrame:
+    return bench.spark.range(0, rows, 1, 4).selectExpr("id", "id * 0.5 AS value", "concat('row ', id) AS text")
+
+
+def _ours(bench: _Bench, rows: int) -> dict[str, Callable[[], None]]:
+    """Writing and reading by the data source."""
+    place = f"/rows-{rows}"
     return {
-        "write": {
-            "ours": lambda: frame.write.format("s3k").mode("append").save(f"/rows-{rows}"),
-            "parquet on disk": lambda: frame.write.parquet(plain),
-        },
-        "read": {
-            "ours": lambda: _sum(bench.spark.read.format("s3k").load(f"/rows-{rows}"), rows),
-            "parquet on disk": lambda: _sum(bench.spark.read.parquet(plain), rows),
-        },
+        "write": lambda: _frame(bench, rows).write.format("s3k").mode("overwrite").save(place),
+        "read": lambda: _sum(bench.spark.read.format("s3k").load(place), rows),
     }
+
+
+async def _rows(bench: _Bench, rows: int, repeats: int) -> list[Result]:
+    """Writing and reading, by the data source, by Spark's own Parquet on this machine's disk, and by it through S3A:
+    its own files, and those of the volume at their physical paths.
+    """
+    frame, ours = _frame(bench, rows), _ours(bench, rows)
+    bucket = bench.volume.data
+    assert isinstance(bucket, S3Bucket)
+    plain, s3a, fresh = f"{bench.place}/plain-{rows}", f"s3a://{bucket.bucket}/plain-{rows}", count()
+
+    def write(path: str) -> Callable[[], None]:
+        return lambda: frame.write.parquet(f"{path}/{next(fresh)}")
+
+    found = await _turns(
+        "spark write", rows, repeats, {"ours": ours["write"], "on disk": write(plain), "S3A": write(s3a)}
+    )
+    frame.write.mode("overwrite").parquet(f"{plain}/last")
+    frame.write.mode("overwrite").parquet(f"{s3a}/last")
+    async with client(bench.volume) as fs:
+        places = [file.uri async for file in fs.physical_paths(f"/rows-{rows}")]
+    parquet = bench.spark.read.parquet
+    contenders: dict[str, Callable[[], None]] = {
+        "ours": ours["read"],
+        "on disk": lambda: _sum(parquet(f"{plain}/last"), rows),
+        "S3A": lambda: _sum(parquet(f"{s3a}/last"), rows),
+        "physical paths, S3A": lambda: _sum(parquet(*places), rows),
+    }
+    return found + await _turns("spark read", rows, repeats, contenders)
+
+
+async def _turns(row: str, rows: int, repeats: int, contenders: dict[str, Callable[[], None]]) -> list[Result]:
+    """Each contender `repeats` times, one after the other."""
+    results: dict[str, Result] = {}
+    for _ in range(repeats):
+        for contender, work in contenders.items():
+            result = await _timed(row, f"{rows:,} rows", contender, rows, "rows", work)
+            kept = results.setdefault(contender, result)
+            if kept is not result:
+                kept.seconds.extend(result.seconds)
+                kept.processor.extend(result.processor)
+    return list(results.values())
 
 
 def _count(frame: DataFrame, expected: int) -> None:

@@ -83,14 +83,16 @@ def restore(
 
     async def planned(lost: Lost) -> _Planned:
         known = lost.config if lost.table is None else lost.table.config
-        config = replace(both.executors, name=known.name, suffix_count=known.suffix_count, hash=known.hash)
-        where = LostPlace(config)
+        here, there = (
+            LostPlace(replace(config, name=known.name, suffix_count=known.suffix_count, hash=known.hash))
+            for config in (both.driver, both.executors)
+        )
         run = SYSTEM.uuid()
         stages = Stages(
             spark, checkpoint and f"{checkpoint}/{run}", ["restore", run], lost.sources.now_ms(), progress, "restore"
         )
         count = partitions or 2 * spark.sparkContext.defaultParallelism
-        plan = await run_sync(partial(_plan, spark, where, stages, count, lost, temporary))
+        plan = await run_sync(partial(_plan, spark, here, there, stages, count, lost, temporary))
         frames.append(plan.outcomes)
         return plan
 
@@ -165,10 +167,17 @@ class _Planned:
 
 
 def _plan(
-    spark: SparkSession, where: LostPlace, stages: Stages, count: int, lost: Lost, temporary: str | None
+    spark: SparkSession,
+    here: LostPlace,
+    there: LostPlace,
+    stages: Stages,
+    count: int,
+    lost: Lost,
+    temporary: str | None,
 ) -> _Planned:
-    with where.grounded() as (ground, run):
-        scans = Scans(spark, where, ground, run, stages, count)
+    """`here`: as the driver sees what is lost, `there`: as tasks do."""
+    with here.grounded() as (ground, run):
+        scans = Scans(spark, there, ground, run, stages, count)
         scanned = scans.scan("", stages.now_ms, table=lost.table is not None)
         _need_understood(scanned)
         decided = stages.run(
@@ -199,7 +208,7 @@ def _plan(
     except BaseException:
         spill.__exit__(None, None, None)
         raise
-    return _Planned(tree, kept, outcomes, where.config, stages, spill)
+    return _Planned(tree, kept, outcomes, there.config, stages, spill)
 
 
 def _need_understood(scanned: Scanned) -> None:
