@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import VolumeMismatchError
+from s3k_async.errors import VolumeMismatchError, VolumeNotFoundError
 from s3k_async.metadata.record import RECORD_KEY, VolumeRecord
 from s3k_async.settings import with_local_secrets
 from s3k_async.sync import S3kSyncClient
@@ -33,7 +33,7 @@ _clients: Final[dict[tuple[int, VolumeConfig], S3kSyncClient]] = {}
 
 def client(config: VolumeConfig) -> S3kSyncClient:
     """The open client of this process for a volume: the same at each call, never to be closed by the caller; another
-    one if the volume was loaded, restored or resharded since.
+    one if the volume was loaded, restored, resharded or made anew since.
 
     `config` as it arrives in the task: without secrets, which are looked for here. Raises as `S3kSyncClient` does when
     it opens.
@@ -78,9 +78,12 @@ def _is_current(opened: S3kSyncClient) -> bool:
         if record.kind != "native":
             return True
         item = await client._volume().items.get(RECORD_KEY)
-        return item is not None and VolumeRecord.from_item(item, record.name).epoch == record.epoch
+        if item is None:
+            return False
+        stored = VolumeRecord.from_item(item, record.name)
+        return (stored.volume_id, stored.epoch) == (record.volume_id, record.epoch)
 
     try:
         return opened._call(looked)
-    except VolumeMismatchError:
+    except (VolumeMismatchError, VolumeNotFoundError):
         return False

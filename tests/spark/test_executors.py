@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,7 @@ from s3k_async.errors import VolumeNotFoundError
 from s3k_async.metadata import exclusive
 from s3k_async.moving import reshard_volume
 from s3k_async.spark import each_partition, executors, spark_volume
-from s3k_async.volumes import init_volume
+from s3k_async.volumes import destroy_volume, init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 
 if TYPE_CHECKING:
@@ -144,3 +145,22 @@ async def test_a_volume_that_was_resharded_is_opened_anew(
         assert after.read("/a/b") == b"1"
     finally:
         after.close()
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+@volume_backends("embedded")
+async def test_a_volume_that_was_made_anew_is_opened_anew(
+    volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch, noticed: bool
+) -> None:
+    """Whether or not the client of the old one has come to know that it is gone."""
+    monkeypatch.setattr(executors, "_clients", {})
+    before = await to_thread.run_sync(executors.client, volume)
+    before.write("/a", b"1")
+    await destroy_volume(volume, force=True)
+    await init_volume(replace(volume, suffix_count=9))
+    monkeypatch.setattr(exclusive, "LOOK_SECONDS", 0.0 if noticed else exclusive.LOOK_SECONDS)
+    after = executors.client(volume)
+    after.write("/b", b"2")
+    with S3kSyncClient(config=volume) as fs, after:
+        assert [status.path for status in fs.list("/")] == ["/b"]
+        assert fs.read("/b") == b"2"
