@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -27,6 +27,7 @@ from s3k_async.moving.formats import PORTION, DumpHeader
 from s3k_async.moving.parts import DumpPart, Holds, Manifest, PartWriter, make_room, sweep_parts, write_manifest
 from s3k_async.paths import normalize
 from s3k_async.requests import Requests
+from s3k_async.sources import SYSTEM
 from s3k_async.spark.executors import each_partition
 from s3k_async.spark.listing import LEVELS, TASKS_PER_CORE, subtrees, unit_rows, units
 from s3k_async.spark.reports import JobRun
@@ -107,6 +108,9 @@ class Dumper:
     directory: str
     requests: Accumulator[Requests]
     counter: Accumulator[int]
+    run: str = field(default_factory=SYSTEM.uuid)
+    """Of this dump, and in the names of its parts: each application numbers its attempts from 0, and a task that
+    outlives its driver touches nothing of the next dump."""
 
     def __call__(self, fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not os.path.isdir(self.directory):
@@ -160,7 +164,7 @@ class _Parts:
     def __init__(self, dumper: Dumper, stack: ExitStack) -> None:
         context = TaskContext.get()
         partition, attempt = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
-        self._name = f"{partition:06d}-{attempt}"
+        self._name = f"{dumper.run}-{partition:06d}-{attempt}"
         self._dumper = dumper
         self._stack = stack
         self._writers: dict[tuple[Holds, int], PartWriter] = {}

@@ -186,3 +186,31 @@ async def test_only_the_attempts_that_count_are_in_a_dump(
     assert by_path(entries(target)) == by_path(wanted)
     sweep_parts(target, keep=parts)
     assert set(os.listdir(target)) == {MANIFEST, *(part.name for part in parts)}
+
+
+@embedded
+async def test_a_task_that_outlives_its_driver_leaves_the_next_dump_alone(volume: VolumeConfig, tmp_path: Path) -> None:
+    """Each application numbers its attempts from 0. A task of the dump before fails when that of the next is done."""
+    target = str(tmp_path / "dump")
+    async with S3kClient(config=volume) as client:
+        _, header = await dump_top(client._volume(), "/", include_uncommitted=False)
+    written: list[DumpPart] = []
+
+    def dumped(kind: type[Blocking]) -> Iterator[DumpPart]:
+        sums: Any = _Sum()
+        make_room(target)
+        with kind(config=volume) as fs:
+            given = pa.record_batch({"directory": ["/"], "whole": [True]})
+            for batch in dumping.Dumper(header, target, sums, sums)(fs, [given]):
+                yield from (DumpPart(**json.loads(part)) for part in batch.column(0).to_pylist())
+
+    class Outlived(Blocking):
+        def _iterate(self, pages_of: Any) -> Iterator[Any]:
+            yield from super()._iterate(pages_of)
+            written.extend(dumped(Blocking))
+            raise RuntimeError("the driver is gone")
+
+    with pytest.raises(RuntimeError, match="the driver is gone"):
+        list(dumped(Outlived))
+    write_manifest(target, Manifest.of(header, written))
+    assert by_path(entries(target)) == by_path(await alone(volume, f"{target}.parquet"))
