@@ -7,13 +7,13 @@ and what was asked of the services.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark import AccumulatorParam, SparkContext
+from pyspark import AccumulatorParam
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -21,6 +21,7 @@ from s3k_async import errors
 from s3k_async.errors import S3kError
 from s3k_async.requests import Requests
 from s3k_async.sources import SYSTEM
+from s3k_async.spark.stages import described
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -111,16 +112,9 @@ class JobRun:
         self._report = JobReport(job, dry_run)
         self.requests: Accumulator[Requests] = spark.sparkContext.accumulator(Requests(), _Sum())
 
-    @contextmanager
-    def stage(self, text: str) -> Iterator[None]:
+    def stage(self, text: str) -> AbstractContextManager[None]:
         """Describe what Spark runs in the body."""
-        context: SparkContext = self._spark.sparkContext
-        before: Any = context.getLocalProperty("spark.job.description")
-        context.setJobDescription(f"{self._about}: {text}")
-        try:
-            yield
-        finally:
-            context.setLocalProperty("spark.job.description", before)
+        return described(self._spark, f"{self._about}: {text}")
 
     def kept(self, frame: DataFrame) -> DataFrame:
         """The frame, computed once: in the checkpoint directory if the session has one, else on the executors."""

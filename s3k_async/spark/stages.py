@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, TypeVar
 
 from pyspark.accumulators import Accumulator
@@ -19,14 +19,27 @@ from pyspark.sql import DataFrame, SparkSession
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.model import Progress
 
-__all__ = ["MaybeFrame", "Stages", "Tell", "counted"]
+__all__ = ["MaybeFrame", "Stages", "Tell", "counted", "described"]
 
 FORMAT: Final = 1
+DESCRIPTION: Final = "spark.job.description"
 TICK_SECONDS: Final = 1.0
 """How often progress is told."""
 
 Tell = Callable[[Progress], object]
 MaybeFrame = TypeVar("MaybeFrame", DataFrame, DataFrame | None)
+
+
+@contextmanager
+def described(spark: SparkSession, text: str) -> Iterator[None]:
+    """Spark's user interface describes the jobs of the body so; afterwards as before."""
+    context = spark.sparkContext
+    before: Any = context.getLocalProperty(DESCRIPTION)
+    context.setJobDescription(text)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(DESCRIPTION, before)
 
 
 class Stages:
@@ -95,15 +108,9 @@ class Stages:
         document: dict[str, Any] | None = json.loads(rows[0].line) if rows else None
         return document
 
-    @contextmanager
-    def described(self, what: str) -> Iterator[None]:
-        """Spark's user interface describes the jobs of the body so."""
-        context = self.spark.sparkContext
-        context.setJobDescription(f"s3k: {what}")
-        try:
-            yield
-        finally:
-            context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+    def described(self, what: str) -> AbstractContextManager[None]:
+        """As the function of this name."""
+        return described(self.spark, f"s3k: {what}")
 
     @contextmanager
     def counted(self, path: str) -> Iterator[Accumulator[int]]:

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from s3k_async import S3kSyncClient
+from s3k_async.config import VolumeConfig
+from s3k_async.volumes import init_volume
 from tests.conftest import unavailable
 from tests.engines.seaweedfs import ACCESS_KEY, SECRET_KEY
+from tests.engines.volumes import VolumeMaker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,3 +66,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@pytest.fixture
+async def volume(new_volume: VolumeMaker) -> VolumeConfig:
+    """A new volume, with nothing in it."""
+    config = new_volume()
+    await init_volume(config)
+    return config
+
+
+@pytest.fixture
+def fs(volume: VolumeConfig) -> Iterator[S3kSyncClient]:
+    """A client of it, where the driver runs."""
+    with S3kSyncClient(config=volume) as client:
+        yield client

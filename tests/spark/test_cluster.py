@@ -25,13 +25,6 @@ from tests.spark.test_restoring import items_of
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-async def volume(new_volume: VolumeMaker) -> VolumeConfig:
-    config = new_volume()
-    await init_volume(config)
-    return config
-
-
 async def lost_table(config: VolumeConfig) -> list[Item]:
     """A volume without its table; what the table was."""
     await init_volume(config)

@@ -31,13 +31,6 @@ TASKS = 12
 """More than there are workers, those included that earlier tests have left."""
 
 
-@pytest.fixture
-async def volume(new_volume: VolumeMaker) -> VolumeConfig:
-    config = new_volume()
-    await init_volume(config)
-    return config
-
-
 @everywhere
 def test_each_worker_process_has_one_client_for_all_of_its_tasks(spark: SparkSession, volume: VolumeConfig) -> None:
     def write(fs: S3kSyncClient, numbers: Iterator[int]) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +32,7 @@ from s3k_async.spark.source_planning import Piece, found_files, inferred_type, j
 from s3k_async.spark.source_reading import ReadPlan, planned, read_pieces
 from s3k_async.spark.source_schema import inferred_schema
 from s3k_async.spark.source_writing import S3kWriter
-from s3k_async.volumes import init_volume
-from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.engines.volumes import volume_backends
 from tests.spark.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -44,19 +43,6 @@ embedded = volume_backends("embedded")
 everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
 
 NOON = dt.datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=dt.UTC)
-
-
-@pytest.fixture
-async def volume(new_volume: VolumeMaker) -> VolumeConfig:
-    config = new_volume()
-    await init_volume(config)
-    return config
-
-
-@pytest.fixture
-def fs(volume: VolumeConfig) -> Iterator[S3kSyncClient]:
-    with S3kSyncClient(config=volume) as client:
-        yield client
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from s3k_async.errors import (
     NotDirectoryError,
     OutcomeUnknownError,
 )
-from s3k_async.fsck.verdicts import GRACE_SECONDS, Ages
+from s3k_async.fsck.verdicts import GRACE_SECONDS
 from s3k_async.metadata.together import change_together
 from s3k_async.model import FileStatus
 from s3k_async.sources import SYSTEM
@@ -36,9 +36,8 @@ from s3k_async.spark.source_committing import publish, volume_to_write
 from s3k_async.spark.source_files import WritePlan, WrittenFile, write_plan, written_files
 from s3k_async.spark.source_options import SourceOptions
 from s3k_async.spark.source_writing import S3kWriter, Written
-from s3k_async.volumes import init_volume, open_volume
-from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.fsck.garbage import gc_of, stored_keys
+from tests.engines.volumes import volume_backends
+from tests.spark.contents import collect, content, garbage, paths
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,19 +50,6 @@ SCHEMA = "id bigint, day string"
 
 
 @pytest.fixture
-async def volume(new_volume: VolumeMaker) -> VolumeConfig:
-    config = new_volume()
-    await init_volume(config)
-    return config
-
-
-@pytest.fixture
-def fs(volume: VolumeConfig) -> Iterator[S3kSyncClient]:
-    with S3kSyncClient(config=volume) as client:
-        yield client
-
-
-@pytest.fixture
 def save(spark: SparkSession, volume: VolumeConfig) -> Callable[..., None]:
     register(spark, volume=volume)
 
@@ -71,43 +57,6 @@ def save(spark: SparkSession, volume: VolumeConfig) -> Callable[..., None]:
         frame.write.format("s3k").mode(mode).options(**options).save(path)
 
     return saved
-
-
-def paths(fs: S3kSyncClient, top: str) -> set[str]:
-    return {status.path for status in fs.list(top, recursive=True) if status.is_file}
-
-
-def content(fs: S3kSyncClient, top: str) -> dict[str, list[Any]]:
-    """The ids in the files of each directory."""
-    found: dict[str, list[Any]] = {}
-    for path in sorted(paths(fs, top)):
-        with fs.open(path) as file:
-            found.setdefault(path.rpartition("/")[0], []).extend(pq.read_table(file)["id"].to_pylist())
-    return {directory: sorted(ids) for directory, ids in found.items()}
-
-
-async def garbage(config: VolumeConfig) -> set[str]:
-    """Keys of bytes that no file names."""
-    opened = await open_volume(config)
-    try:
-        keys = await stored_keys(opened)
-    finally:
-        await opened.close()
-    with S3kSyncClient(config=config) as fs:
-        return keys - {str(status.physical) for status in fs.list("/", recursive=True)}
-
-
-async def collect(config: VolumeConfig) -> int:
-    """Delete bytes that nobody names, however young; how many that were."""
-    opened = await open_volume(config)
-    try:
-        collector = gc_of(opened, SYSTEM, Ages(grace=0, lease=0, late=0))
-        marks = str(Path(opened.config.data.path) / "marks")  # type: ignore[union-attr]
-        await collector.mark(marks)
-        deleted = (await collector.sweep(marks)).deleted
-    finally:
-        await opened.close()
-    return deleted["unpublished"].objects if deleted else 0
 
 
 # With Spark

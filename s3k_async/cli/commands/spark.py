@@ -183,25 +183,9 @@ def du(
 @_changing(("--pairs", "Pairs of paths, the columns source and target."))
 @click.option("-f", "--overwrite", is_flag=True, help="Replace existing files.")
 @click.option("--missing-ok", is_flag=True, help="A pair is done if there is only its target.")
-def rename(
-    invocation: Invocation,
-    /,
-    volume: str | None,
-    rows: str,
-    form: Form,
-    master: str | None,
-    yes: bool,
-    output: str | None,
-    **options: Any,
-) -> None:
+def rename(invocation: Invocation, /, **options: Any) -> None:
     """Rename by a list of pairs, each by itself. The list is read by Spark."""
-    with spark_session(master) as session:
-        from s3k_async import spark as jobs
-
-        opened = volume_in(session, invocation, _whole(volume))
-        result = jobs.rename_files(session, opened, _read(session, rows, form), dry_run=not yes, **options)
-        _keep(result, output)
-    _tell(invocation, result.report, "renamed", "rename")
+    _change_rows(invocation, lambda jobs: jobs.rename_files, "renamed", "rename", **options)
 
 
 @job("delete")
@@ -209,9 +193,17 @@ def rename(
 @_changing(("--from", "Paths, the column path."))
 @click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
 @click.option("--missing-ok", is_flag=True, help="What is not there is no failure.")
-def delete(
+def delete(invocation: Invocation, /, **options: Any) -> None:
+    """Remove the paths of a list, each by itself. The list is read by Spark."""
+    _change_rows(invocation, lambda jobs: jobs.delete_files, "deleted", "delete", **options)
+
+
+def _change_rows(
     invocation: Invocation,
-    /,
+    job_of: Callable[[Any], Callable[..., JobResult]],
+    did: str,
+    would: str,
+    *,
     volume: str | None,
     rows: str,
     form: Form,
@@ -220,14 +212,14 @@ def delete(
     output: str | None,
     **options: Any,
 ) -> None:
-    """Remove the paths of a list, each by itself. The list is read by Spark."""
+    """Do a job of `s3k_async.spark` for each row of a list."""
     with spark_session(master) as session:
         from s3k_async import spark as jobs
 
         opened = volume_in(session, invocation, _whole(volume))
-        result = jobs.delete_files(session, opened, _read(session, rows, form), dry_run=not yes, **options)
+        result = job_of(jobs)(session, opened, _read(session, rows, form), dry_run=not yes, **options)
         _keep(result, output)
-    _tell(invocation, result.report, "deleted", "delete")
+    _tell(invocation, result.report, did, would)
 
 
 @job("import")
