@@ -2,9 +2,9 @@
 
 A deputy knows the lock by its id. It looks at the volume record again every few seconds, and sends nothing unless it
 has seen, LOOK_SECONDS ago at most, that the lock is held, with so much of the lease left that nobody can take it over
-while a request is on its way. Whoever holds the lock dismisses its deputies before giving it up for good: it changes
-the id and waits QUIET_SECONDS, as it does before its first change, and for the same reason. Whoever takes over
-interrupted work waits so as well.
+while a request is on its way; when that is over, what it has under way is cancelled. Whoever holds the lock dismisses
+its deputies before giving it up for good: it changes the id and waits QUIET_SECONDS, as it does before its first
+change, and for the same reason. Whoever takes over interrupted work waits so as well.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from s3k_async.stores.sending import at_once
 __all__ = ["Deputy"]
 
 EVERY_SECONDS: Final = 5.0
+CHECK_SECONDS: Final = 1.0
 
 
 class Deputy:
@@ -47,12 +48,13 @@ class Deputy:
     @asynccontextmanager
     async def at_work(self, items: ReliableItems) -> AsyncIterator[None]:
         """For the time of the body `items.load` may be used, as long as the lock is held. Raises LeaseExpiredError if
-        it is not, and the store's errors.
+        it is not, the body being cancelled, and the store's errors.
         """
         await self._look(items)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch, items)
+                tasks.start_soon(self._end_in_time)
                 with items.loading(self.check):
                     yield
                 tasks.cancel_scope.cancel()
@@ -69,6 +71,13 @@ class Deputy:
                 return
             except S3kError:
                 continue  # `check` stops the work if no look succeeds
+
+    async def _end_in_time(self) -> None:
+        """End the work with what it has under way: a request that waits for credentials or a connection was checked
+        already, and must not be sent any more."""
+        while True:
+            await self._sources.sleep(CHECK_SECONDS)
+            self.check()
 
     async def _look(self, items: ReliableItems) -> None:
         looked = now(self._sources)

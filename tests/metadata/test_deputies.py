@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -148,25 +148,64 @@ async def test_a_deputy_that_cannot_look_stops(rig: Rig, monkeypatch: pytest.Mon
         async def silent(*_: object, **__: object) -> None:
             raise UnreachableError("no answer")
 
-        deputy = Deputy(lock.id, rig.sources)
-        async with deputy.at_work(volume.items):
-            with monkeypatch.context() as cut:
-                cut.setattr(MemoryItems, "get", silent)
-                await rig.pass_by(LOOK_SECONDS - 6)
-                deputy.check()
-                await rig.pass_by(7)
-                with pytest.raises(LeaseExpiredError):
+        async def work() -> None:
+            deputy = Deputy(lock.id, rig.sources)
+            async with deputy.at_work(volume.items):
+                with monkeypatch.context() as cut:
+                    cut.setattr(MemoryItems, "get", silent)
+                    await rig.pass_by(LOOK_SECONDS - 6)
+                    deputy.check()
+                    await rig.pass_by(7)
                     await volume.items.load([ITEM])
+
+        with pytest.raises(LeaseExpiredError):
+            await work()
+        assert await volume.items.get(Key("ks://v/-sf0", "a")) is None
+
+
+async def test_what_waits_to_be_sent_is_not_sent_when_the_lock_is_given_up(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request may wait for credentials, or for a connection, when the lock was looked after already."""
+    lock, load = lock_of(rig), MemoryItems.load
+    sent: list[float] = []
+
+    async def waiting(self: MemoryItems, items: Sequence[Item]) -> None:
+        await rig.sources.sleep(60)
+        sent.append(rig.clock.seconds)
+        await load(self, items)
+
+    async def work(volume: Volume, held: str) -> None:
+        with pytest.raises(LeaseExpiredError):
+            async with Deputy(held, rig.sources).at_work(volume.items):
+                await volume.items.load([ITEM])
+
+    monkeypatch.setattr(MemoryItems, "load", waiting)
+    async with rig.volume() as volume, anyio.create_task_group() as tasks:
+        async with exclusive_volume(rig.config, lock, sources=rig.sources) as held:
+            tasks.start_soon(work, volume, lock.id)
+            await rig.pass_by(1)
+            tasks.start_soon(rig.pass_by, QUIET_SECONDS + 1)
+            await lock.dismiss(held.items)
+        await rig.pass_by(60)
+    assert not sent
 
 
 async def test_a_lease_that_runs_out_ends_the_work_before_anybody_can_take_it_over(rig: Rig) -> None:
     lock = lock_of(rig)
+    at_work: list[bool] = []
     async with rig.volume() as volume:
         await lock.take(volume.items, volume.record, "here")  # and it is never renewed
-        deputy = Deputy(lock.id, rig.sources)
-        async with deputy.at_work(volume.items):
-            await rig.pass_by(HELD_SECONDS)
-            deputy.check()
-            await rig.pass_by(2)
-            with pytest.raises(LeaseExpiredError):
+
+        async def work() -> None:
+            deputy = Deputy(lock.id, rig.sources)
+            async with deputy.at_work(volume.items):
+                await rig.pass_by(HELD_SECONDS)
                 deputy.check()
+                at_work.append(True)
+                await rig.pass_by(2)
+                at_work.append(True)
+
+        with pytest.raises(LeaseExpiredError):
+            await work()
+    assert at_work == [True]
