@@ -17,14 +17,17 @@ from unittest.mock import patch
 
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
+from s3k_async.fsck.verdicts import Ages
 from s3k_async.metadata import exclusive
-from s3k_async.spark import each_partition, restoring
+from s3k_async.spark import collecting, each_partition, gc, restoring
 from s3k_async.spark.restoring_tasks import writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES = 240
+GARBAGE = 80
+"""Of these files, so many were replaced."""
 PARTITIONS = 8
 
 
@@ -36,6 +39,7 @@ class Orders:
     lost: VolumeConfig
     """One whose table is lost."""
     place: str
+    jobs: tuple[str, ...] = ("move", "bring_back")
 
 
 def session() -> SparkSession:
@@ -136,9 +140,35 @@ def bring_back(orders: Orders, spark: SparkSession) -> None:
     assert report.written == report.restored == FILES + 2
 
 
+def clean(orders: Orders, spark: SparkSession) -> None:
+    """Garbage is collected; an executor dies when one of its tasks has deleted what it was given."""
+    sweeping = collecting._Sweep.counted
+
+    def killing(self: collecting._Sweep, tick: Any) -> Callable[[Any], Iterator[Any]]:
+        work = sweeping(self, tick)
+
+        def sweep(batches: Any) -> Iterator[Any]:
+            told = list(work(batches))
+            if told and first(orders.place, "killed while sweeping"):
+                kill_executor()
+            yield from told
+
+        return sweep
+
+    at_once = patch.object(collecting, "Ages", lambda grace, lease: Ages(grace, lease, late=0.0))
+    small = patch.object(collecting, "OF_A_TASK", GARBAGE // 4)
+    with at_once, small, patch.object(collecting._Sweep, "counted", killing):
+        stages = os.path.join(orders.place, "collecting")
+        _, report = gc(spark, orders.volume, grace=0.0, lease=0.0, dry_run=False, checkpoint=stages)
+    assert report.swept is not None
+    assert report.swept.failures == []
+    assert {reason: count.objects for reason, count in report.swept.deleted.items()} == {"replaced": GARBAGE}
+    assert report.marked.of("named").objects == FILES
+
+
 if __name__ == "__main__":
     found: Orders = pickle.load(sys.stdin.buffer)
     running = session()
-    move(found, running)
-    bring_back(found, running)
+    for job in found.jobs:
+        {"move": move, "bring_back": bring_back, "clean": clean}[job](found, running)
     running.stop()

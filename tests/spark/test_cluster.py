@@ -1,4 +1,4 @@
-"""Two executors, each a process of its own: one dies, and a task runs twice at the same time; a table is restored."""
+"""Two executors, each a process of its own: one dies, and a task runs twice at the same time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from anyio import to_thread
 
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.config import VolumeConfig
@@ -18,7 +19,8 @@ from s3k_async.stores.items import Item
 from s3k_async.volumes import init_volume, open_volume
 from tests.conftest import unavailable
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.spark.cluster import FILES, Orders
+from tests.fsck.garbage import live_keys, stored_keys
+from tests.spark.cluster import FILES, GARBAGE, Orders
 from tests.spark.conftest import ENVIRONMENT, ROOT
 from tests.spark.test_restoring import items_of
 
@@ -37,12 +39,26 @@ async def lost_table(config: VolumeConfig) -> list[Item]:
     return before
 
 
+def run(orders: Orders, seconds: float = 300) -> None:
+    """Do as ordered on a cluster."""
+    if shutil.which("java") is None:
+        unavailable("Java is not installed")
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.spark.cluster"],
+        input=pickle.dumps(orders),
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+        timeout=seconds,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr.decode()[-5000:]
+
+
 @volume_backends("dynoxide+seaweedfs")
 def test_nothing_is_lost_or_doubled_whatever_becomes_of_executors(
     volume: VolumeConfig, new_volume: VolumeMaker, tmp_path: Path
 ) -> None:
-    if shutil.which("java") is None:
-        unavailable("Java is not installed")
     lost = new_volume()
     before = asyncio.run(lost_table(lost))
     orders = Orders(volume, lost, str(tmp_path))
@@ -51,16 +67,7 @@ def test_nothing_is_lost_or_doubled_whatever_becomes_of_executors(
         fs.write_many((f"/in/{number}", str(number).encode()) for number in range(FILES))
         fs.makedirs("/out")
         ids = {status.name: status.id for status in fs.list("/in")}
-    told = subprocess.run(
-        [sys.executable, "-m", "tests.spark.cluster"],
-        input=pickle.dumps(orders),
-        capture_output=True,
-        cwd=ROOT,
-        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
-        timeout=300,
-        check=False,
-    )
-    assert told.returncode == 0, told.stderr.decode()[-5000:]
+    run(orders)
     assert {path.name for path in tmp_path.iterdir()} == {"killed", "slow", "twin", "killed while writing", "stages"}
     with fs:
         assert not list(fs.list("/in"))
@@ -68,3 +75,20 @@ def test_nothing_is_lost_or_doubled_whatever_becomes_of_executors(
         assert fs.read("/out/7") == b"7"
         assert fs.jobs() == []
     assert asyncio.run(items_of(lost)) == before
+
+
+@pytest.mark.slow
+@volume_backends("embedded", "dynoxide+seaweedfs")
+async def test_garbage_goes_and_nothing_else_when_an_executor_dies(volume: VolumeConfig, tmp_path: Path) -> None:
+    """Its task has deleted what it was given, and has told nobody."""
+    place = tmp_path / "place"
+    place.mkdir()
+    async with S3kClient(config=volume) as fs:
+        await fs.write_many([(f"/in/{number}", b"old") for number in range(FILES)])
+        await fs.write_many([(f"/in/{number}", b"new") for number in range(GARBAGE)])
+        assert len(await stored_keys(fs._volume())) == FILES + GARBAGE
+    await to_thread.run_sync(run, Orders(volume, volume, str(place), ("clean",)), 600)
+    assert {path.name for path in place.iterdir()} == {"killed while sweeping", "collecting"}
+    async with S3kClient(config=volume) as fs:
+        assert await stored_keys(fs._volume()) == await live_keys(fs)
+        assert await fs.read("/in/0") == b"new"
