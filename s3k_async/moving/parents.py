@@ -42,18 +42,23 @@ class Parents:
         Raises NotDirectoryError if a file is in the place of one."""
         wanted = {path for entry in portion for path in _native.ancestors(entry.path)}
         unknown = sorted(path for path in wanted if path not in self._known)
-        found = await self._store.get_many(unknown)
-        for path, entry in zip(unknown, found, strict=True):
+        made = await self.absent(unknown)
+        self._add(unknown)
+        return made
+
+    async def absent(self, paths: Sequence[str]) -> list[Entry]:
+        """New entries for those of the directories that the table lacks. Raises NotDirectoryError if one is a file."""
+        found = await self._store.get_many(paths)
+        for path, entry in zip(paths, found, strict=True):
             if entry is not None and not entry.is_dir:
                 raise NotDirectoryError("the path of an entry of the dump leads through a file", path=path)
         now = self._sources.now_ms()
         made = [
             Entry(path, True, self._sources.uuid(), 1, now // 1000, now, operation=self._sources.uuid())
-            for path, entry in zip(unknown, found, strict=True)
+            for path, entry in zip(paths, found, strict=True)
             if entry is None
         ]
         self._made.update(entry.path for entry in made)
-        self._add(unknown)
         return made
 
     def _add(self, paths: Iterable[str]) -> None:

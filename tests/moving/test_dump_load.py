@@ -33,6 +33,7 @@ from s3k_async.errors import (
 from s3k_async.model import Entry
 from s3k_async.moving import LoadResult, dump_volume, load_volume
 from s3k_async.moving.formats import DumpForm, open_dump
+from s3k_async.moving.landing import Landing
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.reader import LogReader, latest
 from s3k_async.stores.faults import Call, Died, FaultPlan
@@ -477,6 +478,38 @@ async def test_O6_a_load_that_dies_at_any_call_is_finished_by_loading_again(
         async with S3kClient(config=other) as fs:
             for path, entry in found.items():
                 assert entry.is_dir or await fs.read(path) == b"x"
+
+
+async def test_a_load_of_a_single_entry_that_was_interrupted_is_finished(target: str) -> None:
+    """Its record in the log was there already, of another time, and the load failed ever after."""
+    source, other, plan = config(2), config(3), FaultPlan()
+    await init_volume(source)
+    async with S3kClient(config=source) as fs:
+        await fs.write("/f", b"x")
+    await dump(source, target)
+    plan.fail_when(lambda call: call.method == "load", PermissionDeniedError("no more"))
+    async with opened(source) as volume:
+        with pytest.raises(PermissionDeniedError):
+            await load(target, other, bytes_from=volume, faults=plan)
+        await load(target, other, bytes_from=volume)
+    assert set(await entries(other)) == {"/f"}
+
+
+async def test_entries_that_are_loaded_twice_are_logged_as_one_operation() -> None:
+    """Entries of a table of S3-FileSystem 1.0 have none; two of them for one version would contradict each other."""
+    source, other = await made(config(4)), config(3)
+    wanted = [replace(entry, operation="") for entry in (await entries(source)).values()]
+    await init_volume(other)
+    async with opened(other) as volume:
+        landing = Landing(volume, "dump", "name of the dump", HURRIED.now_ms())
+        with volume.items.loading(lambda: None):
+            for _ in range(2):
+                await landing.load(wanted, lambda: None)
+        assert volume.log_blobs is not None
+        truths = latest([record async for record in LogReader(volume.log_blobs).records()])
+    found = {entry.id: entry.operation for entry in (await entries(other)).values()}
+    assert {each: truth.committed and truth.committed.operation.id for each, truth in truths.items()} == found
+    assert not any(truth.conflict or truth.pending for truth in truths.values())
 
 
 async def _finish(target: str, other: VolumeConfig, source: Any) -> None:
