@@ -26,6 +26,7 @@ from s3k_async.spark.settings import SparkVolume, spark_volume
 if TYPE_CHECKING:
     from s3k_async.spark.collecting import GcReport, gc
     from s3k_async.spark.dumping import dump
+    from s3k_async.spark.loading import load
     from s3k_async.spark.resharding import reshard
     from s3k_async.spark.source import register
     from s3k_async.spark.source_functions import read_parquet, write_parquet
@@ -43,6 +44,7 @@ __all__ = [
     "gc",
     "import_objects",
     "listing",
+    "load",
     "objects_below",
     "objects_of_inventory",
     "purge",
@@ -58,6 +60,7 @@ _HOMES = {
     "GcReport": "s3k_async.spark.collecting",
     "dump": "s3k_async.spark.dumping",
     "gc": "s3k_async.spark.collecting",
+    "load": "s3k_async.spark.loading",
     "read_parquet": "s3k_async.spark.source_functions",
     "register": "s3k_async.spark.source",
     "reshard": "s3k_async.spark.resharding",

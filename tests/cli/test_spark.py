@@ -22,6 +22,7 @@ JOBS = (
     "fsck-repair",
     "fsck-restore",
     "dump",
+    "load",
     "reshard",
     "gc",
 )
@@ -39,6 +40,7 @@ JOBS = (
         ["import", "--below", "s3://bucket/old", "--to", "/in"],
         ["dump", "-o", "dump"],
         ["gc"],
+        ["load", "dump", "./v"],
         ["reshard", "./v", "--suffix-count", "3"],
         ["fsck-verify"],
         ["fsck-repair"],

@@ -111,6 +111,8 @@ COMMANDS = (
         ["spark", "dump", "memory://x"],
         ["spark", "gc", "memory://x:/a"],
         ["spark", "gc", "--grace", "x"],
+        ["spark", "load", "dump"],
+        ["spark", "load", "dump", "memory://x:/a"],
         ["spark", "reshard", "memory://x"],
         ["spark", "reshard", "memory://x", "--suffix-count", "0"],
         ["spark", "dump", "memory://x:/a", "--path", "/b", "-o", "x"],

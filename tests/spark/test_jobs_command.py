@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from s3k_async import S3kSyncClient
 from s3k_async.cli.commands.spark import _told
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
+from s3k_async.volumes.claims import CLAIM
 from tests.cli.conftest import Cli, clean_environment, cli
 
 if TYPE_CHECKING:
@@ -75,6 +77,11 @@ def test_a_dump_can_be_loaded(
     assert done.out == f"dumped 12 files, 4 directories to {target}\n"
     cli.ok("load", target, copy, "--copy-bytes-from", directory)
     assert left(copy) == sorted(FILES)
+    shutil.copytree(f"{directory}/data", f"{copy}-2/data", ignore=shutil.ignore_patterns(CLAIM, "oplog"))
+    done = cli.ok("spark", "load", target, f"{copy}-2", "--check", "--tasks", "2")
+    assert done.out == f"loaded 12 files, 4 directories into {copy}-2\n"
+    assert left(f"{copy}-2") == sorted(FILES)
+    assert "not a path" in cli.fails(2, "spark", "load", target, f"{copy}-3:/a").errors
     assert "already" in cli.fails(2, "spark", "dump", directory, "-o", target).errors
     assert "no such" in cli.fails(3, "spark", "dump", f"{directory}:/b", "-o", f"{target}-2").errors
 

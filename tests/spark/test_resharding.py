@@ -162,9 +162,7 @@ class Failing(Pass):
                 raise RuntimeError("the task fails when it has done a page")
 
 
-@pytest.mark.parametrize(
-    ("at", "by"), [("check", "tasks"), ("copy", "tasks"), ("clean", "tasks"), ("copy", "one machine")]
-)
+@pytest.mark.parametrize(("at", "by"), [("check", "tasks"), ("copy", "one machine"), ("clean", "tasks")])
 def test_an_interrupted_reshard_is_finished_by_the_same_call(
     spark: SparkSession,
     place: VolumeConfig,

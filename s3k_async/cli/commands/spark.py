@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from s3k_async.spark import JobReport, JobResult, SparkVolume
 
-__all__ = ["job", "spark", "spark_session", "volume_address", "volume_in"]
+__all__ = ["job", "spark", "spark_session", "volume_address", "volume_in", "whole_volume"]
 
 Form = Literal["parquet", "csv", "json"]
 
@@ -40,6 +40,7 @@ _OURS = re.compile(r"^s3k_async\.errors\.(\w+): (.*)$", re.MULTILINE)
 _ELSEWHERE: Final = {
     "fsck-restore": "spark_restoring",
     "dump": "spark_moving",
+    "load": "spark_moving",
     "reshard": "spark_moving",
     "gc": "spark_gc",
 }
@@ -216,7 +217,7 @@ def _change_rows(
     with spark_session(master) as session:
         from s3k_async import spark as jobs
 
-        opened = volume_in(session, invocation, _whole(volume))
+        opened = volume_in(session, invocation, whole_volume(volume))
         result = job_of(jobs)(session, opened, _read(session, rows, form), dry_run=not yes, **options)
         _keep(result, output)
     _tell(invocation, result.report, did, would)
@@ -263,7 +264,7 @@ def import_(
     with spark_session(master) as session:
         from s3k_async import spark as jobs
 
-        opened = volume_in(session, invocation, _whole(volume))
+        opened = volume_in(session, invocation, whole_volume(volume))
         if rows is not None:
             objects = _read(session, rows, form)
         elif below is not None:
@@ -435,7 +436,8 @@ def volume_address(volume: str | None) -> Address:
     return parse_volume_address(volume) if volume is not None else Address(None, ROOT, "")
 
 
-def _whole(volume: str | None) -> Address:
+def whole_volume(volume: str | None) -> Address:
+    """A volume, or the default one; no path in it."""
     address = volume_address(volume)
     if address.path != ROOT:
         raise InvalidArgumentError("a volume is meant here, not a path in one", path=volume)

@@ -1,17 +1,16 @@
-"""spark dump, reshard: tables that move, by Spark."""
+"""spark dump, load, reshard: tables that move, by Spark."""
 
 from __future__ import annotations
 
 import click
 
-from s3k_async.cli.commands.spark import job, spark_session, volume_address, volume_in
+from s3k_async.cli.commands.spark import job, spark_session, volume_address, volume_in, whole_volume
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
-from s3k_async.errors import InvalidArgumentError
 from s3k_async.model import ROOT, HashName
 from s3k_async.paths import normalize
 
-__all__ = ["dump", "reshard"]
+__all__ = ["dump", "load", "reshard"]
 
 
 @job("dump")
@@ -62,6 +61,41 @@ def dump(
     )
 
 
+@job("load")
+@click.argument("source", metavar="DIR")
+@click.argument("volume")
+@click.option("--check", is_flag=True, help="First make sure that the bytes of every file are here.")
+def load(
+    invocation: Invocation, /, source: str, volume: str, check: bool, master: str | None, tasks: int | None
+) -> None:
+    """Load a dump that s3k spark dump has written to DIR into an empty VOLUME, as s3k load.
+
+    DIR is one that driver and executors share. A volume that does not exist is made. Nobody else can open it meanwhile;
+    interrupted, it is finished by the same command, or by s3k load. Bytes are not copied along.
+    """
+    address = whole_volume(volume)
+    with spark_session(master) as session, invocation.meter("load") as meter:
+        from s3k_async import spark as jobs
+
+        opened = volume_in(session, invocation, address)
+        done = jobs.load(session, opened, source, check=check, partitions=tasks, progress=meter.part())
+    text = f"loaded {plural(done.files, 'file')}, {plural(done.directories, 'directory')} into {volume}"
+    if done.made:
+        text += f"; made {plural(done.made, 'directory')} above them"
+    invocation.say(
+        text,
+        file=source,
+        volume=volume,
+        entries=done.entries,
+        files=done.files,
+        directories=done.directories,
+        bytes=done.bytes,
+        skipped=done.skipped,
+        made=done.made,
+        requests=done.requests.as_dict(),
+    )
+
+
 @job("reshard")
 @click.argument("volume")
 @click.option("--suffix-count", type=click.IntRange(1, 1000), required=True, metavar="N", help="The new suffix count.")
@@ -80,9 +114,7 @@ def reshard(
     Nobody can use the volume meanwhile, and who has it open has to open it again. 40 seconds pass before anything is
     changed, and 40 after. Interrupted, it is finished by the same command, or by s3k reshard.
     """
-    address = volume_address(volume)
-    if address.path != ROOT:
-        raise InvalidArgumentError("a volume is meant here, not a path in one", path=volume)
+    address = whole_volume(volume)
     with spark_session(master) as session, invocation.meter("reshard") as meter:
         from s3k_async import spark as jobs
 

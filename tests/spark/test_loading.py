@@ -1,0 +1,372 @@
+"""load over Spark: what one machine loads, whatever becomes of its tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PythonException
+
+from s3k_async import S3kSyncClient
+from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
+from s3k_async.errors import (
+    BusyError,
+    CorruptDataError,
+    DataMissingError,
+    DirectoryNotEmptyError,
+    InvalidArgumentError,
+    LeaseExpiredError,
+    NotDirectoryError,
+    PathNotFoundError,
+    S3kError,
+)
+from s3k_async.metadata import exclusive
+from s3k_async.metadata.codec import in_columns
+from s3k_async.metadata.keys import KeyScheme
+from s3k_async.model import Entry, Progress
+from s3k_async.moving import load_volume
+from s3k_async.moving.formats import open_dump
+from s3k_async.moving.landing import Landing
+from s3k_async.moving.parts import Manifest, PartWriter, make_room, write_manifest
+from s3k_async.oplog.reader import LogReader, latest
+from s3k_async.spark import dump, load, loading
+from s3k_async.stores.items import Condition, Delete, Item
+from s3k_async.volumes import Volume, init_volume, open_volume
+from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.moving.rig import entries, fill, keys
+from tests.spark.cluster import first
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FILES = [f"/many/{number % 7}/{number}" for number in range(100)]
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+
+
+def embedded(directory: Path) -> VolumeConfig:
+    return VolumeConfig("moving", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data")))
+
+
+async def _filled(place: VolumeConfig) -> None:
+    await init_volume(replace(place, suffix_count=4))
+    await fill(place)
+
+
+@pytest.fixture(scope="module")
+def dumped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A volume and dumps of it: whole, and of a path."""
+    directory = tmp_path_factory.mktemp("dumped")
+    place = embedded(directory)
+    asyncio.run(_filled(place))
+    with S3kSyncClient(config=place) as fs:
+        fs.write_many([(path, b"") for path in FILES])
+    dump(spark, place, str(directory / "dump"), partitions=4)
+    dump(spark, place, str(directory / "deep"), path="/a/deep/er", partitions=2)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def alone(dumped: Path, tmp_path_factory: pytest.TempPathFactory) -> VolumeConfig:
+    """What one machine has loaded."""
+    place = lost(dumped, tmp_path_factory.mktemp("alone") / "volume")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exclusive, "QUIET_SECONDS", 0.0)
+        asyncio.run(load_volume(str(dumped / "dump"), place))
+    return place
+
+
+def lost(dumped: Path, directory: Path) -> VolumeConfig:
+    """The same volume, its table lost."""
+    shutil.copytree(dumped / "data", directory / "data")
+    return embedded(directory)
+
+
+def on(place: VolumeConfig, work: Callable[[Volume], Awaitable[Any]]) -> Any:
+    async def main() -> Any:
+        volume = await open_volume(place, locked=True)
+        try:
+            return await work(volume)
+        finally:
+            await volume.close()
+
+    return asyncio.run(main())
+
+
+async def items_of(volume: Volume) -> list[Item]:
+    """The entries as they are stored."""
+    page = await volume.items.scan(0, 1, limit=100_000)
+    assert page.next is None
+    ours = [item for item in page.items if str(item["path"]).startswith("ks://")]
+    return sorted(ours, key=lambda item: (str(item["path"]), str(item["children"])))
+
+
+async def logged(volume: Volume) -> dict[str, tuple[Any, int]]:
+    """What the log says last of each object, and of how many contradictions."""
+    assert volume.log_blobs is not None
+    truths = latest([record async for record in LogReader(volume.log_blobs).records()])
+    return {
+        found: (truth.committed and replace(truth.committed.operation, time_ms=0), len(truth.conflict))
+        for found, truth in truths.items()
+    }
+
+
+def test_what_is_loaded_is_what_one_machine_loads(spark: SparkSession, dumped: Path, tmp_path: Path) -> None:
+    one, many = lost(dumped, tmp_path / "one"), lost(dumped, tmp_path / "many")
+    source = str(dumped / "dump")
+    expected = asyncio.run(load_volume(source, one, check=True))
+    told: list[Progress] = []
+    done = load(spark, many, Path(source).as_uri(), check=True, partitions=3, progress=told.append)
+    assert replace(done, requests=expected.requests) == expected
+    assert done.requests.of("table", "BatchWriteItem") > 0
+    assert on(many, items_of) == on(one, items_of) == on(embedded(dumped), items_of)
+    assert on(many, logged) == on(one, logged)
+    assert {each.path: each.done for each in told} == {
+        "judging": done.entries,
+        "directories": done.directories,
+        "files": done.files,
+    }
+    with S3kSyncClient(config=many) as fs:
+        assert fs.read("/a/1") == b"one, again"
+    with pytest.raises(DirectoryNotEmptyError):
+        load(spark, many, source)
+
+
+def test_parents_that_the_dump_lacks_are_made(spark: SparkSession, dumped: Path, tmp_path: Path) -> None:
+    place = lost(dumped, tmp_path / "volume")
+    done = load(spark, place, str(dumped / "deep"), partitions=2)
+    assert (done.entries, done.made) == (2, 2)
+    found = asyncio.run(entries(place))
+    assert found.keys() == {"/a", "/a/deep", "/a/deep/er", "/a/deep/er/3"}
+    assert found["/a/deep/er"] == asyncio.run(entries(embedded(dumped)))["/a/deep/er"]
+    ids = {entry.id for entry in found.values()}
+    assert {operation.after.path for each, (operation, _) in on(place, logged).items() if each in ids} == found.keys()
+
+
+@volume_backends("dynoxide+seaweedfs")
+async def test_on_services(spark: SparkSession, new_volume: VolumeMaker, tmp_path: Path) -> None:
+    place, source = new_volume(), str(tmp_path / "dump")
+    await _filled(place)
+    wanted = await entries(place)
+    await asyncio.to_thread(dump, spark, place, source, partitions=2)
+    volume = await open_volume(place)
+    for path in wanted:
+        await volume.items.write(Delete(volume.store.keys.key(path), Condition()))
+    await volume.close()
+    done = await asyncio.to_thread(load, spark, place, source, check=True, partitions=2)
+    assert (done.entries, done.made) == (len(wanted), 0)
+    assert await entries(place) == wanted
+    await keys(place)
+
+
+# Tasks that fail, or live on
+
+
+@dataclass(frozen=True)
+class Failing(loading._Deputies):
+    """The task that is the first to be done with a portion fails then."""
+
+    directory: str = ""
+
+    def rows(self, parts: Any) -> Iterator[pa.RecordBatch]:
+        directory = self.directory
+
+        judge, load = Landing.judge, Landing.load
+
+        def fail() -> None:
+            if first(directory, "failed"):
+                raise RuntimeError("the task fails when it has done a portion")
+
+        def judged(self: Landing, portion: Sequence[Entry]) -> None:
+            judge(self, portion)
+            fail()
+
+        async def loaded(self: Landing, entries: Sequence[Entry], held: Callable[[], object]) -> None:
+            await load(self, entries, held)
+            fail()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Landing, "judge", judged)
+            patch.setattr(Landing, "load", loaded)
+            yield from loading._Deputies.rows(self, parts)
+
+
+def failing_at(patch: pytest.MonkeyPatch, stage: str, directory: Path, *, repeated: bool = False) -> None:
+    """A task of the stage fails; if it is `repeated`, the stage is run again then, under the same lock."""
+    once = loading._Tasks._stage
+
+    def failing(self: Any, aim: Any, parts: Any, lock: str, what: str) -> list[Any]:
+        if what == stage or repeated:
+            (directory / "failed").unlink(missing_ok=True)
+            with patch.context() as inner:
+                inner.setattr(loading, "_Deputies", partial(Failing, directory=str(directory)))
+                if not repeated:
+                    return once(self, aim, parts, lock, what)
+                with pytest.raises(PythonException, match="done a portion"):
+                    once(self, aim, parts, lock, what)
+        return once(self, aim, parts, lock, what)
+
+    patch.setattr(loading._Tasks, "_stage", failing)
+
+
+@pytest.mark.parametrize(("at", "by"), [("judging", "tasks"), ("directories", "tasks"), ("files", "one machine")])
+def test_an_interrupted_load_is_finished_by_the_same_call(
+    spark: SparkSession,
+    dumped: Path,
+    alone: VolumeConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+    by: str,
+) -> None:
+    place, source = lost(dumped, tmp_path / "volume"), str(dumped / "dump")
+    with monkeypatch.context() as patch:
+        failing_at(patch, at, tmp_path)
+        with pytest.raises(PythonException, match="done a portion"):
+            load(spark, place, source, partitions=3)
+    if at == "judging":
+        assert on(place, items_of) == []
+    else:
+        with pytest.raises(BusyError, match="a load of the volume"):
+            load(spark, place, str(dumped / "deep"))
+    done = load(spark, place, source, partitions=2) if by == "tasks" else asyncio.run(load_volume(source, place))
+    assert (done.skipped > 0) == (at == "files")
+    assert on(place, items_of) == on(embedded(dumped), items_of)
+    assert on(place, logged) == on(alone, logged)
+
+
+def test_one_machine_begins_and_tasks_finish(spark: SparkSession, dumped: Path, tmp_path: Path) -> None:
+    place, source = lost(dumped, tmp_path / "volume"), str(dumped / "dump")
+    done: list[int] = []
+
+    def interrupted(progress: Progress) -> None:
+        done.append(progress.done)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(load_volume(source, place, progress=interrupted))
+    assert load(spark, place, source, partitions=2).skipped == done[-1] > 0
+    assert on(place, items_of) == on(embedded(dumped), items_of)
+
+
+def test_tasks_are_repeated(
+    spark: SparkSession, dumped: Path, alone: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = lost(dumped, tmp_path / "volume")
+    failing_at(monkeypatch, "", tmp_path, repeated=True)
+    done = load(spark, place, str(dumped / "dump"), partitions=3)
+    assert done.skipped == 0
+    assert on(place, items_of) == on(embedded(dumped), items_of)
+    assert on(place, logged) == on(alone, logged)
+
+
+def test_a_task_that_outlives_the_lock_does_nothing(
+    spark: SparkSession, dumped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Had it been let, it would bring back what was deleted."""
+    place, begun = lost(dumped, tmp_path / "volume"), list[tuple[Any, str]]()
+    once = loading._Tasks._stage
+
+    def noted(self: Any, aim: Any, parts: Any, lock: str, what: str) -> list[Any]:
+        begun.append((parts, lock))
+        return once(self, aim, parts, lock, what)
+
+    monkeypatch.setattr(loading._Tasks, "_stage", noted)
+    load(spark, place, str(dumped / "dump"), partitions=2)
+    with S3kSyncClient(config=place) as fs:
+        fs.delete("/many", recursive=True)
+    before, log = on(place, items_of), on(place, logged)
+    _, facts = loading._opened(str(dumped / "dump"))
+    for parts, lock in begun:
+        late = loading._Deputies(place, lock, "load", facts, _Ignored(), _Ignored())  # type: ignore[arg-type]
+        with pytest.raises(LeaseExpiredError):
+            asyncio.run(late._over(parts))
+    assert (on(place, items_of), on(place, logged)) == (before, log)
+
+
+class _Ignored:
+    def add(self, term: object) -> None:
+        pass
+
+
+# Refusals
+
+
+def changed(source: Path, target: Path, change: Callable[[list[Entry]], list[Entry]]) -> Path:
+    """The dump with other entries, each in a part of its own."""
+    found = change([entry for portion in open_dump(str(source)).portions() for entry in portion])
+    header = open_dump(str(source)).header
+    make_room(str(target))
+    parts = []
+    for number, entry in enumerate(found):
+        writer = PartWriter(str(target), header, f"{number:06d}", "directories" if entry.is_dir else "files")
+        writer.write(in_columns([entry], KeyScheme("moving", 4)))
+        parts += writer.finish()
+    write_manifest(str(target), Manifest.of(header, parts))
+    return target
+
+
+def test_a_dump_that_no_volume_can_hold_is_refused_before_anything_is_made(
+    spark: SparkSession, dumped: Path, tmp_path: Path
+) -> None:
+    place = lost(dumped, tmp_path / "volume")
+
+    def some(entries: list[Entry]) -> list[Entry]:
+        return [entry for entry in entries if not entry.path.startswith("/many")]
+
+    def twice(entries: list[Entry]) -> list[Entry]:
+        return [*some(entries), next(entry for entry in entries if entry.path == "/top")]
+
+    def through(entries: list[Entry]) -> list[Entry]:
+        return [replace(entry, path="/top/x") if entry.path == "/a/2" else entry for entry in some(entries)]
+
+    cases: list[tuple[Any, type[S3kError], str]] = [
+        (twice, CorruptDataError, "twice"),
+        (through, NotDirectoryError, "through a file"),
+    ]
+    for change, kind, message in cases:
+        source = changed(dumped / "dump", tmp_path / change.__name__, change)
+        with pytest.raises(kind, match=message):
+            load(spark, place, str(source), partitions=2)
+    cut = tmp_path / "cut"
+    shutil.copytree(dumped / "deep", cut)
+    part = next(cut.glob("*.parquet"))
+    part.write_bytes(part.read_bytes()[:-10])
+    with pytest.raises(CorruptDataError, match="cut"):
+        load(spark, place, str(cut))
+    with pytest.raises(PathNotFoundError):
+        load(spark, place, str(tmp_path / "none"))
+    with pytest.raises(InvalidArgumentError, match="s3k load"):
+        load(spark, place, str(part))
+    assert not (tmp_path / "volume" / "table.db").exists()
+
+
+def test_bytes_that_are_not_here_are_found(spark: SparkSession, dumped: Path, tmp_path: Path) -> None:
+    place, other = lost(dumped, tmp_path / "volume"), embedded(tmp_path / "other")
+    source = str(dumped / "dump")
+    with pytest.raises(InvalidArgumentError, match="another volume"):
+        load(spark, other, source)
+    for name in os.listdir(tmp_path / "volume" / "data"):
+        found = tmp_path / "volume" / "data" / name
+        if ".id=" in name and found.stat().st_size == 3:
+            found.unlink()
+    with pytest.raises(DataMissingError, match="/top"):
+        load(spark, place, source, check=True, partitions=2)
+    with pytest.raises(DataMissingError, match="and others"):
+        load(spark, other, source, check=True, partitions=2)
+    for each in (place, other):
+        assert on(each, items_of) == []
