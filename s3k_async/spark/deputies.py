@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from anyio import get_cancelled_exc_class
@@ -46,8 +46,7 @@ async def while_held(spark: SparkSession, stage: Callable[[], T]) -> T:
 
 @asynccontextmanager
 async def deputised(config: VolumeConfig, lock: str) -> AsyncIterator[tuple[Volume, Deputy]]:
-    """In a task: the locked volume, for as long as the lock of this id is held. No request is sent without having made
-    sure of that lately, be it the repetition of one.
+    """In a task: the locked volume, for as long as the lock of this id certainly is held; then the body is cancelled.
 
     Raises LeaseExpiredError, and what opening raises.
     """
@@ -56,23 +55,6 @@ async def deputised(config: VolumeConfig, lock: str) -> AsyncIterator[tuple[Volu
     try:
         deputy = Deputy(lock, SYSTEM)
         async with deputy.at_work(volume.items):
-            volume.items.fence(_Held(deputy))
             yield volume, deputy
     finally:
         await volume.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """Asks the deputy before each request."""
-
-    deputy: Deputy
-
-    def due(self) -> bool:
-        return True
-
-    def late(self) -> bool:
-        return False
-
-    async def look(self) -> None:
-        self.deputy.check()
