@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +11,7 @@ from pyspark.sql import functions as sf
 
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.spark.reports import JobRun, spark_schema
+from s3k_async.spark.stages import exists
 
 __all__ = ["Plan"]
 
@@ -56,6 +57,4 @@ class Plan:
         return self._rows.agg(named.alias("columns"), sf.count("*").alias("rows"), total.alias("digest"))
 
     def _is_whole(self, directory: str) -> bool:
-        java: Any = self._spark.sparkContext._jvm
-        path = java.org.apache.hadoop.fs.Path(directory, _WHOLE)
-        return bool(path.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf()).exists(path))
+        return exists(self._spark, f"{directory}/{_WHOLE}")

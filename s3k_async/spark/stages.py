@@ -13,13 +13,12 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, TypeVar
 
 from pyspark.accumulators import Accumulator
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.model import Progress
 
-__all__ = ["MaybeFrame", "Stages", "Tell", "counted", "described"]
+__all__ = ["MaybeFrame", "Stages", "Tell", "counted", "described", "exists"]
 
 FORMAT: Final = 1
 DESCRIPTION: Final = "spark.job.description"
@@ -99,12 +98,10 @@ class Stages:
         """What was kept of a stage that is over; None for one that is not."""
         if self._directory is None:
             return None
-        try:
-            rows = self.spark.read.schema("line string").parquet(f"{self._directory}/{name}.over").collect()
-        except AnalysisException as error:
-            if "PATH_NOT_FOUND" in str(error):
-                return None
-            raise
+        place = f"{self._directory}/{name}.over"
+        if not exists(self.spark, place):
+            return None
+        rows = self.spark.read.schema("line string").parquet(place).collect()
         document: dict[str, Any] | None = json.loads(rows[0].line) if rows else None
         return document
 
@@ -122,6 +119,15 @@ class Stages:
         """Tell whoever wants to know how far the job has come."""
         if self._tell is not None:
             self._tell(Progress(self.operation, done, path=path))
+
+
+def exists(spark: SparkSession, place: str) -> bool:
+    """Whether there is a file or a directory, by its path or URI. To read what is not there has Spark warn of it at
+    length.
+    """
+    java: Any = spark.sparkContext._jvm
+    path = java.org.apache.hadoop.fs.Path(place)
+    return bool(path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(path))
 
 
 @contextmanager

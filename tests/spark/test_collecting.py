@@ -241,7 +241,7 @@ def test_an_interrupted_sweep_is_finished_with_the_candidates_that_were_marked(
     monkeypatch.setattr(collecting._Sweep, "counted", failing)
     with pytest.raises(Exception, match="fails after it has deleted"):
         gc(spark, embedded(place), **options, dry_run=False)
-    assert left < alone(embedded(place), stored_keys) < before
+    assert left <= alone(embedded(place), stored_keys) < before
     for _ in range(2):  # the second finds that all is done
         _, report = gc(spark, embedded(place), **options, dry_run=False)
         assert report.swept is not None
