@@ -112,6 +112,7 @@ def delete_files(
     count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
     delete = each_partition(opened.executors, Act(run.requests, lambda fs, rows: _deleted(fs, rows, recursive)))
     with run.stage("deleting"):
+        meant = run.kept(meant)  # or each of what follows would look for duplicates anew
         is_dir = sf.expr("coalesce(is_dir, false)")
         depth = sf.length("path") - sf.length(sf.regexp_replace("path", "/", ""))
         depths = meant.filter(is_dir & (sf.col("outcome") == PLANNED)).select(depth.alias("depth")).distinct()
