@@ -19,7 +19,7 @@ import anyio
 from s3k_async.concurrency import raise_first
 from s3k_async.errors import LeaseExpiredError, S3kError
 from s3k_async.metadata.exclusive import HELD_SECONDS, LEASE_SECONDS, LOOK_SECONDS, now, seconds_since
-from s3k_async.metadata.record import LOCK, LOCK_LEASE, RECORD_KEY
+from s3k_async.metadata.record import LOCK, LOCK_LEASE, RECORD_KEY, STATE
 from s3k_async.sources import Sources
 from s3k_async.stores.reliable_items import ReliableItems
 from s3k_async.stores.sending import at_once
@@ -83,7 +83,7 @@ class Deputy:
         looked = now(self._sources)
         record = await items.get(RECORD_KEY) or {}
         lease = record.get(LOCK_LEASE)
-        if record.get(LOCK) != self._lock or not isinstance(lease, int):
+        if STATE in record or record.get(LOCK) != self._lock or not isinstance(lease, int):
             self._lease_ms = 0
         else:
             self._looked, self._lease_ms = looked, lease

@@ -15,9 +15,9 @@ from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import BusyError, LeaseExpiredError, UnreachableError, UnsupportedError
 from s3k_async.metadata.deputies import Deputy
 from s3k_async.metadata.exclusive import HELD_SECONDS, LEASE_SECONDS, LOOK_SECONDS, QUIET_SECONDS, ExclusiveLock
-from s3k_async.metadata.record import LOCK, RECORD_KEY
+from s3k_async.metadata.record import DESTROYING, LOCK, RECORD_KEY, STATE
 from s3k_async.sources import Sources
-from s3k_async.stores.items import Item, Key
+from s3k_async.stores.items import Condition, Item, Key, Update
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.exclusive import exclusive_volume
@@ -209,3 +209,13 @@ async def test_a_lease_that_runs_out_ends_the_work_before_anybody_can_take_it_ov
         with pytest.raises(LeaseExpiredError):
             await work()
     assert at_work == [True]
+
+
+async def test_nobody_writes_into_a_volume_that_is_being_destroyed(rig: Rig) -> None:
+    lock = lock_of(rig)
+    async with exclusive_volume(rig.config, lock, sources=rig.sources), rig.volume() as volume:
+        await volume.items.write(Update(RECORD_KEY, Condition(), {STATE: DESTROYING}))
+        with pytest.raises(LeaseExpiredError):
+            async with Deputy(lock.id, rig.sources).at_work(volume.items):
+                raise AssertionError
+        await volume.items.write(Update(RECORD_KEY, Condition(), {}, (STATE,)))

@@ -65,7 +65,10 @@ def test_a_listing_is_written(spark: SparkSession, cli: Cli, directory: str, tmp
         assert done.out == f"listed 16 entries to {target}-{by}\n"
         found = {row.path for row in spark.read.parquet(f"{target}-{by}").collect()}
         assert found == {*FILES, "/a", "/a/0", "/a/1", "/a/2"}
-    assert "already exists" in cli.fails(2, "spark", "listing", f"{directory}:/", "-o", f"{target}-segments").errors
+    there = ("-o", f"{target}-segments")
+    assert "something is there already" in cli.fails(4, "spark", "listing", f"{directory}:/", *there).errors
+    assert "something is there already" in cli.fails(4, "spark", "purge", f"{directory}:/a", "--yes", *there).errors
+    assert left(directory) == sorted(FILES)
 
 
 def test_a_dump_can_be_loaded(

@@ -18,7 +18,7 @@ from s3k_async.cli.commands.check import tell_repair, tell_report
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural
 from s3k_async.cli.reporting import FailedOperandsError
-from s3k_async.errors import ConfigError, InvalidArgumentError, S3kError
+from s3k_async.errors import ConfigError, InvalidArgumentError, PathExistsError, S3kError
 from s3k_async.fsck.verify import GRACE_SECONDS
 from s3k_async.model import ROOT
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from s3k_async.spark import JobReport, JobResult, SparkVolume
 
-__all__ = ["job", "spark", "spark_session", "volume_address", "volume_in", "whole_volume"]
+__all__ = ["job", "keep", "spark", "spark_session", "volume_address", "volume_in", "whole_volume"]
 
 Form = Literal["parquet", "csv", "json"]
 
@@ -145,7 +145,7 @@ def listing(
 ) -> None:
     """Write what is below PATH as a table: the columns of a listing."""
     address = _address(path)
-    with spark_session(master) as session:
+    with spark_session(master, output) as session:
         from s3k_async import spark as jobs
 
         frame = jobs.listing(session, volume_in(session, invocation, address), address.path, by=by, tasks=tasks)
@@ -214,12 +214,12 @@ def _change_rows(
     **options: Any,
 ) -> None:
     """Do a job of `s3k_async.spark` for each row of a list."""
-    with spark_session(master) as session:
+    with spark_session(master, output) as session:
         from s3k_async import spark as jobs
 
         opened = volume_in(session, invocation, whole_volume(volume))
         result = job_of(jobs)(session, opened, _read(session, rows, form), dry_run=not yes, **options)
-        _keep(result, output)
+        keep(result.frame, output)
     _tell(invocation, result.report, did, would)
 
 
@@ -261,7 +261,7 @@ def import_(
         raise click.UsageError("one of --from, --below and --inventory is needed")
     if (target is None) != (rows is not None):
         raise click.UsageError("--to goes with --below and --inventory, which need it")
-    with spark_session(master) as session:
+    with spark_session(master, output) as session:
         from s3k_async import spark as jobs
 
         opened = volume_in(session, invocation, whole_volume(volume))
@@ -272,7 +272,7 @@ def import_(
         else:
             objects = jobs.objects_of_inventory(session, opened, str(inventory), str(target), prefix=prefix)
         result = jobs.import_objects(session, opened, objects, overwrite=overwrite, dry_run=not yes, tasks=tasks)
-        _keep(result, output)
+        keep(result.frame, output)
     _tell(invocation, result.report, "imported", "import")
 
 
@@ -288,12 +288,12 @@ def purge(
     The bytes are left to garbage collection. Interrupted, it is finished by the same command.
     """
     address = parse_address(path)
-    with spark_session(master) as session:
+    with spark_session(master, output) as session:
         from s3k_async import spark as jobs
 
         opened = volume_in(session, invocation, address)
         result = jobs.purge(session, opened, address.path, dry_run=not yes, **options)
-        _keep(result, output)
+        keep(result.frame, output)
     _tell(invocation, result.report, "deleted", "delete")
 
 
@@ -334,13 +334,12 @@ def fsck_verify(
 ) -> None:
     """Compare table, log and bytes of a volume, as s3k fsck verify; changes nothing. VOLUME may have a path."""
     address = volume_address(volume)
-    with spark_session(master) as session:
+    with spark_session(master, output) as session:
         from s3k_async.spark.checking import verify
 
         opened = volume_in(session, invocation, address)
         frame, report = verify(session, opened, path=address.path, partitions=tasks, **options)
-        if output is not None:
-            frame.write.parquet(output)
+        keep(frame, output)
     tell_report(invocation, report)
 
 
@@ -359,13 +358,12 @@ def fsck_repair(
 ) -> None:
     """Mend what fsck-verify finds, as s3k fsck repair. A dry run without --yes. VOLUME may have a path."""
     address = volume_address(volume)
-    with spark_session(master) as session:
+    with spark_session(master, output) as session:
         from s3k_async.spark.checking import repair
 
         opened = volume_in(session, invocation, address)
         frame, report = repair(session, opened, path=address.path, dry_run=not yes, partitions=tasks, **options)
-        if output is not None:
-            frame.write.parquet(output)
+        keep(frame, output)
     tell_repair(invocation, report)
 
 
@@ -373,8 +371,12 @@ def fsck_repair(
 
 
 @contextmanager
-def spark_session(master: str | None) -> Iterator[SparkSession]:
-    """The session that runs already, or a new one that ends with the command."""
+def spark_session(master: str | None, output: str | None = None) -> Iterator[SparkSession]:
+    """The session that runs already, or a new one that ends with the command.
+
+    Raises PathExistsError if something is where `output` is to be written: before anything is done, so that nothing is
+    done that is not told.
+    """
     try:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
@@ -390,6 +392,8 @@ def spark_session(master: str | None) -> Iterator[SparkSession]:
             if master is not None or _SUBMITTED not in os.environ:
                 builder = builder.master(master or "local[*]")
             session = builder.getOrCreate()
+        if output is not None:
+            _need_new(session, output)
         yield session
     except (PySparkException, Py4JError) as error:
         raise _told(error) from error
@@ -444,9 +448,17 @@ def whole_volume(volume: str | None) -> Address:
     return address
 
 
-def _keep(result: JobResult, output: str | None) -> None:
+def _need_new(session: SparkSession, output: str) -> None:
+    context = session.sparkContext
+    place = context._jvm.org.apache.hadoop.fs.Path(output)  # type: ignore[union-attr]
+    if place.getFileSystem(context._jsc.hadoopConfiguration()).exists(place):
+        raise PathExistsError("something is there already, and is not replaced", path=output)
+
+
+def keep(frame: DataFrame, output: str | None) -> None:
+    """Write what a job tells into the directory that the command names, if it names one."""
     if output is not None:
-        result.frame.write.parquet(output)
+        frame.write.parquet(output)
 
 
 def _tell(invocation: Invocation, report: JobReport, did: str, would: str) -> None:

@@ -6,7 +6,7 @@ import click
 
 from s3k_async.cli.command import Amount
 from s3k_async.cli.commands.gc import tell_collection
-from s3k_async.cli.commands.spark import job, spark_session, volume_address, volume_in
+from s3k_async.cli.commands.spark import job, keep, spark_session, volume_address, volume_in
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.errors import InvalidArgumentError
@@ -56,7 +56,7 @@ def gc(
     address = volume_address(volume)
     if address.path != ROOT:
         raise InvalidArgumentError("a volume is meant here, not a path in one", path=volume)
-    with spark_session(master) as session, invocation.meter("gc") as meter:
+    with spark_session(master, output) as session, invocation.meter("gc") as meter:
         from s3k_async import spark as jobs
 
         frame, report = jobs.gc(
@@ -70,8 +70,7 @@ def gc(
             checkpoint=checkpoint,
             progress=meter.part(),
         )
-        if output is not None:
-            frame.write.parquet(output)
+        keep(frame, output)
     tell_collection(invocation, report.marked, report.swept)
     if report.swept is not None and report.swept.failures:
         raise FailedOperandsError(report.swept.failures, some_succeeded=bool(report.swept.deleted))

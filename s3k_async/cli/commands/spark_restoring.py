@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from s3k_async.cli.commands.restore import tell_restore
-from s3k_async.cli.commands.spark import job, spark_session, volume_address, volume_in
+from s3k_async.cli.commands.spark import job, keep, spark_session, volume_address, volume_in
 from s3k_async.cli.invocation import Invocation
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.model import ROOT
@@ -36,7 +36,7 @@ def fsck_restore(
     address = volume_address(volume)
     if address.path != ROOT:
         raise InvalidArgumentError("a volume is meant here, not a path in one (--subtree)", path=volume)
-    with spark_session(master) as session, invocation.meter("restore") as meter:
+    with spark_session(master, output) as session, invocation.meter("restore") as meter:
         from s3k_async.spark.restoring import restore
 
         outcomes, report = restore(
@@ -49,6 +49,5 @@ def fsck_restore(
             temporary=temporary,
             progress=meter.part(),
         )
-        if output is not None:
-            outcomes.write.parquet(output)
+        keep(outcomes, output)
     tell_restore(invocation, report, yes=yes)
