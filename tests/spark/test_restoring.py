@@ -17,7 +17,7 @@ from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.concurrency import gather
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
 from s3k_async.errors import BusyError
-from s3k_async.fsck.restore_tree import Outcome, RestoreReport, entry_line
+from s3k_async.fsck.restore_tree import UNTOLD, Outcome, RestoreReport, entry_line
 from s3k_async.fsck.restoring import RULES
 from s3k_async.metadata import exclusive
 from s3k_async.metadata.codec import to_item
@@ -210,6 +210,23 @@ def test_a_tangled_log_is_restored_as_by_one_machine(spark: SparkSession, tmp_pa
     assert asyncio.run(items_of(embedded(many))) == asyncio.run(items_of(embedded(one)))
     expected = {rule.name for rule in RULES} - {"log_damaged"} - (set() if keep else {"stands", "occupied"})
     assert {rule for rule, count in report.counts.items() if count} == expected
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_objects_are_restored_as_by_one_machine(spark: SparkSession, tmp_path: Path) -> None:
+    """As above, of a size at which the parts are many."""
+    one, many = tmp_path / "one", tmp_path / "many"
+    asyncio.run(tangle(embedded(one), 9, 18_500, keep=False))
+    shutil.copytree(one, many)
+    alone = asyncio.run(restore_volume(embedded(one), dry_run=False))
+    frame, report = restore(spark, embedded(many), dry_run=False)
+    assert sum(report.counts.values()) > 100_000
+    assert report.counts == alone.counts
+    for name in ("files", "directories", "reservations", "bytes", "log_records", "written"):
+        assert getattr(report, name) == getattr(alone, name), name
+    assert frame.count() == sum(count for rule, count in report.counts.items() if rule not in UNTOLD)
+    assert set(told(alone.outcomes)) <= set(rows_of(frame))
+    assert asyncio.run(items_of(embedded(many))) == asyncio.run(items_of(embedded(one)))
 
 
 async def written(config: VolumeConfig, number: int) -> list[Item]:
