@@ -5,12 +5,13 @@ The driver's coroutine holds and renews the lock on the loop, while Spark runs a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from anyio import get_cancelled_exc_class
+from anyio import CancelScope, get_cancelled_exc_class
 from anyio.to_thread import run_sync
 from pyspark.sql import SparkSession
 
@@ -24,11 +25,14 @@ __all__ = ["deputised", "while_held"]
 
 T = TypeVar("T")
 
+TICK_SECONDS: Final = 0.5
+
 
 async def while_held(spark: SparkSession, stage: Callable[[], T]) -> T:
-    """What a stage of Spark returns, run by a thread while the loop goes on. If it is cancelled, so are its Spark
-    jobs."""
+    """What a stage of Spark returns, run by a thread while the loop goes on. If it is cancelled, so are its Spark jobs,
+    and the stage is over."""
     context, tag = spark.sparkContext, f"s3k-{SYSTEM.uuid()}"
+    over = threading.Event()
 
     def tagged() -> T:
         context.addJobTag(tag)
@@ -36,11 +40,14 @@ async def while_held(spark: SparkSession, stage: Callable[[], T]) -> T:
             return stage()
         finally:
             context.removeJobTag(tag)
+            over.set()
 
     try:
-        return await run_sync(tagged)
+        return await run_sync(tagged, abandon_on_cancel=True)
     except get_cancelled_exc_class():
-        context.cancelJobsWithTag(tag)
+        with CancelScope(shield=True):
+            while not await run_sync(over.wait, TICK_SECONDS):
+                context.cancelJobsWithTag(tag)  # again: the stage may have begun another one meanwhile
         raise
 
 

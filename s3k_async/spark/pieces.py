@@ -92,12 +92,10 @@ class Where(Protocol):
 
 
 @contextmanager
-def opened(config: VolumeConfig, *, locked: bool = False) -> Iterator[tuple[Volume, Run]]:
-    """A volume that is open for as long as the body takes, with what runs calls to it. `locked`: for who works under
-    its exclusive lock.
-    """
+def opened(config: VolumeConfig) -> Iterator[tuple[Volume, Run]]:
+    """A volume that is open for as long as the body takes, with what runs calls to it."""
     run = current_bridge().run
-    volume = run(lambda: open_volume(with_local_secrets(config), locked=locked))
+    volume = run(lambda: open_volume(with_local_secrets(config)))
     try:
         yield volume, run
     finally:

@@ -14,7 +14,6 @@ from functools import partial, reduce
 from itertools import islice
 from typing import Any, Final
 
-from anyio.to_thread import run_sync
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
@@ -34,6 +33,7 @@ from s3k_async.oplog.spill import Spill
 from s3k_async.paths import normalize
 from s3k_async.settings import with_local_secrets
 from s3k_async.sources import SYSTEM
+from s3k_async.spark.deputies import while_held
 from s3k_async.spark.gathering import Scanned, Scans
 from s3k_async.spark.pieces import Run
 from s3k_async.spark.restoring_tasks import DECIDED, WRITTEN, decider, writer
@@ -92,7 +92,7 @@ def restore(
             spark, checkpoint and f"{checkpoint}/{run}", ["restore", run], lost.sources.now_ms(), progress, "restore"
         )
         count = partitions or 2 * spark.sparkContext.defaultParallelism
-        plan = await run_sync(partial(_plan, spark, here, there, stages, count, lost, temporary))
+        plan = await while_held(spark, partial(_plan, spark, here, there, stages, count, lost, temporary))
         frames.append(plan.outcomes)
         return plan
 
@@ -147,7 +147,7 @@ class _Planned:
         report = self.report
         trail = AuditTrail(volume.log_blobs, f"{report.run}/tree")
         await write_tree(volume, self.tree, trail, lambda progress: self.stages.tell(progress.done, "tree"))
-        await run_sync(self._write_files, lock.id)
+        await while_held(self.stages.spark, partial(self._write_files, lock.id))
         await lock.dismiss(volume.items)
 
     def _write_files(self, lock: str) -> None:

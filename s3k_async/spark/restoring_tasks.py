@@ -12,19 +12,17 @@ from pyspark import TaskContext
 from pyspark.accumulators import Accumulator
 
 from s3k_async import _native
+from s3k_async.bridge import current_bridge
 from s3k_async.config import VolumeConfig
 from s3k_async.fsck.audit import AuditTrail
 from s3k_async.fsck.parts import Parts
 from s3k_async.fsck.restore_tree import entry_line, entry_of, is_plain
 from s3k_async.fsck.restoring import Decision, decide_object
-from s3k_async.metadata.deputies import Deputy
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord
-from s3k_async.sources import SYSTEM
+from s3k_async.spark.deputies import deputised
 from s3k_async.spark.gathering import Batches
-from s3k_async.spark.pieces import opened
 from s3k_async.spark.piles import parts_of
-from s3k_async.volumes import Volume
 from s3k_async.volumes.restoring import write_entries
 
 __all__ = ["DECIDED", "WRITTEN", "decider", "writer"]
@@ -38,8 +36,8 @@ done, `before`, at `came_from`; `published`: no reservation); `outcome`, of what
 directory certainly is gone; `above`, a path above a claim, each once for a task as far as it remembers; `standing`,
 what the table has."""
 WRITTEN: Final = "written long"
-AT_ONCE: Final = 5000
-"""Entries that are written before the record is looked at anew."""
+AT_ONCE: Final = 20_000
+"""Entries that are in memory and written with the volume opened once."""
 REMEMBERED: Final = 200_000
 ROWS: Final = 2000
 
@@ -125,17 +123,16 @@ def writer(
         attempt = f"files-{context.partitionId():06d}-{context.taskAttemptId()}"
         entries = (entry_of(line) for batch in batches for line in batch.column(0).to_pylist())
         written = 0
-        with opened(config, locked=True) as (volume, await_):
-            trail = AuditTrail(volume.log_blobs, f"{run}/{attempt}")
-            while some := list(islice(entries, AT_ONCE)):
-                await_(partial(_write, volume, lock, some, trail))
-                written += len(some)
-                counter.add(len(some))
+        while some := list(islice(entries, AT_ONCE)):
+            trail = f"{run}/{attempt}-{written}"
+            current_bridge().run(partial(_write, config, lock, some, trail))
+            written += len(some)
+            counter.add(len(some))
         yield pa.RecordBatch.from_pydict({"written": [written]}, schema=pa.schema([("written", pa.int64())]))
 
     return write
 
 
-async def _write(volume: Volume, lock: str, entries: Sequence[Entry], trail: AuditTrail) -> None:
-    async with Deputy(lock, SYSTEM).at_work(volume.items):
-        await write_entries(volume, entries, trail)
+async def _write(config: VolumeConfig, lock: str, entries: Sequence[Entry], trail: str) -> None:
+    async with deputised(config, lock) as (volume, _):
+        await write_entries(volume, entries, AuditTrail(volume.log_blobs, trail))
