@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -26,13 +26,14 @@ from benchmarks.contenders.ours import client
 from benchmarks.measuring import Result
 from benchmarks.rows.scope import Scope
 from benchmarks.servers import config_for, engine_named
-from s3k_async.config import S3Bucket, VolumeConfig
+from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
 from s3k_async.fsck.gather import Gatherer
 from s3k_async.fsck.parts import Parts
-from s3k_async.fsck.repair import ground_of
+from s3k_async.fsck.repair import ground_of, verify_volume
 from s3k_async.fsck.verify import part_findings
 from s3k_async.metadata import exclusive
 from s3k_async.volumes import init_volume, open_volume
+from s3k_async.volumes.restoring import restore_volume
 from tests.engines.process import Engine
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
             await asyncio.to_thread(_warm, bench)
             for files in scope.pick(*SIZES):
                 async for result in _jobs(bench, files):
+                    yield result
+                async for result in _checks(bench, files):
                     yield result
             # Apart from the rates: Spark starts five kinds of Python processes, each when it is first needed.
             for name, work in _ours(bench, FIRST_ROWS).items():
@@ -141,10 +144,54 @@ async def _jobs(bench: _Bench, files: int) -> AsyncIterator[Result]:
         if name == "rename":
             await _directories(volume, files)
         if name == "verify":
-            yield await _engine(volume, files)
+            yield await _engine(volume, files, f"{files:,} files")
         if name == "restore":
             await _lose_table(volume)
         yield await _timed(f"spark {name}", f"{files:,} files", "ours", files, "files", job)
+
+
+async def _checks(bench: _Bench, files: int) -> AsyncIterator[Result]:
+    """A volume that has written its files itself is verified, and its table is lost and restored."""
+    from s3k_async.spark.checking import verify
+    from s3k_async.spark.restoring import restore
+
+    own = await _own(bench.volume, files)
+    case = f"{files:,} own files"
+    yield await _engine(own, files, case)
+    opened = await open_volume(own)
+    began, busy = time.perf_counter(), time.process_time()
+    report = await verify_volume(opened, grace=0.0)
+    seconds, processor = time.perf_counter() - began, time.process_time() - busy
+    await opened.close()
+    if report.findings:
+        raise AssertionError(report.findings[0])
+    yield Result("spark verify", case, "one machine", files, "files", [seconds], [processor], "ours")
+    checks: dict[str, Callable[[], object]] = {
+        "verify": lambda: verify(bench.spark, own, grace=0.0)[1],
+        "restore": lambda: restore(bench.spark, own, dry_run=False)[1],
+    }
+    for name, job in checks.items():
+        if name == "restore":
+            await _lose_table(own)
+        yield await _timed(f"spark {name}", case, "ours", files, "files", job)
+    await _lose_table(own)
+    alone: Callable[[], object] = lambda: asyncio.run(restore_volume(own, dry_run=False))  # noqa: E731
+    yield await _timed("spark restore", case, "one machine", files, "files", alone)
+
+
+async def _own(like: VolumeConfig, files: int) -> VolumeConfig:
+    """Another volume on the same engines, with files of its own."""
+    table, data = like.table, like.data
+    assert isinstance(table, DynamoTable)
+    assert isinstance(data, S3Bucket)
+    name = f"own-{files}"
+    own = replace(like, name=name, table=replace(table, name=name), data=replace(data, bucket=name))
+    await init_volume(own)
+    async with client(own) as fs:
+        for start in range(0, files, 5_000):
+            numbers = range(start, min(start + 5_000, files))
+            await fs.write_many([(f"/tree/d{number % DIRECTORIES}/f{number}", b"x" * 16) for number in numbers])
+    return own
 
 
 async def _landing(volume: VolumeConfig, files: int) -> str:
@@ -171,7 +218,7 @@ async def _lose_table(volume: VolumeConfig) -> None:
     await opened.close()
 
 
-async def _engine(volume: VolumeConfig, files: int) -> Result:
+async def _engine(volume: VolumeConfig, files: int, case: str) -> Result:
     """The decisions alone, of facts that are in memory."""
     opened = await open_volume(volume)
     try:
@@ -182,7 +229,7 @@ async def _engine(volume: VolumeConfig, files: int) -> Result:
         began, busy = time.perf_counter(), time.process_time()
         await work()
         wall, busy = time.perf_counter() - began, time.process_time() - busy
-        return Result("spark verify", f"{files:,} files", "decisions alone", files, "files", [wall], [busy], "ours")
+        return Result("spark verify", case, "decisions alone", files, "files", [wall], [busy], "ours")
     finally:
         await opened.close()
 

@@ -222,7 +222,14 @@ def failing_at(patch: pytest.MonkeyPatch, stage: str, directory: Path, *, repeat
     patch.setattr(loading._Tasks, "_stage", failing)
 
 
-@pytest.mark.parametrize(("at", "by"), [("judging", "tasks"), ("directories", "tasks"), ("files", "one machine")])
+@pytest.mark.parametrize(
+    ("at", "by"),
+    [
+        pytest.param("judging", "tasks", marks=pytest.mark.slow),
+        pytest.param("directories", "tasks", marks=pytest.mark.slow),
+        ("files", "one machine"),
+    ],
+)
 def test_an_interrupted_load_is_finished_by_the_same_call(
     spark: SparkSession,
     dumped: Path,

@@ -162,7 +162,14 @@ class Failing(Pass):
                 raise RuntimeError("the task fails when it has done a page")
 
 
-@pytest.mark.parametrize(("at", "by"), [("check", "tasks"), ("copy", "one machine"), ("clean", "tasks")])
+@pytest.mark.parametrize(
+    ("at", "by"),
+    [
+        pytest.param("check", "tasks", marks=pytest.mark.slow),
+        ("copy", "one machine"),
+        pytest.param("clean", "tasks", marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupted_reshard_is_finished_by_the_same_call(
     spark: SparkSession,
     place: VolumeConfig,
