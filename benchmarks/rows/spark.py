@@ -73,7 +73,7 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
                     yield result
             # Apart from the rates: Spark starts five kinds of Python processes, each when it is first needed.
             for name, work in _ours(bench, FIRST_ROWS).items():
-                yield await _timed(f"spark first {name}", f"{FIRST_ROWS:,} rows", "ours", 1, "starts", work)
+                yield await _timed(f"spark first {name}", f"{FIRST_ROWS:,} rows", "ours", FIRST_ROWS, "rows", work)
             for rows in scope.pick(*ROWS):
                 for result in await _rows(bench, rows, scope.pick(*REPEATS)):
                     yield result
