@@ -15,7 +15,7 @@ from benchmarks.environment import ROOT, environment
 from benchmarks.goals import verdicts
 from benchmarks.measuring import Result
 from benchmarks.plots import draw
-from benchmarks.report import goals_table, write
+from benchmarks.report import goals_table, record_name, write
 from benchmarks.rows import codec, engines, keys, libraries, listing, single, small, spark, startup, tables, trees
 from benchmarks.rows.scope import CANNED_PROCESSOR, CLIENT_PROCESSOR, Scope
 from benchmarks.servers import Canned, canned
@@ -48,14 +48,16 @@ async def _measured(name: str, scope: Scope, server: Canned) -> AsyncIterator[Re
 
 async def _run(names: list[str], scope: Scope, machine: dict[str, str]) -> list[Result]:
     results: list[Result] = []
+    record = RESULTS / record_name(names, ROWS, quick=scope.quick)
     with canned(CANNED_PROCESSOR) as server:
         for name in names:
             began = time.perf_counter()
             async for result in _measured(name, scope, server):
                 results.append(result)
                 _tell(result)
+                _keep(results, machine, record)
             machine["load at the end"] = " ".join(f"{load:.2f}" for load in os.getloadavg())
-            _keep(results, machine, scope)
+            _keep(results, machine, record)
             print(f"-- {name}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
     return results
 
@@ -68,11 +70,10 @@ def _tell(result: Result) -> None:
     print(f"{result.row:18}{result.case:46}{result.contender:32}{told}", flush=True)
 
 
-def _keep(results: list[Result], machine: dict[str, str], scope: Scope) -> None:
+def _keep(results: list[Result], machine: dict[str, str], path: Path) -> None:
     """Write what there is so far: a run that is stopped has not measured for nothing."""
     RESULTS.mkdir(exist_ok=True)
     kept = {"environment": machine, "results": [result.as_json() for result in results]}
-    path = RESULTS / ("quick.json" if scope.quick else "full.json")
     path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.goals import Verdict, verdicts
 from benchmarks.measuring import Result
 
-__all__ = ["goals_table", "write"]
+__all__ = ["goals_table", "record_name", "write"]
 
 BEGIN = "<!-- begin: {name} -->"
 END = "<!-- end: {name} -->"
@@ -36,6 +36,12 @@ def write(
             raise ValueError(f"{page} has no markers {begin} and {end}")
         text = f"{before}{begin}\n{section}{end}{after}"
     page.write_text(text, encoding="utf-8")
+
+
+def record_name(names: Sequence[str], whole: Sequence[str], *, quick: bool) -> str:
+    """The file that keeps a run: a run of some rows does not take the place of a whole one."""
+    parts = [] if list(names) == list(whole) else list(names)
+    return "-".join([*parts, "quick"] if quick else parts or ["full"]) + ".json"
 
 
 def goals_table(lines: Sequence[Verdict]) -> str:

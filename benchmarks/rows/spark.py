@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -26,7 +27,7 @@ from benchmarks.contenders.ours import client
 from benchmarks.measuring import Result
 from benchmarks.rows.scope import Scope
 from benchmarks.servers import config_for, engine_named
-from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
+from s3k_async.config import DynamoTable, LocalDirectory, S3Bucket, SqliteFile, VolumeConfig
 from s3k_async.fsck.gather import Gatherer
 from s3k_async.fsck.parts import Parts
 from s3k_async.fsck.repair import ground_of, verify_volume
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["results"]
 
 DIRECTORIES = 50
-SIZES = (1_000,), (10_000, 100_000)
+SIZES = (1_000,), (10_000, 100_000, 1_000_000)
+ADOPTED = 100_000
+"""So many adopted files are verified and restored, which takes long; above, files that the volume has written."""
 ROWS = (100_000,), (100_000, 1_000_000)
 FIRST_ROWS = 1_000
 REPEATS = 1, 5
@@ -59,6 +62,8 @@ class _Bench:
 
 async def results(scope: Scope) -> AsyncIterator[Result]:
     """Jobs over trees of files, then rows through the data source."""
+    # A session finds its data sources in the thread that registered them, so that all of Spark's work has one.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     with engine_named("dynoxide") as table, engine_named("seaweedfs") as data, tempfile.TemporaryDirectory() as place:
         volume = config_for(table, data, suffixes=10, connections=64)
         await init_volume(volume)
@@ -69,8 +74,9 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
             for files in scope.pick(*SIZES):
                 async for result in _jobs(bench, files):
                     yield result
-                async for result in _checks(bench, files):
-                    yield result
+                for case, own in _places(bench, files).items():
+                    async for result in _checks(bench, own, files, case):
+                        yield result
             # Apart from the rates: Spark starts five kinds of Python processes, each when it is first needed.
             for name, work in _ours(bench, FIRST_ROWS).items():
                 yield await _timed(f"spark first {name}", f"{FIRST_ROWS:,} rows", "ours", FIRST_ROWS, "rows", work)
@@ -141,6 +147,8 @@ async def _jobs(bench: _Bench, files: int) -> AsyncIterator[Result]:
         "delete": lambda: delete_files(spark, volume, moved.selectExpr("target AS path"), dry_run=False).report,
     }
     for name, job in jobs.items():
+        if name in {"verify", "restore"} and files > ADOPTED:
+            continue
         if name == "rename":
             await _directories(volume, files)
         if name == "verify":
@@ -150,14 +158,13 @@ async def _jobs(bench: _Bench, files: int) -> AsyncIterator[Result]:
         yield await _timed(f"spark {name}", f"{files:,} files", "ours", files, "files", job)
 
 
-async def _checks(bench: _Bench, files: int) -> AsyncIterator[Result]:
+async def _checks(bench: _Bench, own: VolumeConfig, files: int, case: str) -> AsyncIterator[Result]:
     """A volume that has written its files itself is verified, and its table is lost and restored."""
     from s3k_async.spark.checking import verify
     from s3k_async.spark.restoring import restore
 
-    own = await _own(bench.volume, files)
-    case = f"{files:,} own files"
-    yield await _engine(own, files, case)
+    await _fill(own, files)
+    memory = _Memory()
     opened = await open_volume(own)
     began, busy = time.perf_counter(), time.process_time()
     report = await verify_volume(opened, grace=0.0)
@@ -173,25 +180,77 @@ async def _checks(bench: _Bench, files: int) -> AsyncIterator[Result]:
     for name, job in checks.items():
         if name == "restore":
             await _lose_table(own)
+        memory.anew()
         yield await _timed(f"spark {name}", case, "ours", files, "files", job)
+        yield memory.result(f"{name}, {case}", files)
     await _lose_table(own)
-    alone: Callable[[], object] = lambda: asyncio.run(restore_volume(own, dry_run=False))  # noqa: E731
+    alone = partial(asyncio.run, restore_volume(own, dry_run=False))
     yield await _timed("spark restore", case, "one machine", files, "files", alone)
+    yield await _engine(own, files, case)  # last, since it holds everything in memory
 
 
-async def _own(like: VolumeConfig, files: int) -> VolumeConfig:
-    """Another volume on the same engines, with files of its own."""
-    table, data = like.table, like.data
+class _Memory:
+    """The most memory that this process, which is the driver's Python, and any Python worker have had for a job."""
+
+    def anew(self) -> None:
+        """Count from here (`proc(5)`, `clear_refs`)."""
+        for process in self._processes():
+            Path(f"/proc/{process}/clear_refs").write_text("5", encoding="ascii")
+
+    def result(self, case: str, files: int) -> Result:
+        """What it was, in MiB."""
+        driver, *workers = (self._peak(process) for process in self._processes())
+        facts = {"driver": driver, "worker": max(workers, default=0), "workers": len(workers)}
+        return Result("spark memory", case, "ours", files, "files", [], [], "ours", facts=facts)
+
+    def _processes(self) -> list[int]:
+        """This one, and the Python workers below it, which Spark's daemon forks."""
+        parents: dict[int, int] = {}
+        names: dict[int, str] = {}
+        for place in Path("/proc").iterdir():
+            with suppress(OSError):
+                if place.name.isdigit():
+                    names[int(place.name)] = (place / "cmdline").read_text(encoding="utf-8", errors="replace")
+                    parents[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+
+        def is_below(process: int) -> bool:
+            while process in parents and process != os.getpid():
+                process = parents[process]
+            return process == os.getpid()
+
+        workers = [process for process, name in names.items() if "\0-m\0pyspark." in name]
+        return [os.getpid(), *(process for process in workers if is_below(process))]
+
+    def _peak(self, process: int) -> int:
+        status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+        peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+        return round(int(peak.split()[1]) / 1024)
+
+
+def _places(bench: _Bench, files: int) -> dict[str, VolumeConfig]:
+    """Two more volumes, by the case: on the same engines, and on this machine's disk."""
+    table, data = bench.volume.table, bench.volume.data
     assert isinstance(table, DynamoTable)
     assert isinstance(data, S3Bucket)
     name = f"own-{files}"
-    own = replace(like, name=name, table=replace(table, name=name), data=replace(data, bucket=name))
+    place = Path(bench.place, name)
+    place.mkdir()
+    return {
+        f"{files:,} own files": replace(
+            bench.volume, name=name, table=replace(table, name=name), data=replace(data, bucket=name)
+        ),
+        f"{files:,} own files, embedded": VolumeConfig(
+            name, SqliteFile(str(place / "table.db")), LocalDirectory(str(place / "data"))
+        ),
+    }
+
+
+async def _fill(own: VolumeConfig, files: int) -> None:
     await init_volume(own)
     async with client(own) as fs:
         for start in range(0, files, 5_000):
             numbers = range(start, min(start + 5_000, files))
             await fs.write_many([(f"/tree/d{number % DIRECTORIES}/f{number}", b"x" * 16) for number in numbers])
-    return own
 
 
 async def _landing(volume: VolumeConfig, files: int) -> str:

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.goals import verdicts
 from benchmarks.measuring import Case, Result, Run, measure
 from benchmarks.relay import Relay
-from benchmarks.report import goals_table, write
+from benchmarks.report import goals_table, record_name, write
 
 
 def result(row: str, case: str, contender: str, seconds: list[float], amount: int = 100) -> Result:
@@ -132,3 +132,11 @@ async def test_the_relay_counts_requests_and_changes_nothing() -> None:
         writer.close()
         assert relay.requests == 2
     assert bodies == [b"hello", b""]
+
+
+def test_a_run_of_some_rows_does_not_take_the_place_of_a_whole_one() -> None:
+    whole = ["codec", "keys", "trees"]
+    assert record_name(whole, whole, quick=False) == "full.json"
+    assert record_name(whole, whole, quick=True) == "quick.json"
+    assert record_name(["spark"], whole, quick=False) == "spark.json"
+    assert record_name(["codec", "keys"], whole, quick=True) == "codec-keys-quick.json"
