@@ -97,7 +97,7 @@ class Gatherer:
         blobs: dict[str, list[Any]] = {}
         adopted = set(self.parts.read("adopted", number))
         for blob in self.parts.read("blobs", number):
-            # Which object an adopted one is of its key does not tell: the second look at that finds it.
+            # Which object an adopted one is of its key does not tell: `look.with_adopted` asks for it.
             if blob.key not in adopted:
                 blobs.setdefault(_native.object_id_of(blob.key) or blob.key, []).append(blob)
         return [

@@ -10,7 +10,7 @@ from s3k_async import _native
 from s3k_async.concurrency import gather, run_all
 from s3k_async.errors import BlobNotFoundError, InvalidPathError, ItemFormatError, LogFormatError
 from s3k_async.fsck.decide import decide
-from s3k_async.fsck.facts import Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts, objects_of
+from s3k_async.fsck.facts import Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts, adopted_by, objects_of
 from s3k_async.fsck.gather import jobs_of, read_item
 from s3k_async.fsck.ground import Ground
 from s3k_async.fsck.parts import Child
@@ -48,12 +48,31 @@ async def with_jobs(ground: Ground, facts: Sequence[Facts]) -> list[Facts]:
     ]
 
 
+async def with_adopted(ground: Ground, facts: Sequence[Facts]) -> list[Facts]:
+    """The facts with the adopted bytes that their entries name: which object they are of, no listing tells."""
+    found: dict[str, list[BlobInfo]] = {}
+
+    async def look(object_id: str, key: str) -> None:
+        blob = await ground.blobs.head(key)
+        if blob is not None:
+            found.setdefault(object_id, []).append(blob)
+
+    wanted = [
+        (each.object_id, key)
+        for each in facts
+        if not each.blobs
+        for key in sorted({ground.key_of(uri) for entry in each.entries for uri in adopted_by(entry)})
+    ]
+    await run_all(lambda each: look(*each), wanted, limit=READS)
+    return [replace(each, blobs=tuple(found[each.object_id])) if each.object_id in found else each for each in facts]
+
+
 async def decided(ground: Ground, facts: Sequence[Facts]) -> AsyncIterator[list[tuple[Facts, list[Finding]]]]:
     """What is to be said of the objects, in batches; what seemed to be a problem, from a second look. Objects of which
     there is nothing to say are left out.
     """
     for start in range(0, len(facts), BATCH):
-        batch = await with_jobs(ground, facts[start : start + BATCH])
+        batch = await with_adopted(ground, await with_jobs(ground, facts[start : start + BATCH]))
         first = [(each, decide(each)) for each in batch]
         suspects = [each for each, found in first if any(finding.is_problem for finding in found)]
         suspected = {each.object_id for each in suspects}

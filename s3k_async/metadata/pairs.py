@@ -6,8 +6,9 @@ pair is not moved with the others but by itself, as `MetadataStore.rename_file` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from s3k_async import _native
 from s3k_async.concurrency import run_all
@@ -56,12 +57,24 @@ class _Move:
 
 
 class PairRenames:
-    """Renames of one call. `missing_ok`: a pair whose source is gone is done if something is at its target."""
+    """Renames of one call. `missing_ok`: a pair whose source is gone is done if something is at its target. `need`
+    raises for a source that is not what is meant; `by_itself` moves one that cannot be moved with others.
+    """
 
-    def __init__(self, store: MetadataStore, *, overwrite: bool, missing_ok: bool) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        overwrite: bool,
+        missing_ok: bool,
+        need: Callable[[str, Entry | None], object] | None = None,
+        by_itself: Callable[[Entry, str], Awaitable[Entry]] | None = None,
+    ) -> None:
         self._store = store
         self._overwrite = overwrite
         self._missing_ok = missing_ok
+        self._need = need
+        self._rename = by_itself or partial(store.rename_file, overwrite=overwrite)
         self._alone: list[tuple[Entry, str]] = []
         self.done = Done()
         self.directories: list[Pair] = []
@@ -110,6 +123,8 @@ class PairRenames:
 
     def _move(self, pair: Pair, source: Entry | None, found: dict[str, Entry | None]) -> _Move | None:
         """What to do to a pair; None if that is nothing, or not together with others."""
+        if self._need is not None:
+            self._need(pair.source, source)
         target = found[pair.target]
         if source is None:
             if self._missing_ok and target is not None:
@@ -175,7 +190,7 @@ class PairRenames:
     async def _by_itself(self, pair: tuple[Entry, str]) -> None:
         source, target = pair
         try:
-            moved = await self._store.rename_file(source, target, overwrite=self._overwrite)
+            moved = await self._rename(source, target)
         except S3kError as error:
             self._fail(source.path, error)
         else:

@@ -4,9 +4,9 @@ here every write is conditional on the object, and on its version where the plan
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from s3k_async.client import S3kClient
 from s3k_async.concurrency import run_all
@@ -53,38 +53,30 @@ async def rename_meant(client: S3kClient, pairs: Sequence[tuple[Meant, str]], *,
     """Move what is meant to the paths that are given with it, each by itself. No path is in two pairs, nor above one
     that is. With `overwrite` a file replaces whichever file is at its target by then.
     """
-    renames = _Renames(client, {meant.path: meant for meant, _ in pairs}, overwrite=overwrite)
+    means = {meant.path: meant for meant, _ in pairs}
+
+    async def by_itself(source: Entry, target: str) -> Entry:
+        await move(source.path, target)
+        return source
+
+    async def move(source: str, target: str) -> None:
+        await _alone(client, means[source], lambda change: change.rename(source, target, overwrite=overwrite))
+
+    renames = PairRenames(
+        client._volume().store,
+        overwrite=overwrite,
+        missing_ok=False,
+        need=lambda path, found: means[path].need(found),
+        by_itself=by_itself,
+    )
     await renames.rename([Pair(meant.path, target) for meant, target in pairs])
+    errors = {path: error for path, error in renames.done.failures if isinstance(error, S3kError)}
     for pair in renames.directories:
-        await renames.by_itself(pair.source, pair.target)
-    return {path: error for path, error in renames.done.failures if isinstance(error, S3kError)}
-
-
-class _Renames(PairRenames):
-    """Renames of pairs, of which those are refused that are not about what is meant."""
-
-    def __init__(self, client: S3kClient, meant: Mapping[str, Meant], *, overwrite: bool) -> None:
-        super().__init__(client._volume().store, overwrite=overwrite, missing_ok=False)
-        self._client = client
-        self._meant = meant
-
-    def _move(self, pair: Pair, source: Entry | None, found: dict[str, Entry | None]) -> Any:
-        self._meant[pair.source].need(source)
-        return super()._move(pair, source, found)
-
-    async def _by_itself(self, pair: tuple[Entry, str]) -> None:
-        await self.by_itself(pair[0].path, pair[1])
-
-    async def by_itself(self, source: str, target: str) -> None:
-        """Move one thing, and note what is wrong with it."""
         try:
-            await _alone(
-                self._client,
-                self._meant[source],
-                lambda change: change.rename(source, target, overwrite=self._overwrite),
-            )
+            await move(pair.source, pair.target)
         except S3kError as error:
-            self._fail(source, error)
+            errors[pair.source] = error
+    return errors
 
 
 async def delete_meant(client: S3kClient, wanted: Sequence[Meant], *, recursive: bool) -> Errors:

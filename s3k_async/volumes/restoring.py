@@ -130,8 +130,7 @@ async def restore_volume(
     never changed. Each entry is named in the log's place under `audit/<run>/` before it is written.
 
     With `dry_run` nothing is written. `audit`: a local file for the audit trail, too. `directory`: where a temporary
-    file is made, about the size of the log. `planner`: who decides and writes, if
-    not this machine alone.
+    file is made, about the size of the log. `planner`: who decides and writes, if not this machine alone.
 
     Raises VolumeNotFoundError (no place carries the volume's mark), NotAVolumeError, ReadOnlyVolumeError for kind
     `s3k-1.0`, UnsupportedError for a volume without log, BusyError, ItemFormatError (repair the table first), and the

@@ -159,6 +159,17 @@ async def test_verify_tells_an_adopted_object_that_is_gone_or_changed() -> None:
             await fs.read("/in/0")
 
 
+async def test_verify_asks_for_each_adopted_object_once() -> None:
+    faults = FaultPlan()
+    async with faulty_client(faults) as fs:
+        await adopt_all(fs)
+        before = len(faults.calls)
+        assert await findings(fs, deep=False) == []
+        asked = [call.method for call in faults.calls[before:]]
+        assert asked.count("head") == len(OBJECTS)
+        assert "get_many" not in asked
+
+
 async def test_a_lost_table_gets_its_adopted_files_back(monkeypatch: pytest.MonkeyPatch) -> None:
     from s3k_async.stores.memory_items import MemoryItems
 
