@@ -13,7 +13,7 @@ from s3k_async.cli.invocation import Invocation
 if TYPE_CHECKING:
     from s3k_async.settings import Option
 
-__all__ = ["Amount", "PlainCommand", "VolumeCommand", "common_options", "for_each"]
+__all__ = ["Amount", "PlainCommand", "VolumeCommand", "common_options", "for_each", "grace_option"]
 
 T = TypeVar("T")
 
@@ -135,3 +135,8 @@ async def for_each(operands: Sequence[T], work: Callable[[T], Awaitable[object]]
             failures.append((str(operand), error))
     if failures:
         raise FailedOperandsError(failures, some_succeeded=len(failures) < len(operands))
+
+
+def grace_option(default: float, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--grace SECONDS`: what is younger is left alone; `what` says that of the command."""
+    return click.option("--grace", type=Amount(), default=default, show_default=True, metavar="SECONDS", help=what)

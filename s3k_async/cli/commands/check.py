@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from s3k_async.cli.addresses import Address, parse_volume_address
-from s3k_async.cli.command import Amount, VolumeCommand, common_options
+from s3k_async.cli.command import VolumeCommand, common_options, grace_option
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
@@ -77,14 +77,7 @@ def _options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
                 metavar="DIR",
                 help="Keep what was gathered in this directory, and go on from it if the run was interrupted.",
             ),
-            click.option(
-                "--grace",
-                type=Amount(),
-                default=GRACE_SECONDS,
-                show_default=True,
-                metavar="SECONDS",
-                help=f"What is younger may be under way, and is not {what}.",
-            ),
+            grace_option(GRACE_SECONDS, f"What is younger may be under way, and is not {what}."),
             click.option("--path", metavar="PATH", help="Only what is below this path of the volume."),
             click.argument("arguments", nargs=-1, metavar="[VOLUME]"),
         ):

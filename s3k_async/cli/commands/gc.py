@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,7 +12,7 @@ import anyio
 import click
 
 from s3k_async.cli.addresses import parse_volume_address
-from s3k_async.cli.command import Amount, VolumeCommand
+from s3k_async.cli.command import Amount, VolumeCommand, grace_option
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
@@ -25,7 +25,7 @@ from s3k_async.model import ROOT
 from s3k_async.sources import SYSTEM
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["gc", "tell_collection"]
+__all__ = ["gc", "sweeping", "tell_collection"]
 
 _DEAD = ("deleted", "replaced", "unpublished", "unnamed")
 
@@ -44,26 +44,31 @@ class _Asked:
     audit: str | None
 
 
+def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of whatever sweeps: yes, grace, lease, rate."""
+    options = (
+        click.option("--yes", is_flag=True, help="Delete. Without it, only tell what would be deleted."),
+        grace_option(
+            GRACE_SECONDS, "How long nobody must have named what is deleted: longer than any read or job takes."
+        ),
+        click.option(
+            "--lease",
+            type=Amount(),
+            metavar="SECONDS",
+            help="The longest lease that any client of the volume is configured with [default: the volume's setting].",
+        ),
+        click.option("--rate", type=Amount(min_open=True), metavar="KEYS", help="At most so many a second."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @click.command(cls=VolumeCommand)
 @click.argument("volume", required=False)
-@click.option("--yes", is_flag=True, help="Delete. Without it, only tell what would be deleted.")
-@click.option(
-    "--grace",
-    type=Amount(),
-    default=GRACE_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long nobody must have named what is deleted: longer than any read or job takes.",
-)
-@click.option(
-    "--lease",
-    type=Amount(),
-    metavar="SECONDS",
-    help="The longest lease that any client of the volume is configured with [default: the volume's setting].",
-)
+@sweeping
 @click.option("--list", "mark_to", metavar="FILE", help="Keep the list of candidates, to sweep it later.")
 @click.option("--sweep", "sweep_from", metavar="FILE", help="Sweep a list that --list has written; goes on with it.")
-@click.option("--rate", type=Amount(min_open=True), metavar="KEYS", help="At most so many a second.")
 @click.option("--exclusive", is_flag=True, help="Nobody else changes the volume: needed without an operation log.")
 @click.option("--audit", metavar="FILE", help="Write down in a local file, too, what is deleted.")
 @click.pass_obj
@@ -92,8 +97,6 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
 
     marked, swept = anyio.run(work)
     tell_collection(invocation, marked, swept)
-    if swept is not None and swept.failures:
-        raise FailedOperandsError(swept.failures, some_succeeded=bool(swept.deleted))
 
 
 def _collector(volume: Volume, asked: _Asked, progress: Any) -> Collector:
@@ -124,10 +127,18 @@ async def _collect(collector: Collector, asked: _Asked) -> tuple[Marked | None, 
 
 
 def tell_collection(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
-    """Say what was found, and what was deleted if something was to be."""
+    """Say what was found, and what was deleted if something was to be. Raises FailedOperandsError for what could not
+    be.
+    """
     if invocation.json:
         invocation.output.json(_document(marked, swept))
-        return
+    else:
+        _tell_lines(invocation, marked, swept)
+    if swept is not None and swept.failures:
+        raise FailedOperandsError(swept.failures, some_succeeded=bool(swept.deleted))
+
+
+def _tell_lines(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
     dead = swept.deleted if swept is not None else {} if marked is None else _dead(marked)
     for reason, count in sorted(dead.items()):
         invocation.output.line(f"{reason}: {_sized(count)}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 import anyio
 import click
@@ -18,7 +20,7 @@ from s3k_async.moving.formats import DumpForm
 from s3k_async.paths import normalize
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["dump", "load", "reshard"]
+__all__ = ["dump", "load", "reshard", "resharding", "tell_dump", "tell_load", "tell_reshard"]
 
 
 def _volume(text: str) -> Address:
@@ -59,16 +61,19 @@ def dump(
         finally:
             await opened.close()
 
-    done = anyio.run(work)
+    tell_dump(invocation, anyio.run(work), target, format=form, path=top)
+
+
+def tell_dump(invocation: Invocation, done: DumpResult, target: str, **more: object) -> None:
+    """Say what was dumped; `more` is for programs that read it."""
     invocation.say(
         f"dumped {plural(done.files, 'file')}, {plural(done.directories, 'directory')} to {target}",
         file=target,
-        format=form,
-        path=top,
         entries=done.entries,
         files=done.files,
         directories=done.directories,
         bytes=done.bytes,
+        **more,
     )
 
 
@@ -102,7 +107,11 @@ def load(invocation: Invocation, source: str, volume: str, check: bool, origin: 
             meter = stack.enter_context(invocation.meter("load"))
             return await load_volume(source, config, check=check, bytes_from=bytes_from, progress=meter.part())
 
-    done = anyio.run(work)
+    tell_load(invocation, anyio.run(work), source, volume)
+
+
+def tell_load(invocation: Invocation, done: LoadResult, source: str, volume: str, **more: object) -> None:
+    """Say what was loaded; `more` is for programs that read it."""
     text = f"loaded {plural(done.files, 'file')}, {plural(done.directories, 'directory')} into {volume}"
     if done.made:
         text += f"; made {plural(done.made, 'directory')} above them"
@@ -116,13 +125,24 @@ def load(invocation: Invocation, source: str, volume: str, check: bool, origin: 
         bytes=done.bytes,
         skipped=done.skipped,
         made=done.made,
+        **more,
     )
+
+
+def resharding(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of whatever reshards: suffix_count, hash_name."""
+    count = click.option(
+        "--suffix-count", type=click.IntRange(1, 1000), required=True, metavar="N", help="The new suffix count."
+    )
+    name = click.option(
+        "--hash", "hash_name", type=click.Choice(["xxh3", "java31"]), help="The new hash; without, as it is."
+    )
+    return count(name(command))
 
 
 @click.command(cls=VolumeCommand)
 @click.argument("volume")
-@click.option("--suffix-count", type=click.IntRange(1, 1000), required=True, metavar="N", help="The new suffix count.")
-@click.option("--hash", "hash_name", type=click.Choice(["xxh3", "java31"]), help="The new hash; without, as it is.")
+@resharding
 @click.pass_obj
 def reshard(invocation: Invocation, volume: str, suffix_count: int, hash_name: HashName | None) -> None:
     """Give VOLUME another suffix count.
@@ -137,14 +157,19 @@ def reshard(invocation: Invocation, volume: str, suffix_count: int, hash_name: H
             return await reshard_volume(config, suffix_count, hash=hash_name, progress=meter.part())
 
     done = anyio.run(work)
+    differs = config.suffix_count not in (None, done.suffix_count) or config.hash not in (None, done.hash)
+    tell_reshard(invocation, done, volume, "; the settings of the volume name others, change them" if differs else "")
+
+
+def tell_reshard(invocation: Invocation, done: ReshardResult, volume: str, advice: str = "", **more: object) -> None:
+    """Say what was moved, with some advice; `more` is for programs that read it."""
     text = f"{volume} has suffix count {done.suffix_count}, hash {done.hash}; moved {plural(done.moved, 'entry')}"
-    if config.suffix_count not in (None, done.suffix_count) or config.hash not in (None, done.hash):
-        text += "; the settings of the volume name others, change them"
     invocation.say(
-        text,
+        text + advice,
         volume=volume,
         suffix_count=done.suffix_count,
         hash=done.hash,
         entries=done.entries,
         moved=done.moved,
+        **more,
     )

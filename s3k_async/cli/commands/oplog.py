@@ -13,7 +13,7 @@ import anyio
 import click
 
 from s3k_async.cli.addresses import Address, parse_address, parse_volume_address
-from s3k_async.cli.command import Amount, VolumeCommand, common_options
+from s3k_async.cli.command import VolumeCommand, common_options, grace_option
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural, time_text
@@ -112,14 +112,7 @@ def tail(invocation: Invocation, volume: str | None, number: int, since: str | N
 
 @oplog.command("compact", cls=VolumeCommand)
 @click.argument("volume", required=False)
-@click.option(
-    "--grace",
-    type=Amount(),
-    default=GRACE_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="Younger operations stay, with their history.",
-)
+@grace_option(GRACE_SECONDS, "Younger operations stay, with their history.")
 @click.option("--yes", is_flag=True, help="Do it. Without, only tell what would be done.")
 @click.pass_obj
 def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool) -> None:

@@ -13,7 +13,7 @@ import click
 
 from s3k_async import errors
 from s3k_async.cli.addresses import Address, parse_address, parse_volume_address
-from s3k_async.cli.command import Amount, VolumeCommand, common_options
+from s3k_async.cli.command import VolumeCommand, common_options, grace_option
 from s3k_async.cli.commands.check import tell_repair, tell_report
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural
@@ -304,14 +304,7 @@ def _checking(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]
         for option in (
             click.option("-o", "--output", metavar="DIR", help="Write all findings there, as Parquet."),
             click.option("--checkpoint", metavar="DIR", help="Keep the stages there; the same command goes on."),
-            click.option(
-                "--grace",
-                type=Amount(),
-                default=GRACE_SECONDS,
-                show_default=True,
-                metavar="SECONDS",
-                help=f"What is younger may be under way, and is not {what}.",
-            ),
+            grace_option(GRACE_SECONDS, f"What is younger may be under way, and is not {what}."),
             click.argument("volume", required=False),
         ):
             command = option(command)
@@ -410,7 +403,14 @@ def _told(error: Exception) -> S3kError:
         name, message = found[-1]
         kind: type[S3kError] = getattr(errors, name, S3kError)
         return kind(message)
-    return InvalidArgumentError(f"Spark: {text.strip().partition(chr(10))[0]}")
+    return InvalidArgumentError(f"Spark: {_cause(text)}")
+
+
+def _cause(text: str) -> str:
+    """Of an error in a Python worker, what ends the traceback; of others, the first line."""
+    _, found, traceback = text.rpartition("Traceback (most recent call last):\n")
+    last = next((line for line in traceback.splitlines() if line.strip() and line == line.lstrip()), "")
+    return f"in a Python worker: {last}" if found and last else text.strip().partition("\n")[0]
 
 
 def _read(session: SparkSession, place: str, form: Form) -> DataFrame:

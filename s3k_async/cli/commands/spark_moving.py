@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from s3k_async.cli.commands.moving import resharding, tell_dump, tell_load, tell_reshard
 from s3k_async.cli.commands.spark import job, spark_session, volume_address, volume_in, whole_volume
 from s3k_async.cli.invocation import Invocation
-from s3k_async.cli.output import plural
 from s3k_async.model import ROOT, HashName
 from s3k_async.paths import normalize
 
@@ -49,16 +49,7 @@ def dump(
             include_uncommitted=uncommitted,
             progress=meter.part(),
         )
-    invocation.say(
-        f"dumped {plural(done.files, 'file')}, {plural(done.directories, 'directory')} to {target}",
-        file=target,
-        path=top,
-        entries=done.entries,
-        files=done.files,
-        directories=done.directories,
-        bytes=done.bytes,
-        requests=done.requests.as_dict(),
-    )
+    tell_dump(invocation, done, target, path=top, requests=done.requests.as_dict())
 
 
 @job("load")
@@ -79,27 +70,12 @@ def load(
 
         opened = volume_in(session, invocation, address)
         done = jobs.load(session, opened, source, check=check, partitions=tasks, progress=meter.part())
-    text = f"loaded {plural(done.files, 'file')}, {plural(done.directories, 'directory')} into {volume}"
-    if done.made:
-        text += f"; made {plural(done.made, 'directory')} above them"
-    invocation.say(
-        text,
-        file=source,
-        volume=volume,
-        entries=done.entries,
-        files=done.files,
-        directories=done.directories,
-        bytes=done.bytes,
-        skipped=done.skipped,
-        made=done.made,
-        requests=done.requests.as_dict(),
-    )
+    tell_load(invocation, done, source, volume, requests=done.requests.as_dict())
 
 
 @job("reshard")
 @click.argument("volume")
-@click.option("--suffix-count", type=click.IntRange(1, 1000), required=True, metavar="N", help="The new suffix count.")
-@click.option("--hash", "hash_name", type=click.Choice(["xxh3", "java31"]), help="The new hash; without, as it is.")
+@resharding
 def reshard(
     invocation: Invocation,
     /,
@@ -120,13 +96,4 @@ def reshard(
 
         opened = volume_in(session, invocation, address)
         done = jobs.reshard(session, opened, suffix_count, hash=hash_name, partitions=tasks, progress=meter.part())
-    text = f"{volume} has suffix count {done.suffix_count}, hash {done.hash}; moved {plural(done.moved, 'entry')}"
-    invocation.say(
-        text,
-        volume=volume,
-        suffix_count=done.suffix_count,
-        hash=done.hash,
-        entries=done.entries,
-        moved=done.moved,
-        requests=done.requests.as_dict(),
-    )
+    tell_reshard(invocation, done, volume, requests=done.requests.as_dict())
