@@ -10,7 +10,7 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -19,8 +19,14 @@ from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.fsck.verdicts import Ages
 from s3k_async.metadata import exclusive
-from s3k_async.spark import collecting, each_partition, gc, restoring
+from s3k_async.model import Entry
+from s3k_async.moving import passes
+from s3k_async.moving import reshard as moving_reshard
+from s3k_async.moving.landing import Landing
+from s3k_async.spark import collecting, dump, each_partition, gc, loading, reshard, restoring
 from s3k_async.spark.restoring_tasks import writer
+from s3k_async.volumes import Volume
+from tests.spark.places import on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,9 +172,54 @@ def clean(orders: Orders, spark: SparkSession) -> None:
     assert report.marked.of("named").objects == FILES
 
 
+def divide(orders: Orders, spark: SparkSession) -> None:
+    """A volume is resharded; an executor dies when one of its tasks has copied a page, and one when one has cleared a
+    page away.
+    """
+
+    @dataclass(frozen=True)
+    class Dying(passes.Pass):
+        async def over(
+            self, volume: Volume, segment: int, segments: int, held: Callable[[], object]
+        ) -> AsyncGenerator[passes.Passed, None]:
+            async for passed in passes.Pass.over(self, volume, segment, segments, held):
+                if passed.entries and self.name != "check" and first(orders.place, f"killed in {self.name}"):
+                    kill_executor()
+                yield passed
+
+    nobody_else = patch.object(exclusive, "QUIET_SECONDS", 0.0)
+    with nobody_else, patch.object(moving_reshard, "Pass", Dying):
+        done = reshard(spark, orders.volume, 7, partitions=4)
+    assert (done.entries, done.suffix_count) == (FILES + 2, 7)
+
+
+def carry(orders: Orders, spark: SparkSession) -> None:
+    """A dump is loaded when the table is lost; an executor dies when one of its tasks has loaded a portion."""
+
+    class Dying(loading._Deputies):
+        def rows(self, parts: Any) -> Iterator[Any]:
+            load = Landing.load
+
+            async def loaded(landing: Landing, entries: Sequence[Entry], held: Callable[[], object]) -> None:
+                await load(landing, entries, held)
+                if first(orders.place, "killed while loading"):
+                    kill_executor()
+
+            with patch.object(Landing, "load", loaded):
+                yield from loading._Deputies.rows(self, parts)
+
+    dumped = os.path.join(orders.place, "dumped")
+    dump(spark, orders.volume, dumped, partitions=4)
+    on(orders.volume, lambda volume: volume.table.drop())
+    nobody_else = patch.object(exclusive, "QUIET_SECONDS", 0.0)
+    with nobody_else, patch.object(loading, "_Deputies", Dying):
+        done = loading.load(spark, orders.volume, dumped, partitions=4)
+    assert (done.entries, done.skipped) == (FILES + 2, 0)
+
+
 if __name__ == "__main__":
     found: Orders = pickle.load(sys.stdin.buffer)
     running = session()
     for job in found.jobs:
-        {"move": move, "bring_back": bring_back, "clean": clean}[job](found, running)
+        {"move": move, "bring_back": bring_back, "clean": clean, "divide": divide, "carry": carry}[job](found, running)
     running.stop()

@@ -6,16 +6,22 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import astuple, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 
-from s3k_async import S3kClient
-from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
+from s3k_async import S3kClient, volumes
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError
+from s3k_async.fsck.decide import TABLES, reached
 from s3k_async.fsck.facts import Finding
 from s3k_async.fsck.ground import Counts, Ground
 from s3k_async.fsck.repair import Mended, RepairReport, repair_volume, verify_volume
@@ -32,8 +38,9 @@ from s3k_async.spark.results import Result, Sum
 from s3k_async.stores.items import Condition, Delete, Item
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.support import FakeClock
-from tests.torture.damage import DAMAGES, GRACE, Scene
+from tests.spark.places import all_items, embedded, on
+from tests.support import FakeClock, fake_sources
+from tests.torture.damage import DAMAGES, GRACE, YOUNG_BYTES, Scene
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,39 +59,76 @@ YOUNG = (
     "live_record",
 )
 """Damages that are to be young when the volume is looked at: they come last."""
-DAY = 86_400.0
-LARGE = 100_000
-"""Files."""
+HOUR = 3_600.0
+DAY = 24 * HOUR
+OF_A_TREE = (
+    "no_directory",
+    "no_directory_nor_log",
+    "no_directories_nor_files",
+    "other_directory",
+    "file_for_directory",
+    "same_directory_id",
+    "dead_job",
+    "unreadable_mark",
+)
+"""Damages of a tree, each of which has one of its own."""
+LARGE, COPIES = 100_000, 40
+"""Files, and of those so many for each damage."""
 
 
-def embedded(directory: Path) -> VolumeConfig:
-    return VolumeConfig("damaged", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data")))
-
-
-async def damage(place: VolumeConfig, names: list[str]) -> None:
-    """A volume that is damaged in every way, each at a file of its own, days ago; and in those that are young, now."""
-    now = time.time()
-    clock = FakeClock(now - 10 * DAY)
-    scene = await Scene.start(place=place, clock=clock)
+async def damage(place: VolumeConfig, names: list[str], *, copies: int = 1, files: int = 0) -> Scene:
+    """A volume that is damaged in every way, each at `copies` files of its own, days ago; and in those that are young,
+    now. Beside them are `files` that are as they should be. Its scene, closed.
+    """
+    clock = FakeClock(time.time() - 10 * DAY)
+    scene = await Scene.start(place=place, clock=clock, lease=8 * HOUR)
     try:
-        for name in names:
-            await scene.write(f"/x/{name}", name.encode() * 3)
+        await in_bulk(place, files, clock)
+        scene.young_ms = int(8 * HOUR * 1000)
+        for name, copy in product(names, range(copies)):
+            await scene.write(f"/x{copy % 20}/{name}-{copy}", name.encode() * 3)
+            for tree in ("d0/f0", "d0/f1", "d1/f0") if name in OF_A_TREE else ():
+                await scene.write(f"/a-{name}-{copy}/{tree}", b"of a tree")
         await scene.settled()
         for name in [*(each for each in names if each not in YOUNG), *(each for each in names if each in YOUNG)]:
             if name in YOUNG:
-                clock.seconds = max(clock.seconds, now)
-            path = f"/x/{name}"
-            entry = await scene.find(path) if path not in scene.harmed else None
-            assert entry is not None, name
-            await DAMAGES[name](scene, path)
+                # What is there by now is older than the grace period, and its leases run for hours, however long a
+                # test takes.
+                clock.seconds = max(clock.seconds, time.time() - 4 * HOUR)
+            for copy in range(copies):
+                path = f"/x{copy % 20}/{name}-{copy}"
+                entry = await scene.find(path) if path not in scene.harmed else None
+                assert entry is not None, name
+                scene.top = f"/a-{name}-{copy}" if name in OF_A_TREE else "/a"
+                await DAMAGES[name](scene, path)
     finally:
         await scene.volume.close()
+    assert clock.seconds < time.time() - GRACE, "nothing may grow old between two looks"
+    return scene
 
 
-def made_old(directory: Path) -> None:
-    for where, _, names in os.walk(directory):
+async def in_bulk(place: VolumeConfig, files: int, clock: FakeClock) -> None:
+    """So many files in 700 directories."""
+    opened = partial(volumes.open_volume, sources=fake_sources(clock, seed=4))
+    with patch.object(volumes, "open_volume", opened):
+        async with S3kClient(config=place) as fs:
+            for start in range(0, files, 5000):
+                numbers = range(start, min(start + 5000, files))
+                await fs.write_many([(bulk_path(number), b"%d" % number) for number in numbers])
+
+
+def bulk_path(number: int) -> str:
+    return f"/d{number % 100}/e{number % 7}/{number}"
+
+
+def made_old(data: Path) -> None:
+    """All bytes are of yesterday, but for some that nobody names, which are young for hours."""
+    young = time.time() + 8 * HOUR
+    for where, _, names in os.walk(data):
         for name in names:
-            os.utime(Path(where, name), (time.time() - DAY, time.time() - DAY))
+            path = Path(where, name)
+            moment = young if path.stat().st_size == len(YOUNG_BYTES) and path.read_bytes() == YOUNG_BYTES else 0
+            os.utime(path, (moment or time.time() - DAY,) * 2)
 
 
 @pytest.fixture(scope="module")
@@ -94,19 +138,6 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     asyncio.run(damage(embedded(directory), list(DAMAGES)))
     made_old(directory / "data")
     return directory
-
-
-def alone(place: VolumeConfig, work: Callable[[Volume], Any]) -> Any:
-    """What one machine says."""
-
-    async def main() -> Any:
-        volume = await open_volume(place)
-        try:
-            return await work(volume)
-        finally:
-            await volume.close()
-
-    return asyncio.run(main())
 
 
 def in_order(findings: list[Finding]) -> list[Finding]:
@@ -137,7 +168,7 @@ def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, 
     place = embedded(damaged)
     told: list[Progress] = []
     frame, report = verify(spark, place, path=path, grace=GRACE, deep=True, partitions=3, progress=told.append)
-    expected: Report = alone(place, lambda volume: verify_volume(volume, path=path, grace=GRACE, deep=True))
+    expected: Report = on(place, lambda volume: verify_volume(volume, path=path, grace=GRACE, deep=True))
     assert len({finding.kind for finding in expected.findings}) > (15 if path == "/" else 2)
     assert findings_in(frame) == in_order(expected.findings) == in_order(report.findings)
     assert report.kinds == expected.kinds
@@ -157,7 +188,7 @@ def test_a_volume_without_a_log(spark: SparkSession, tmp_path: Path) -> None:
     made_old(tmp_path / "data")
     place = replace(embedded(tmp_path), log_mode="disabled")
     frame, report = verify(spark, place, grace=GRACE, partitions=2)
-    expected: Report = alone(place, lambda volume: verify_volume(volume, grace=GRACE))
+    expected: Report = on(place, lambda volume: verify_volume(volume, grace=GRACE))
     assert {finding.kind for finding in expected.findings} == {"orphan_data", "collectable_data"}
     assert findings_in(frame) == in_order(expected.findings)
     assert same_counts(report, expected)
@@ -168,7 +199,7 @@ def test_repair_leaves_what_one_machine_does(spark: SparkSession, damaged: Path,
     for name in ("one", "spark"):
         shutil.copytree(damaged, tmp_path / name, symlinks=True)
         places[name] = embedded(tmp_path / name)
-    expected: RepairReport = alone(places["one"], lambda volume: repair_volume(volume, grace=GRACE))
+    expected: RepairReport = on(places["one"], lambda volume: repair_volume(volume, grace=GRACE))
     planned, dry = repair(spark, places["spark"], grace=GRACE, partitions=2)
     assert sorted(dry.outcomes.items()) == sorted(expected.outcomes.items())
     assert in_order([each.finding for each in dry.mended]) == in_order([each.finding for each in expected.mended])
@@ -176,15 +207,15 @@ def test_repair_leaves_what_one_machine_does(spark: SparkSession, damaged: Path,
     assert (dry.run, dry.rounds) == ("", 1)
     assert in_order(dry.left.findings) == in_order(expected.left.findings)
 
-    expected = alone(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
+    expected = on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
     mended, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
     assert [each for each in report.mended if each.outcome == "failed"] == []
     assert report.done >= 20
     assert {row.outcome for row in mended.collect()} == {each.outcome for each in report.mended}
     kinds = {name: sorted(left.kinds.items()) for name, left in (("one", expected.left), ("spark", report.left))}
     assert kinds["spark"] == kinds["one"]
-    assert alone(places["spark"], contents) == alone(places["one"], contents)
-    again = alone(places["spark"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
+    assert on(places["spark"], contents) == on(places["one"], contents)
+    again = on(places["spark"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
     assert again.mended == []
     written = {path.name for path in (tmp_path / "spark" / "data" / "oplog" / "audit" / report.run).iterdir()}
     assert any(name.startswith("01-objects-") for name in written)
@@ -198,30 +229,47 @@ def test_tasks_that_run_twice_at_the_same_time_mend_once(
         shutil.copytree(damaged, tmp_path / name, symlinks=True)
         places[name] = embedded(tmp_path / name)
 
+    met = tmp_path / "met"
+    met.mkdir()
+
+    def together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Go on when the other task of the stage has begun, too."""
+        task = TaskContext.get()
+        assert task is not None
+        stage = met / str(task.stageId())
+        stage.mkdir(exist_ok=True)
+        (stage / str(task.partitionId())).touch()
+        end = time.monotonic() + 60
+        while len(list(stage.iterdir())) < 2:
+            if time.monotonic() > end:
+                raise TimeoutError("the other task does not begin")
+            time.sleep(0.01)
+        yield from batches
+
     def twice(things: DataFrame, parts: int, partitions: int) -> DataFrame:
         once = divided(things, parts, partitions)
         twins = once.unionAll(once.withColumn("part", once.part + 1000))
-        return twins.repartition(2, (twins.part / 1000).cast("int")).sortWithinPartitions("part")
+        twins = twins.repartition(2, (twins.part / 1000).cast("int")).sortWithinPartitions("part")
+        return twins.mapInArrow(together, twins.schema)
 
     monkeypatch.setattr(gathering, "divided", twice)
-    alone(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
-    mended, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
+    on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
+    _, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
     assert [each for each in report.mended if each.outcome == "failed"] == []
-    assert mended.where("outcome = 'left'").count() > 0
-    assert alone(places["spark"], contents) == alone(places["one"], contents)
+    assert report.done >= 20
+    assert len(list(met.iterdir())) >= report.rounds
+    assert on(places["spark"], contents) == on(places["one"], contents)
 
 
 async def contents(volume: Volume) -> dict[str, Any]:
     """What a volume holds, without ids and times of the repair itself."""
-    page = await volume.items.scan(0, 1)
-    assert page.next is None
 
     def ours(item: Item) -> bool:
         return str(item["path"]).startswith(f"ks://{volume.store.keys.volume}/")
 
     rows = sorted(
         (entry.path, entry.is_dir, entry.size, entry.committed, entry.checksum, bool(entry.pending))
-        for entry in from_items([item for item in page.items if ours(item)], volume.store.keys)
+        for entry in from_items([item for item in await all_items(volume) if ours(item)], volume.store.keys)
     )
     assert volume.log_blobs is not None
     truths = latest([record async for record in LogReader(volume.log_blobs).records()])
@@ -239,7 +287,7 @@ def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
 ) -> None:
     shutil.copytree(damaged, tmp_path / "volume", symlinks=True)
     place, directory = embedded(tmp_path / "volume"), str(tmp_path / "checkpoint")
-    expected: Report = alone(place, lambda volume: verify_volume(volume, grace=GRACE))
+    expected: Report = on(place, lambda volume: verify_volume(volume, grace=GRACE))
 
     def interrupted(count: int) -> Any:
         raise KeyboardInterrupt
@@ -272,7 +320,7 @@ def test_an_interrupted_repair_goes_on(
     def interrupted(turn: object, *, later: bool) -> Any:
         raise KeyboardInterrupt
 
-    alone(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
+    on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
     directory = str(tmp_path / "checkpoint")
     with monkeypatch.context() as patch:
         patch.setattr(mending, "_parents", interrupted)
@@ -283,7 +331,7 @@ def test_an_interrupted_repair_goes_on(
     mended, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False, checkpoint=directory)
     assert mended.where("outcome = 'done'").count() == report.done >= 20
     assert report.rounds >= 2
-    assert alone(places["spark"], contents) == alone(places["one"], contents)
+    assert on(places["spark"], contents) == on(places["one"], contents)
 
 
 def test_of_what_a_part_tells_all_is_counted_however_much_it_is() -> None:
@@ -323,8 +371,8 @@ def test_a_run_that_goes_on_reads_no_checkpoint_twice(
         assert volume.log_blobs is not None
         await Compactor(volume.log_blobs, volume.store.sources, grace=GRACE).run(dry_run=False)
 
-    alone(place, compact)
-    expected: Report = alone(place, lambda volume: verify_volume(volume, grace=GRACE))
+    on(place, compact)
+    expected: Report = on(place, lambda volume: verify_volume(volume, grace=GRACE))
     assert expected.log_records > 20
     looks: list[int] = []
 
@@ -375,35 +423,56 @@ async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None
         await volume.close()
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a large volume that is damaged in every way, many times."""
+    directory = tmp_path_factory.mktemp("large")
+    place = embedded(directory)
+
+    async def main() -> None:
+        scene = await damage(place, list(DAMAGES), copies=COPIES, files=LARGE - COPIES * len(DAMAGES))
+        volume = await open_volume(place, sources=fake_sources(scene.clock, seed=5))
+        try:
+            for number in range(0, LARGE - COPIES * len(DAMAGES), 29):
+                entry = await volume.store.get(bulk_path(number))
+                assert entry is not None
+                if number % 2:
+                    await volume.blobs.delete(str(entry.physical))
+                else:
+                    await volume.items.write(Delete(volume.store.keys.key(entry.path), Condition()))
+                await volume.blobs.put(volume.store.sources.physical_key(entry.id), b"another")
+            for number in range(0, 100, 7):
+                await volume.items.write(Delete(volume.store.keys.key(f"/d{number}"), Condition()))
+        finally:
+            await volume.close()
+
+    asyncio.run(main())
+    made_old(directory / "data")
+    return directory
+
+
 @pytest.mark.slow
-async def test_a_large_volume_that_is_damaged_everywhere(spark: SparkSession, tmp_path: Path) -> None:
-    place = embedded(tmp_path)
-    await init_volume(place)
-    async with S3kClient(config=place) as fs:
-        for start in range(0, LARGE, 5000):
-            numbers = range(start, min(start + 5000, LARGE))
-            await fs.write_many([(f"/d{number % 100}/e{number % 7}/{number}", b"%d" % number) for number in numbers])
-    volume = await open_volume(place)
-    try:
-        keys, sources = volume.store.keys, volume.store.sources
-        for number in range(0, LARGE, 29):
-            path = f"/d{number % 100}/e{number % 7}/{number}"
-            entry = await volume.store.get(path)
-            assert entry is not None
-            if number % 2:
-                await volume.blobs.delete(str(entry.physical))
-            else:
-                await volume.items.write(Delete(keys.key(path), Condition()))
-            await volume.blobs.put(sources.physical_key(entry.id), b"another")
-        for number in range(0, 100, 7):
-            await volume.items.write(Delete(keys.key(f"/d{number}"), Condition()))
-        expected = await verify_volume(volume, grace=0)
-        frame, report = await asyncio.to_thread(verify, spark, place, grace=0)
-        assert min(expected.kinds[kind] for kind in ("entry_missing", "data_missing")) >= LARGE // 60
-        assert findings_in(frame) == in_order(expected.findings) == in_order(report.findings)
-        assert same_counts(report, expected)
-        _, mended = await asyncio.to_thread(repair, spark, place, grace=0, dry_run=False)
-        assert mended.left.kinds == (await verify_volume(volume, grace=0)).kinds
-        assert mended.left.kinds["entry_missing"] == 0
-    finally:
-        await volume.close()
+def test_a_hundred_thousand_files_that_are_damaged_in_every_way(
+    spark: SparkSession, large: Path, tmp_path: Path
+) -> None:
+    """Findings, outcomes, and what is left of the volume are those of one machine, to the last one."""
+    places = {}
+    for name in ("one", "spark"):
+        shutil.copytree(large, tmp_path / name, symlinks=True)
+        places[name] = embedded(tmp_path / name)
+    with reached() as rows:
+        expected: Report = on(places["one"], lambda volume: verify_volume(volume, grace=GRACE))
+        repaired: RepairReport = on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
+    missing = {(table.name, row.when) for table in TABLES for row in table.rows if (table.name, row) not in rows}
+    assert missing == {("log", ("not logged",)), ("blobs", ())}, "all but the rows of volumes without a log"
+    assert sum(expected.kinds.values()) > LARGE // 20
+
+    frame, report = verify(spark, places["spark"], grace=GRACE)
+    assert findings_in(frame) == in_order(expected.findings) == in_order(report.findings)
+    assert report.kinds == expected.kinds
+    assert same_counts(report, expected)
+
+    _, mended = repair(spark, places["spark"], grace=GRACE, dry_run=False)
+    assert [each for each in mended.mended if each.outcome == "failed"] == []
+    assert mended.left.kinds == repaired.left.kinds
+    assert on(places["spark"], contents) == on(places["one"], contents)

@@ -20,8 +20,10 @@ from s3k_async.volumes import init_volume, open_volume
 from tests.conftest import unavailable
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.fsck.garbage import live_keys, stored_keys
+from tests.moving.rig import entries, keys
 from tests.spark.cluster import FILES, GARBAGE, Orders
 from tests.spark.conftest import ENVIRONMENT, ROOT
+from tests.spark.places import on
 from tests.spark.test_restoring import items_of
 
 pytestmark = pytest.mark.spark
@@ -32,7 +34,7 @@ async def lost_table(config: VolumeConfig) -> list[Item]:
     await init_volume(config)
     async with S3kClient(config=config) as fs:
         await fs.write_many([(f"/a/b/{number}", str(number).encode()) for number in range(FILES)])
-    before = await items_of(config)
+    before: list[Item] = await asyncio.to_thread(on, config, items_of)
     opened = await open_volume(config)
     await opened.table.drop()
     await opened.close()
@@ -74,7 +76,7 @@ def test_nothing_is_lost_or_doubled_whatever_becomes_of_executors(
         assert {status.name: status.id for status in fs.list("/out")} == ids
         assert fs.read("/out/7") == b"7"
         assert fs.jobs() == []
-    assert asyncio.run(items_of(lost)) == before
+    assert on(lost, items_of) == before
 
 
 @pytest.mark.slow
@@ -92,3 +94,18 @@ async def test_garbage_goes_and_nothing_else_when_an_executor_dies(volume: Volum
     async with S3kClient(config=volume) as fs:
         assert await stored_keys(fs._volume()) == await live_keys(fs)
         assert await fs.read("/in/0") == b"new"
+
+
+@pytest.mark.slow
+@volume_backends("dynoxide+seaweedfs")
+async def test_a_table_that_moves_is_whole_when_executors_die(volume: VolumeConfig, tmp_path: Path) -> None:
+    async with S3kClient(config=volume) as fs:
+        await fs.write_many([(f"/a/b/{number}", str(number).encode()) for number in range(FILES)])
+    before = await entries(volume)
+    await to_thread.run_sync(run, Orders(volume, volume, str(tmp_path), ("divide", "carry")), 600)
+    told = await to_thread.run_sync(os.listdir, tmp_path)
+    assert set(told) == {"killed in copy", "killed in clean", "killed while loading", "dumped"}
+    assert await entries(volume) == before
+    await keys(volume)
+    async with S3kClient(config=volume) as fs:
+        assert await fs.read("/a/b/7") == b"7"

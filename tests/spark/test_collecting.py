@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 from s3k_async import S3kClient
-from s3k_async.config import LocalDirectory, SqliteFile, Tuning, VolumeConfig
+from s3k_async.config import Tuning, VolumeConfig
 from s3k_async.errors import InvalidArgumentError, LogFormatError, UnreachableError
 from s3k_async.fsck.candidates import CandidateReader
 from s3k_async.fsck.collect import Swept
@@ -37,6 +37,7 @@ from tests.client.rig import faulty_client
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.fsck.garbage import DAY, gc_of, live_keys, stored_keys
 from tests.fsck.test_collect_engines import Crowd
+from tests.spark.places import embedded, on
 from tests.support import FakeClock, fake_sources
 
 if TYPE_CHECKING:
@@ -50,10 +51,6 @@ LEASE = 600.0
 FAR = Ages(grace=GRACE, lease=LEASE)
 DEAD = ("deleted", "replaced", "unpublished")
 KEPT = ("damaged", "foreign", "lost", "named", "waiting", "young")
-
-
-def embedded(directory: Path) -> VolumeConfig:
-    return VolumeConfig("garbage", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data")))
 
 
 async def litter(directory: Path) -> None:
@@ -123,17 +120,6 @@ async def pending(fs: S3kClient, faults: FaultPlan) -> None:
     faults._faults.clear()
 
 
-def alone(config: VolumeConfig, work: Callable[[Volume], Any]) -> Any:
-    async def main() -> Any:
-        volume = await open_volume(config)
-        try:
-            return await work(volume)
-        finally:
-            await volume.close()
-
-    return asyncio.run(main())
-
-
 async def marked_alone(volume: Volume, path: str) -> tuple[Marked, list[Verdict]]:
     marked = await gc_of(volume, SYSTEM, FAR).mark(path)
     return marked, [verdict for batch in CandidateReader(path).batches(1000) for verdict in batch]
@@ -173,7 +159,7 @@ def place(littered: Path, tmp_path: Path) -> Path:
 def test_it_finds_and_deletes_what_one_machine_does(
     spark: SparkSession, littered: Path, place: Path, tmp_path: Path, partitions: int
 ) -> None:
-    marked, verdicts = alone(embedded(littered), partial(marked_alone, path=str(tmp_path / "list")))
+    marked, verdicts = on(embedded(littered), partial(marked_alone, path=str(tmp_path / "list")))
     assert {*DEAD, *KEPT} <= counts(marked.counts).keys()
     told: list[str] = []
     options: dict[str, Any] = {"grace": GRACE, "lease": LEASE, "partitions": partitions}
@@ -184,17 +170,17 @@ def test_it_finds_and_deletes_what_one_machine_does(
     assert report.marked.reservations == marked.reservations
     assert [each.id for _, each in report.marked.uploads] == [each.id for _, each in marked.uploads]
     assert report.marked.entries == marked.entries
-    assert alone(embedded(place), stored_keys) == alone(embedded(littered), stored_keys)
+    assert on(embedded(place), stored_keys) == on(embedded(littered), stored_keys)
 
     other = Path(shutil.copytree(littered, tmp_path / "other"))
-    swept, left = alone(embedded(other), partial(collected_alone, path=str(tmp_path / "other-list")))
+    swept, left = on(embedded(other), partial(collected_alone, path=str(tmp_path / "other-list")))
     assert (swept.reservations, swept.uploads) == (1, 1)
     _, report = gc(spark, embedded(place), **options, dry_run=False)
     assert report.swept is not None
     assert counts(report.swept.deleted) == counts(swept.deleted)
     assert counts(report.swept.kept) == counts(swept.kept)
     assert (report.swept.reservations, report.swept.uploads, report.swept.failures) == (1, 1, [])
-    assert alone(embedded(place), stored_keys) == left
+    assert on(embedded(place), stored_keys) == left
     trails = {name.name: sum(1 for each in name.iterdir()) for name in place.glob(f"**/audit/{report.run}/*")}
     assert len(trails) >= 2
     assert "driver" in trails
@@ -233,21 +219,21 @@ def test_an_interrupted_sweep_is_finished_with_the_candidates_that_were_marked(
         return first
 
     other = Path(shutil.copytree(place, tmp_path / "other"))
-    swept, left = alone(embedded(other), partial(collected_alone, path=str(tmp_path / "list")))
+    swept, left = on(embedded(other), partial(collected_alone, path=str(tmp_path / "list")))
     options: dict[str, Any] = {"grace": GRACE, "lease": LEASE, "partitions": 3, "checkpoint": str(tmp_path / "c")}
     gc(spark, embedded(place), **options)
-    before = alone(embedded(place), stored_keys)
+    before = on(embedded(place), stored_keys)
     monkeypatch.setattr(collecting, "OF_A_TASK", 10)
     monkeypatch.setattr(collecting._Sweep, "counted", failing)
     with pytest.raises(Exception, match="fails after it has deleted"):
         gc(spark, embedded(place), **options, dry_run=False)
-    assert left <= alone(embedded(place), stored_keys) < before
+    assert left <= on(embedded(place), stored_keys) < before
     for _ in range(2):  # the second finds that all is done
         _, report = gc(spark, embedded(place), **options, dry_run=False)
         assert report.swept is not None
         assert report.swept.failures == []
         assert counts(report.swept.deleted) == counts(swept.deleted)
-        assert alone(embedded(place), stored_keys) == left
+        assert on(embedded(place), stored_keys) == left
     with pytest.raises(InvalidArgumentError, match="another job"):
         gc(spark, embedded(place), **{**options, "grace": 1.0})
 
@@ -256,14 +242,14 @@ def test_tasks_that_sweep_the_same_at_the_same_time_do_no_harm(
     spark: SparkSession, littered: Path, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Path(shutil.copytree(littered, tmp_path / "other"))
-    swept, left = alone(embedded(other), partial(collected_alone, path=str(tmp_path / "list")))
+    swept, left = on(embedded(other), partial(collected_alone, path=str(tmp_path / "list")))
     monkeypatch.setattr(collecting, "_spread", lambda frame, _: frame.unionAll(frame).repartition(2))
     _, report = gc(spark, embedded(place), grace=GRACE, lease=LEASE, dry_run=False)
     assert report.swept is not None
     assert report.swept.failures == []
     twice = {reason: (2 * objects, 2 * size) for reason, (objects, size) in counts(swept.deleted).items()}
     assert counts(report.swept.deleted) == twice
-    assert alone(embedded(place), stored_keys) == left
+    assert on(embedded(place), stored_keys) == left
 
 
 def test_what_is_refused(spark: SparkSession, place: Path, tmp_path: Path) -> None:
@@ -278,7 +264,7 @@ def test_what_is_refused(spark: SparkSession, place: Path, tmp_path: Path) -> No
         assert volume.log_blobs is not None
         await volume.log_blobs.put("segments/0.pending", b"no segment")
 
-    alone(config, strange)
+    on(config, strange)
     with pytest.raises(LogFormatError, match="mend it first"):
         gc(spark, config, **options, dry_run=False)
 

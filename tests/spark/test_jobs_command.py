@@ -209,3 +209,15 @@ def test_an_error_of_the_jvm_is_told_without_its_stack() -> None:
     assert str(_told(OfTheJvmError("An error occurred while calling o1.x."))) == (
         "Spark: java.io.IOException: No FileSystem for scheme"
     )
+
+
+def test_an_error_in_a_worker_is_told_with_its_cause() -> None:
+    class OfAWorkerError(Exception):
+        java_exception = (
+            "org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.3 (TID 3):"
+            " org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+            '  File "worker.py", line 1, in main\n    import lake\n'
+            "ModuleNotFoundError: No module named 'lake'\n\n\tat org.apache.spark.api.python.BasePythonRunner\n"
+        )
+
+    assert str(_told(OfAWorkerError())) == "Spark: in a Python worker: ModuleNotFoundError: No module named 'lake'"

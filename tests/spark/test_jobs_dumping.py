@@ -24,9 +24,10 @@ from s3k_async.requests import Requests
 from s3k_async.spark import dump, dumping
 from s3k_async.spark.listing import subtrees
 from s3k_async.sync import S3kSyncClient as Blocking
-from s3k_async.volumes import init_volume, open_volume
+from s3k_async.volumes import open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.moving.rig import HURRIED
+from tests.spark.places import FIVE_LEVELS, five_levels
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,22 +36,11 @@ pytestmark = pytest.mark.spark
 everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
 embedded = volume_backends("embedded")
 
-FILES = [f"/a/{day}/{hour}/part-{part}" for day in range(5) for hour in range(3) for part in range(2)]
-
 
 @pytest.fixture
 async def volume(new_volume: VolumeMaker) -> VolumeConfig:
     """A tree of five levels, with odd names, an empty directory and a reservation."""
-    config = new_volume()
-    await init_volume(config)
-    with S3kSyncClient(config=config) as fs:
-        fs.write_many([(path, path.encode()) for path in FILES])
-        fs.write_many([("/a/ä\n𝄞/ß", b"12345"), ("/top", b"1"), ("/ab/c", b"123")])
-        fs.makedirs("/empty/below")
-    async with S3kClient(config=config) as client:
-        store = client._volume().store
-        await store.reserve(await store.prepare("/a/being-written"), exclusive=True)
-    return config
+    return await five_levels(new_volume)
 
 
 async def alone(config: VolumeConfig, target: str, **options: Any) -> list[Entry]:
@@ -110,8 +100,8 @@ async def test_it_can_be_loaded(spark: SparkSession, volume: VolumeConfig, tmp_p
         await source.close()
     assert (loaded.entries, loaded.made) == (done.entries, 0)
     with S3kSyncClient(config=other) as fs:
-        assert fs.read(FILES[7]) == FILES[7].encode()
-        assert fs.content_summary("/").file_count == len(FILES) + 3
+        assert fs.read(FIVE_LEVELS[7]) == FIVE_LEVELS[7].encode()
+        assert fs.content_summary("/").file_count == len(FIVE_LEVELS) + 3
 
 
 def _elsewhere(place: Path) -> tuple[Any, Any]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from s3k_async import S3kClient, S3kSyncClient
+from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError
 from s3k_async.spark import du, listing
-from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.spark.places import five_levels
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,22 +21,11 @@ pytestmark = pytest.mark.spark
 everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
 embedded = volume_backends("embedded")
 
-FILES = [f"/a/{day}/{hour}/part-{part}" for day in range(5) for hour in range(3) for part in range(2)]
-
 
 @pytest.fixture
 async def volume(new_volume: VolumeMaker) -> VolumeConfig:
     """A tree of five levels, with odd names, an empty directory and a reservation."""
-    config = new_volume()
-    await init_volume(config)
-    with S3kSyncClient(config=config) as fs:
-        fs.write_many([(path, path.encode()) for path in FILES])
-        fs.write_many([("/a/ä\n𝄞/ß", b"12345"), ("/top", b"1"), ("/ab/c", b"123")])
-        fs.makedirs("/empty/below")
-    async with S3kClient(config=config) as client:
-        store = client._volume().store
-        await store.reserve(await store.prepare("/a/being-written"), exclusive=True)
-    return config
+    return await five_levels(new_volume)
 
 
 def rows_of(fs: S3kSyncClient, path: str) -> list[dict[str, object]]:

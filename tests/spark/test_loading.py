@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from s3k_async import S3kSyncClient
-from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
     CorruptDataError,
@@ -39,17 +39,16 @@ from s3k_async.moving.parts import Manifest, PartWriter, make_room, write_manife
 from s3k_async.oplog.reader import LogReader, latest
 from s3k_async.spark import dump, load, loading
 from s3k_async.stores.items import Condition, Delete, Item
-from s3k_async.volumes import Volume, init_volume, open_volume
+from s3k_async.volumes import Volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.moving.rig import entries, fill, keys
+from tests.moving.rig import entries, keys
 from tests.spark.cluster import first
+from tests.spark.places import all_items, embedded, filled, on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-FILES = [f"/many/{number % 7}/{number}" for number in range(100)]
 
 
 @pytest.fixture(autouse=True)
@@ -57,23 +56,12 @@ def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
 
 
-def embedded(directory: Path) -> VolumeConfig:
-    return VolumeConfig("moving", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data")))
-
-
-async def _filled(place: VolumeConfig) -> None:
-    await init_volume(replace(place, suffix_count=4))
-    await fill(place)
-
-
 @pytest.fixture(scope="module")
 def dumped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A volume and dumps of it: whole, and of a path."""
     directory = tmp_path_factory.mktemp("dumped")
     place = embedded(directory)
-    asyncio.run(_filled(place))
-    with S3kSyncClient(config=place) as fs:
-        fs.write_many([(path, b"") for path in FILES])
+    asyncio.run(filled(place, 100))
     dump(spark, place, str(directory / "dump"), partitions=4)
     dump(spark, place, str(directory / "deep"), path="/a/deep/er", partitions=2)
     return directory
@@ -95,23 +83,9 @@ def lost(dumped: Path, directory: Path) -> VolumeConfig:
     return embedded(directory)
 
 
-def on(place: VolumeConfig, work: Callable[[Volume], Awaitable[Any]]) -> Any:
-    async def main() -> Any:
-        volume = await open_volume(place, locked=True)
-        try:
-            return await work(volume)
-        finally:
-            await volume.close()
-
-    return asyncio.run(main())
-
-
 async def items_of(volume: Volume) -> list[Item]:
     """The entries as they are stored."""
-    page = await volume.items.scan(0, 1, limit=100_000)
-    assert page.next is None
-    ours = [item for item in page.items if str(item["path"]).startswith("ks://")]
-    return sorted(ours, key=lambda item: (str(item["path"]), str(item["children"])))
+    return [item for item in await all_items(volume) if str(item["path"]).startswith("ks://")]
 
 
 async def logged(volume: Volume) -> dict[str, tuple[Any, int]]:
@@ -159,7 +133,7 @@ def test_parents_that_the_dump_lacks_are_made(spark: SparkSession, dumped: Path,
 @volume_backends("dynoxide+seaweedfs")
 async def test_on_services(spark: SparkSession, new_volume: VolumeMaker, tmp_path: Path) -> None:
     place, source = new_volume(), str(tmp_path / "dump")
-    await _filled(place)
+    await filled(place)
     wanted = await entries(place)
     await asyncio.to_thread(dump, spark, place, source, partitions=2)
     volume = await open_volume(place)

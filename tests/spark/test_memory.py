@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 from s3k_async import S3kClient
-from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
+from s3k_async.config import VolumeConfig
 from s3k_async.spark.checking import verify
 from s3k_async.volumes import init_volume
+from tests.spark.places import embedded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +48,7 @@ def made(place: Path) -> Path:
 
 
 async def volume_of(place: Path, files: int) -> VolumeConfig:
-    config = VolumeConfig("memory", SqliteFile(str(place / "table.db")), LocalDirectory(str(place / "data")))
+    config = embedded(place)
     await init_volume(config)
     async with S3kClient(config=config) as fs:
         for start in range(0, files, 5000):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from s3k_async import S3kSyncClient
-from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError, ConfigError, ItemFormatError, LeaseExpiredError
 from s3k_async.metadata import exclusive
 from s3k_async.metadata.record import LOCK_EPOCH, RECORD_KEY, TAG
@@ -24,17 +24,16 @@ from s3k_async.moving import reshard_volume
 from s3k_async.moving.passes import Pass, Passed, PassName
 from s3k_async.spark import reshard, resharding
 from s3k_async.stores.items import ABSENT, OPERATION, Condition, Delete, Item, Put
-from s3k_async.volumes import Volume, init_volume, open_volume
+from s3k_async.volumes import Volume
 from tests.engines.volumes import VolumeMaker, volume_backends
-from tests.moving.rig import entries, fill, keys
+from tests.moving.rig import entries, keys
 from tests.spark.cluster import first
+from tests.spark.places import all_items, embedded, filled, on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-FILES = [f"/many/{number % 7}/{number}" for number in range(200)]
 
 
 @pytest.fixture(autouse=True)
@@ -42,52 +41,28 @@ def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
 
 
-def embedded(directory: Path) -> VolumeConfig:
-    return VolumeConfig("moving", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data")))
-
-
-async def _filled(place: VolumeConfig) -> None:
-    await init_volume(replace(place, suffix_count=4))
-    await fill(place)
-
-
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a volume with four suffixes; tests take a copy."""
-    directory = tmp_path_factory.mktemp("filled")
-    asyncio.run(_filled(embedded(directory)))
-    with S3kSyncClient(config=embedded(directory)) as fs:
-        fs.write_many([(path, b"") for path in FILES])
+    directory = tmp_path_factory.mktemp("source")
+    asyncio.run(filled(embedded(directory), 200))
     return directory
 
 
 @pytest.fixture
-def place(filled: Path, tmp_path: Path) -> VolumeConfig:
-    shutil.copytree(filled, tmp_path / "volume")
+def place(source: Path, tmp_path: Path) -> VolumeConfig:
+    shutil.copytree(source, tmp_path / "volume")
     return embedded(tmp_path / "volume")
 
 
-def on(place: VolumeConfig, work: Callable[[Volume], Awaitable[Any]]) -> Any:
-    async def main() -> Any:
-        volume = await open_volume(place, locked=True)
-        try:
-            return await work(volume)
-        finally:
-            await volume.close()
-
-    return asyncio.run(main())
-
-
-async def items_of(volume: Volume) -> list[Item]:
+async def items_of(volume: Volume) -> Sequence[Item]:
     """All of the table, but for what names one holding of the lock."""
-    page = await volume.items.scan(0, 1, limit=100_000)
-    assert page.next is None
-    ours = [dict(item) for item in page.items]
+    ours = [dict(item) for item in await all_items(volume)]
     for item in ours:
         if (item["path"], item["children"]) == tuple(RECORD_KEY):
             for name in (LOCK_EPOCH, OPERATION):
                 item.pop(name, None)
-    return sorted(ours, key=lambda item: (str(item["path"]), str(item["children"])))
+    return ours
 
 
 async def tag_of(volume: Volume) -> tuple[Any, str]:
@@ -104,17 +79,17 @@ def check_like(place: VolumeConfig, other: VolumeConfig) -> None:
 
 
 @pytest.fixture
-def other(filled: Path, tmp_path: Path) -> VolumeConfig:
+def other(source: Path, tmp_path: Path) -> VolumeConfig:
     """The same, resharded by one machine."""
-    shutil.copytree(filled, tmp_path / "other")
+    shutil.copytree(source, tmp_path / "other")
     asyncio.run(reshard_volume(embedded(tmp_path / "other"), 9, hash="java31"))
     return embedded(tmp_path / "other")
 
 
 def test_a_volume_is_what_one_machine_makes_of_it(
-    spark: SparkSession, place: VolumeConfig, filled: Path, tmp_path: Path
+    spark: SparkSession, place: VolumeConfig, source: Path, tmp_path: Path
 ) -> None:
-    shutil.copytree(filled, tmp_path / "other")
+    shutil.copytree(source, tmp_path / "other")
     other = embedded(tmp_path / "other")
     expected = asyncio.run(reshard_volume(other, 9, hash="java31"))
     told: list[Progress] = []
@@ -134,7 +109,7 @@ def test_a_volume_is_what_one_machine_makes_of_it(
 @volume_backends("dynoxide+seaweedfs")
 async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None:
     place = new_volume()
-    await _filled(place)
+    await filled(place)
     before = await entries(place)
     done = await asyncio.to_thread(reshard, spark, place, 7, partitions=3)
     assert done.entries == len(before)

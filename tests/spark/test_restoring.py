@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.concurrency import gather
-from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import BusyError
 from s3k_async.fsck.restore_tree import UNTOLD, Outcome, RestoreReport, entry_line
 from s3k_async.fsck.restoring import RULES
@@ -28,9 +28,10 @@ from s3k_async.sources import SYSTEM
 from s3k_async.spark import restoring
 from s3k_async.spark.restoring import restore
 from s3k_async.spark.restoring_tasks import WRITTEN, writer
-from s3k_async.stores.items import ABSENT, PARTITION, SORT, Item, Put
+from s3k_async.stores.items import ABSENT, PARTITION, Item, Put
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoring import restore_volume
+from tests.spark.places import all_items, embedded, on
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,10 +46,6 @@ TREES = 150
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has these volumes open, so that there is nobody to wait for."""
     monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
-
-
-def embedded(directory: Path) -> VolumeConfig:
-    return VolumeConfig("lost", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data")))
 
 
 class Tangle:
@@ -161,19 +158,9 @@ def put_of(volume: Volume, entry: Entry) -> Put:
     return Put(to_item(entry, volume.store.keys), ABSENT)
 
 
-async def items_of(config: VolumeConfig) -> list[Item]:
+async def items_of(volume: Volume) -> list[Item]:
     """All entries of the table as they are stored."""
-    volume = await open_volume(config)
-    try:
-        page = await volume.items.scan(0, 1)
-        items = [*page.items]
-        while page.next is not None:
-            page = await volume.items.scan(0, 1, cursor=page.next)
-            items += page.items
-        entries = [item for item in items if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
-        return sorted(entries, key=lambda item: (str(item[PARTITION]), str(item[SORT])))
-    finally:
-        await volume.close()
+    return [item for item in await all_items(volume) if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
 
 
 def told(outcomes: list[Outcome]) -> list[tuple[str, str, str, str]]:
@@ -207,7 +194,7 @@ def test_a_tangled_log_is_restored_as_by_one_machine(spark: SparkSession, tmp_pa
     same(report, alone)
     assert rows_of(frame) == told(report.outcomes)
     assert report.written == report.restored > 0
-    assert asyncio.run(items_of(embedded(many))) == asyncio.run(items_of(embedded(one)))
+    assert on(embedded(many), items_of) == on(embedded(one), items_of)
     expected = {rule.name for rule in RULES} - {"log_damaged"} - (set() if keep else {"stands", "occupied"})
     assert {rule for rule, count in report.counts.items() if count} == expected
 
@@ -226,7 +213,7 @@ def test_a_hundred_thousand_objects_are_restored_as_by_one_machine(spark: SparkS
         assert getattr(report, name) == getattr(alone, name), name
     assert frame.count() == sum(count for rule, count in report.counts.items() if rule not in UNTOLD)
     assert set(told(alone.outcomes)) <= set(rows_of(frame))
-    assert asyncio.run(items_of(embedded(many))) == asyncio.run(items_of(embedded(one)))
+    assert on(embedded(many), items_of) == on(embedded(one), items_of)
 
 
 async def written(config: VolumeConfig, number: int) -> list[Item]:
@@ -238,7 +225,7 @@ async def written(config: VolumeConfig, number: int) -> list[Item]:
         await fs.makedirs("/empty/one")
         await fs.rename("/in/day=1", "/moved")
         await fs.delete("/in/day=3", recursive=True)
-    before = await items_of(config)
+    before = await asyncio.to_thread(on, config, items_of)
     volume = await open_volume(config)
     await volume.table.drop()
     await volume.close()
@@ -284,8 +271,8 @@ def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outliv
         _, report = restore(spark, many, dry_run=False, partitions=2)
     assert report.written == alone.written
     assert 0 < report.written == len(before) - report.counts["stands"] < len(before)
-    after = asyncio.run(items_of(many))
-    assert after == asyncio.run(items_of(one))
+    after = on(many, items_of)
+    assert after == on(one, items_of)
     assert [{**item, "op": ""} for item in after] == [{**item, "op": ""} for item in before]  # jobs marked some
     line = entry_line(Entry("/late", True, SYSTEM.uuid(), 1, 1, 1000, operation=SYSTEM.uuid()))
     rows = spark.createDataFrame([(line,)], "line string").mapInArrow(late[0], WRITTEN)

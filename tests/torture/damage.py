@@ -12,7 +12,7 @@ from s3k_async.fsck.gather import read_item
 from s3k_async.metadata.codec import to_item
 from s3k_async.metadata.jobs import JOB_PARTITION
 from s3k_async.model import UNCOMMITTED, Entry
-from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key
+from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, history_prefix
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update
 from s3k_async.stores.memory_blobs import MemoryBlobs
@@ -21,9 +21,10 @@ from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_sources
 
-__all__ = ["DAMAGES", "GRACE", "PATHS", "Damage", "Scene"]
+__all__ = ["DAMAGES", "GRACE", "PATHS", "YOUNG_BYTES", "Damage", "Scene"]
 
 GRACE = 60.0
+YOUNG_BYTES = b"uploaded right now"
 PATHS = ("/top", *(f"/a/d{directory}/f{file}" for directory in range(2) for file in range(3)))
 
 
@@ -41,10 +42,18 @@ class Scene:
     """Paths of which the log does not tell what the table does, or tells it of another path as well."""
     untabled: set[str] = field(default_factory=set)
     """Paths of which only the log knows what the bytes are."""
+    top: str = "/a"
+    """The tree whose directories are damaged: `d0` and `d1` are in it."""
+    young_ms: int = 10**6
+    """How far ahead of the clock the times lie of what is to be young."""
 
     @staticmethod
     async def start(
-        log_mode: LogMode = "native", *, place: VolumeConfig | None = None, clock: FakeClock | None = None
+        log_mode: LogMode = "native",
+        *,
+        place: VolumeConfig | None = None,
+        clock: FakeClock | None = None,
+        lease: float = 600.0,
     ) -> Scene:
         """`place`: where the volume is; in memory unless given."""
         name = fresh_name("damage") if place is None else place.name
@@ -54,7 +63,7 @@ class Scene:
             place or VolumeConfig(name, MemoryTable(name), MemoryLocation(name)),
             suffix_count=3,
             log_mode=log_mode,
-            tuning=Tuning(busy_timeout=5.0, lease=600.0),
+            tuning=Tuning(busy_timeout=5.0, lease=lease),
         )
         await init_volume(config, sources=sources)
         scene = Scene(await open_volume(config, sources=sources), clock, name)
@@ -116,15 +125,13 @@ class Scene:
             await self.lose(entry.path)
         await self.volume.items.write(Put(to_item(entry, self.volume.store.keys), ABSENT))
 
-    async def log_keys(self, part: str, end: str = "") -> list[str]:
-        return [
-            info.key
-            async for info in self.log_blobs.list_all()
-            if part in info.key and info.key.endswith(end) and info.key.startswith(("entries/", "segments/"))
-        ]
+    async def log_keys(self, object_id: str, end: str = "") -> list[str]:
+        """The keys of an object's entries in the log, in their order."""
+        found = self.log_blobs.list_all(history_prefix(object_id))
+        return [info.key async for info in found if info.key.endswith(end)]
 
-    async def lose_log(self, part: str, end: str = "") -> None:
-        for key in await self.log_keys(part, end):
+    async def lose_log(self, object_id: str, end: str = "") -> None:
+        for key in await self.log_keys(object_id, end):
             await self.log_blobs.delete(key)
 
     async def log(self, operation: Operation, state: Any) -> None:
@@ -156,28 +163,28 @@ async def no_item_no_bytes(scene: Scene, path: str) -> None:
 
 
 async def no_directory(scene: Scene, path: str) -> None:
-    if await scene.find("/a/d0") is not None:
-        await scene.lose("/a/d0")
+    if await scene.find(f"{scene.top}/d0") is not None:
+        await scene.lose(f"{scene.top}/d0")
 
 
 async def no_directory_nor_log(scene: Scene, path: str) -> None:
-    entry = await scene.find("/a/d1")
+    entry = await scene.find(f"{scene.top}/d1")
     if entry is not None:
         await scene.lose_log(entry.id)
-        await scene.lose("/a/d1")
+        await scene.lose(f"{scene.top}/d1")
 
 
 async def no_directories_nor_files(scene: Scene, path: str) -> None:
-    for each in ("/a/d0/f0", "/a/d0/f1", "/a/d0", "/a"):
+    for each in (f"{scene.top}/d0/f0", f"{scene.top}/d0/f1", f"{scene.top}/d0", scene.top):
         if await scene.find(each) is not None:
             scene.forget(each)
             await scene.lose(each)
 
 
 async def other_directory(scene: Scene, path: str) -> None:
-    if await scene.find("/a/d0") is not None:
-        await scene.lose("/a/d0")
-        await scene.volume.store.make_directory("/a/d0")
+    if await scene.find(f"{scene.top}/d0") is not None:
+        await scene.lose(f"{scene.top}/d0")
+        await scene.volume.store.make_directory(f"{scene.top}/d0")
 
 
 async def other_file(scene: Scene, path: str) -> None:
@@ -188,16 +195,18 @@ async def other_file(scene: Scene, path: str) -> None:
 
 
 async def file_for_directory(scene: Scene, path: str) -> None:
-    if await scene.find("/a/d1") is not None:
-        await scene.lose("/a/d1")
-        await scene.write("/a/d1", b"in its place")
-        scene.harmed |= {each for each in scene.files if each.startswith("/a/d1/")}
+    if await scene.find(f"{scene.top}/d1") is not None:
+        await scene.lose(f"{scene.top}/d1")
+        await scene.write(f"{scene.top}/d1", b"in its place")
+        scene.harmed |= {each for each in scene.files if each.startswith(f"{scene.top}/d1/")}
 
 
 async def young_child(scene: Scene, path: str) -> None:
-    if await scene.find("/a") is None:
+    if await scene.find(scene.top) is None:
         return
-    entry = replace(await scene.need(path), path="/none/child", id=scene.uuid(), mtime_ms=scene.now_ms() + 10**6)
+    entry = replace(
+        await scene.need(path), path="/none/child", id=scene.uuid(), mtime_ms=scene.now_ms() + scene.young_ms
+    )
     await scene.put(entry)
 
 
@@ -223,7 +232,7 @@ async def stray_bytes(scene: Scene, path: str) -> None:
 
 async def young_bytes(scene: Scene, path: str) -> None:
     scene.clock.advance(10**6)
-    await stray_bytes(scene, path)
+    await scene.volume.blobs.put(scene.volume.store.sources.physical_key(scene.uuid()), YOUNG_BYTES)
     scene.clock.advance(-(10**6))
 
 
@@ -239,7 +248,7 @@ async def no_log(scene: Scene, path: str) -> None:
 async def no_log_of_young(scene: Scene, path: str) -> None:
     scene.unlog(path)
     entry = await scene.need(path)
-    await scene.put(replace(entry, mtime_ms=scene.now_ms() + 10**6))
+    await scene.put(replace(entry, mtime_ms=scene.now_ms() + scene.young_ms))
     await scene.lose_log(entry.id)
 
 
@@ -279,7 +288,7 @@ async def never_happened(scene: Scene, path: str) -> None:
 async def under_way(scene: Scene, path: str) -> None:
     entry = await scene.need(path)
     after = replace(entry, version=entry.version + 1, path=path + "-moving", operation=scene.uuid())
-    time_ms = scene.now_ms() + 10**6
+    time_ms = scene.now_ms() + scene.young_ms
     await scene.log(Operation(after.operation, "rename", entry.id, after.version, time_ms, entry, after), "pending")
 
 
@@ -294,7 +303,7 @@ async def two_commits(scene: Scene, path: str) -> None:
 async def young_commit(scene: Scene, path: str) -> None:
     entry = await scene.need(path)
     after = replace(entry, operation=scene.uuid(), version=entry.version + 1)
-    time_ms = scene.now_ms() + 10**6
+    time_ms = scene.now_ms() + scene.young_ms
     await scene.log(Operation(after.operation, "update", entry.id, after.version, time_ms, None, after), "committed")
 
 
@@ -335,7 +344,7 @@ async def same_id(scene: Scene, path: str) -> None:
 async def same_id_young(scene: Scene, path: str) -> None:
     scene.unlog(path)
     entry = await scene.need(path)
-    await scene.put(replace(entry, path=path + "-young", mtime_ms=scene.now_ms() + 10**6))
+    await scene.put(replace(entry, path=path + "-young", mtime_ms=scene.now_ms() + scene.young_ms))
 
 
 async def same_id_no_bytes(scene: Scene, path: str) -> None:
@@ -344,9 +353,9 @@ async def same_id_no_bytes(scene: Scene, path: str) -> None:
 
 
 async def same_directory_id(scene: Scene, path: str) -> None:
-    entry = await scene.find("/a/d0")
-    if entry is not None and await scene.find("/a") is not None:
-        await scene.put(replace(entry, path="/a/double"))
+    entry = await scene.find(f"{scene.top}/d0")
+    if entry is not None and await scene.find(scene.top) is not None:
+        await scene.put(replace(entry, path=f"{scene.top}/double"))
 
 
 async def broken_item(scene: Scene, path: str) -> None:
@@ -400,7 +409,7 @@ async def abandoned(scene: Scene, path: str) -> None:
 
 async def abandoned_young(scene: Scene, path: str) -> None:
     entry = await _reserve(scene, path + "-cut")
-    await scene.put(replace(entry, lease_ms=1, mtime_ms=scene.now_ms() + 10**6))
+    await scene.put(replace(entry, lease_ms=1, mtime_ms=scene.now_ms() + scene.young_ms))
 
 
 async def lost_reservation(scene: Scene, path: str) -> None:
@@ -430,14 +439,14 @@ async def _upload(scene: Scene, path: str) -> None:
 
 async def dead_job(scene: Scene, path: str) -> None:
     """A mark that nobody holds, and no record."""
-    entry = await scene.find("/a/d1")
+    entry = await scene.find(f"{scene.top}/d1")
     if entry is not None and entry.is_dir and not entry.pending:
-        async with scene.volume.store.jobs.hold("mark", "/a/d1") as job:
+        async with scene.volume.store.jobs.hold("mark", f"{scene.top}/d1") as job:
             await scene.volume.store.mark(entry, job)
 
 
 async def unreadable_mark(scene: Scene, path: str) -> None:
-    entry = await scene.find("/a/d0")
+    entry = await scene.find(f"{scene.top}/d0")
     if entry is not None and not entry.pending:
         await scene.put(replace(entry, pending="?"))
 

@@ -1,0 +1,73 @@
+"""Volumes in directories of this machine, and what one process does to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from s3k_async import S3kClient, S3kSyncClient
+from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
+from s3k_async.stores.items import Item
+from s3k_async.volumes import Volume, init_volume, open_volume
+from tests.engines.volumes import VolumeMaker
+from tests.moving.rig import fill
+
+__all__ = ["FIVE_LEVELS", "all_items", "embedded", "filled", "five_levels", "on"]
+
+T = TypeVar("T")
+
+FIVE_LEVELS = [f"/a/{day}/{hour}/part-{part}" for day in range(5) for hour in range(3) for part in range(2)]
+
+
+def embedded(directory: Path) -> VolumeConfig:
+    """The volume `spark`: its table and its data in a directory."""
+    return VolumeConfig("spark", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data")))
+
+
+def on(place: VolumeConfig, work: Callable[[Volume], Awaitable[T]]) -> T:
+    """What work on an opened volume returns; it may be locked."""
+
+    async def main() -> T:
+        volume = await open_volume(place, locked=True)
+        try:
+            return await work(volume)
+        finally:
+            await volume.close()
+
+    return asyncio.run(main())
+
+
+async def all_items(volume: Volume) -> list[Item]:
+    """The whole table, by key."""
+    items: list[Item] = []
+    page = await volume.items.scan(0, 1)
+    items += page.items
+    while page.next is not None:
+        page = await volume.items.scan(0, 1, cursor=page.next)
+        items += page.items
+    return sorted(items, key=lambda item: (str(item["path"]), str(item["children"])))
+
+
+async def filled(config: VolumeConfig, many: int = 0) -> None:
+    """Make a volume of four suffixes, with what `tests.moving.rig` has of everything, and many files beside it."""
+    await init_volume(replace(config, suffix_count=4))
+    await fill(config)
+    async with S3kClient(config=config) as fs:
+        await fs.write_many([(f"/many/{number % 7}/{number}", b"") for number in range(many)])
+
+
+async def five_levels(new_volume: VolumeMaker) -> VolumeConfig:
+    """A volume with `FIVE_LEVELS`, odd names, an empty directory and a reservation."""
+    config = new_volume()
+    await init_volume(config)
+    with S3kSyncClient(config=config) as fs:
+        fs.write_many([(path, path.encode()) for path in FIVE_LEVELS])
+        fs.write_many([("/a/ä\n𝄞/ß", b"12345"), ("/top", b"1"), ("/ab/c", b"123")])
+        fs.makedirs("/empty/below")
+    async with S3kClient(config=config) as client:
+        store = client._volume().store
+        await store.reserve(await store.prepare("/a/being-written"), exclusive=True)
+    return config
