@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final, Protocol
+from uuid import UUID
 
 from s3k_async import _native
-from s3k_async.errors import BlobNotFoundError, ConflictError, ItemFormatError, S3kError
+from s3k_async.errors import BlobExistsError, ConflictError, ItemFormatError, S3kError
 from s3k_async.fsck.decide import next_version
 from s3k_async.fsck.facts import Action, Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts, standing
 from s3k_async.fsck.ground import Ground
@@ -156,11 +157,13 @@ class Mender:
         await self._tombstone(facts, committed.operation.after if committed else None)
 
     async def _tombstone(self, facts: Facts, state: Entry | None) -> None:
+        """The same one whoever writes it: several at one version would be a conflict."""
         if state is None:
             raise LeftError("there is no state to be removed", path=facts.object_id)
         version = next_version(facts)
         operation = self._store.changes.operation("delete", replace(state, version=version - 1), None)
-        await self._commit(operation)
+        digest = sha256(f"{state.id}\n{version}".encode()).digest()
+        await self._commit(replace(operation, id=str(UUID(bytes=digest[:16], version=4))))
 
     # Entries
 
@@ -244,10 +247,7 @@ class Mender:
 
     async def _quarantine_log(self, key: str) -> None:
         blobs = self._log()
-        try:
-            data = await blobs.get(key)
-        except BlobNotFoundError as error:
-            raise LeftError("the log object is not there", path=key) from error
+        data = await blobs.get(key)
         if await is_newer_format(blobs, key):
             raise LeftError("the log object is of a newer format", path=key)
         name = f"{key}.{sha256(data).hexdigest()[:16]}"
@@ -271,13 +271,13 @@ class Mender:
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
     async def _put_log(self, key: str, data: bytes) -> None:
-        """Write an object of the log; the same bytes may be there."""
+        """Write an object of the log; the same bytes may be there, also of somebody who mends the same thing now."""
         blobs = self._log()
-        info = await blobs.head(key)
-        if info is None:
+        try:
             await blobs.put(key, data, if_absent=True)
-        elif await blobs.get(key) != data:
-            raise ConflictError("the operation log holds something else under this key", path=key)
+        except BlobExistsError as error:
+            if await blobs.get(key) != data:
+                raise ConflictError("the operation log holds something else under this key", path=key) from error
 
     def _log(self) -> BlobStore:
         if self._log_blobs is None:

@@ -51,6 +51,7 @@ BATCH: Final = 200
 LISTED: Final = 100_000
 
 _LEFT: Final = (
+    errors.BlobNotFoundError,
     errors.BusyError,
     errors.ConditionFailedError,
     errors.ConflictError,

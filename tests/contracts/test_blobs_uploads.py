@@ -244,6 +244,7 @@ async def test_concurrent_writers_leave_one_whole_blob(blobs: Blobs, open_blobs:
     assert found.etag == results[content[0]].etag
 
 
+@on_blobs(RACING_BLOB_STORES)
 async def test_a_reader_sees_the_old_or_the_new_content(blobs: Blobs, open_blobs: OpenBlobs) -> None:
     reading, size = await open_blobs(), 300_000
     contents = [bytes([number]) * (size + number) for number in range(12)]

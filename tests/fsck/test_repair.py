@@ -6,7 +6,7 @@ import json
 import pickle
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +15,18 @@ import anyio
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.concurrency import gather
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, Tuning, VolumeConfig
 from s3k_async.errors import InvalidArgumentError, S3kError, ServiceError
 from s3k_async.fsck.decide import decide
 from s3k_async.fsck.facts import Facts
 from s3k_async.fsck.mend import Mender, Task
-from s3k_async.fsck.repair import RepairReport, repair_volume, verify_volume
+from s3k_async.fsck.repair import RepairReport, Round, repair_volume, verify_volume
 from s3k_async.metadata.jobs import JobRecord
 from s3k_async.metadata.marks import GONE, HERE, Mark
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
-from s3k_async.oplog.reader import Truth
+from s3k_async.oplog.reader import LogReader, Truth, latest
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Put
@@ -84,6 +85,46 @@ async def test_D1_who_writes_just_before_a_repair_wins(monkeypatch: pytest.Monke
         assert await scene.volume.storage.read(str(entry.physical)) == b"written just before"
     finally:
         await scene.end()
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+async def test_two_runs_at_once_mend_as_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have decided before either acts."""
+    one, two = [await Scene.start() for _ in range(2)]
+    mend, about_to = Round._mend, set[Round]()
+    both = anyio.Event()
+
+    async def together(this: Round, tasks: Sequence[Task]) -> list[Task]:
+        if any(task.finding.is_mendable for task in tasks) and not both.is_set():
+            about_to.add(this)
+            if len(about_to) == 2:
+                both.set()
+            with anyio.fail_after(20):
+                await both.wait()
+        return await mend(this, tasks)
+
+    try:
+        for scene in (one, two):
+            await DAMAGES[name](scene, "/top")
+        alone = await repair(one)
+        monkeypatch.setattr(Round, "_mend", together)
+        reports = await gather(lambda _: repair(two), range(2), limit=2)
+        outcomes = Counter(each.outcome for report in reports for each in report.mended)
+        assert outcomes["failed"] == Counter(each.outcome for each in alone.mended)["failed"] * 2
+        assert outcomes["done"] >= alone.done
+        again = await repair(two)
+        assert again.done == 0
+        assert again.left.kinds == alone.left.kinds
+        assert await conflicts(two) == await conflicts(one)
+    finally:
+        for scene in (one, two):
+            await scene.end()
+
+
+async def conflicts(scene: Scene) -> int:
+    """Objects of which several operations have committed one version."""
+    truths = latest([record async for record in LogReader(scene.log_blobs).records()])
+    return sum(bool(truth.conflict) for truth in truths.values())
 
 
 def places(engine: str, directory: Path) -> VolumeConfig:

@@ -6,7 +6,8 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import astuple, replace
 from functools import partial
 from itertools import product
@@ -17,6 +18,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from s3k_async import S3kClient, volumes
 from s3k_async.config import VolumeConfig
@@ -24,7 +26,8 @@ from s3k_async.errors import InvalidArgumentError
 from s3k_async.fsck.decide import TABLES, reached
 from s3k_async.fsck.facts import Finding
 from s3k_async.fsck.ground import Counts, Ground
-from s3k_async.fsck.repair import Mended, RepairReport, repair_volume, verify_volume
+from s3k_async.fsck.mend import Task
+from s3k_async.fsck.repair import Mended, RepairReport, Round, repair_volume, verify_volume
 from s3k_async.fsck.scans import Thing
 from s3k_async.fsck.verify import LISTED, Report
 from s3k_async.metadata.codec import from_items
@@ -228,37 +231,58 @@ def test_tasks_that_run_twice_at_the_same_time_mend_once(
     for name in ("one", "spark"):
         shutil.copytree(damaged, tmp_path / name, symlinks=True)
         places[name] = embedded(tmp_path / name)
-
     met = tmp_path / "met"
     met.mkdir()
 
-    def together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Go on when the other task of the stage has begun, too."""
-        task = TaskContext.get()
-        assert task is not None
+    def twice(things: DataFrame, parts: int, partitions: int) -> DataFrame:
+        """Two tasks, each with everything: 0 and 2 are hashed to different ones."""
+        once = divided(things, parts, partitions)
+        twins = once.withColumn("task", F.lit(0)).unionAll(once.withColumn("task", F.lit(2)))
+        return twins.repartition(2, "task").drop("task").sortWithinPartitions("part")
+
+    async def together(task: TaskContext) -> None:
+        """Go on when the other task of the stage is about to mend, too."""
         stage = met / str(task.stageId())
         stage.mkdir(exist_ok=True)
         (stage / str(task.partitionId())).touch()
         end = time.monotonic() + 60
         while len(list(stage.iterdir())) < 2:
             if time.monotonic() > end:
-                raise TimeoutError("the other task does not begin")
-            time.sleep(0.01)
-        yield from batches
+                raise TimeoutError("the other task has nothing to mend")
+            await asyncio.sleep(0.01)
 
-    def twice(things: DataFrame, parts: int, partitions: int) -> DataFrame:
-        once = divided(things, parts, partitions)
-        twins = once.unionAll(once.withColumn("part", once.part + 1000))
-        twins = twins.repartition(2, (twins.part / 1000).cast("int")).sortWithinPartitions("part")
-        return twins.mapInArrow(together, twins.schema)
+    def meeting(turn: mending.Turn) -> Any:
+        def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            task, mend = TaskContext.get(), Round._mend
+            assert task is not None
+            waited = False
 
+            async def after_the_other_has_decided(this: Round, tasks: Sequence[Task]) -> list[Task]:
+                nonlocal waited
+                if not waited and any(each.finding.is_mendable for each in tasks):
+                    waited = True
+                    await together(task)
+                return await mend(this, tasks)
+
+            with patch.object(Round, "_mend", after_the_other_has_decided):
+                yield from objects(turn)(batches)
+
+        return rows
+
+    objects = mending._objects
     monkeypatch.setattr(gathering, "divided", twice)
+    monkeypatch.setattr(mending, "_objects", meeting)
     on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
-    _, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
+    mended, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False)
     assert [each for each in report.mended if each.outcome == "failed"] == []
     assert report.done >= 20
-    assert len(list(met.iterdir())) >= report.rounds
-    assert on(places["spark"], contents) == on(places["one"], contents)
+    assert mended.where("outcome = 'left'").count() > 0, "one of the two has found it done"
+    one, two = (on(places[name], contents) for name in ("one", "spark"))
+    copies = Counter(two.pop("bytes"))
+    copies.subtract(one.pop("bytes"))
+    assert two == one
+    assert min(copies.values()) == 0, "what the slower of two has copied stays for garbage collection"
+    assert copies.total() <= mended.where("outcome = 'left' AND action = 'renumber'").count()
 
 
 async def contents(volume: Volume) -> dict[str, Any]:
