@@ -16,19 +16,40 @@ from benchmarks.goals import verdicts
 from benchmarks.measuring import Result
 from benchmarks.plots import draw
 from benchmarks.report import goals_table, record_name, write
-from benchmarks.rows import codec, engines, keys, libraries, listing, single, small, spark, startup, tables, trees
+from benchmarks.rows import (
+    codec,
+    engines,
+    keys,
+    libraries,
+    listing,
+    single,
+    small,
+    spark,
+    spark_embedded,
+    startup,
+    tables,
+    trees,
+)
 from benchmarks.rows.scope import CANNED_PROCESSOR, CLIENT_PROCESSOR, Scope
 from benchmarks.servers import Canned, canned
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "performance"
-ALONE = {"codec": codec, "keys": keys, "tables": tables, "engines": engines, "libraries": libraries, "spark": spark}
+ALONE = {
+    "codec": codec,
+    "keys": keys,
+    "tables": tables,
+    "engines": engines,
+    "libraries": libraries,
+    "spark": spark,
+    "spark_embedded": spark_embedded,
+}
 CANNED = {"startup": startup, "single": single, "small": small, "listing": listing, "trees": trees}
-ENGINES = ("tables", "engines", "libraries", "spark")
+ENGINES = ("tables", "engines", "libraries", "spark", "spark_embedded")
 """Rows whose other side needs a processor as well."""
 ROWS = ("codec", "keys", "startup", "single", "small", "listing", "trees", "tables", "engines", "libraries")
-APART = ("spark",)
+APART = ("spark", "spark_embedded")
 """Rows that are measured only when they are asked for."""
 
 
