@@ -42,6 +42,8 @@ LOOKS = 64
 LOST = 16
 """Files that lost a race and are published by themselves, at the same time."""
 
+_LOST = ConflictError, PathExistsError
+
 _Pair: TypeAlias = tuple[str, str]
 """A normalised path and a canonical URI."""
 
@@ -146,11 +148,12 @@ class _Adoption:
         published = await publish_many(
             self.volume.store, [(target, contents[target.path]) for target in targets], overwrite=self.overwrite
         )
-        lost = [path for path, outcome in published.items() if isinstance(outcome, ConflictError)]
+        # What is there now may be the same object, which somebody else has adopted.
+        lost = [path for path, outcome in published.items() if isinstance(outcome, _LOST)]
         for path, outcome in published.items():
             if isinstance(outcome, Entry):
                 self.tally.add(outcome)
-            elif not isinstance(outcome, ConflictError):
+            elif not isinstance(outcome, _LOST):
                 self.failures.append((path, outcome))
         await run_all(lambda path: self._alone(path, contents[path]), lost, limit=LOST)
 
@@ -203,9 +206,11 @@ class _Adoption:
                 target = await store.prepare(path)
                 if target.current is not None and _is(target.current, content):
                     return
+                if target.current is not None and not self.overwrite:
+                    raise PathExistsError("the file exists", path=path)
                 try:
                     self.tally.add(await store.publish(target, content, overwrite=self.overwrite))
-                except ConflictError as error:
+                except _LOST as error:
                     await race.lost(error)
                 else:
                     return

@@ -7,14 +7,16 @@ interrupted goes on.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
-from s3k_async.errors import InvalidArgumentError, PathNotFoundError
+from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
 from s3k_async.fsck.verdicts import Ages, Verdict
 from s3k_async.stores.blobs import BlobInfo
 
@@ -139,6 +141,16 @@ class CandidateReader:
                     batch = []
         if batch:
             yield batch
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other sweeps of this list out. Raises BusyError if there is one."""
+        with _opened(self.path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise BusyError("another sweep of this list is under way", path=self.path) from error
+            yield
 
     def done(self, count: int) -> None:
         """So many candidates more are handled."""

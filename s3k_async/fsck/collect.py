@@ -92,7 +92,8 @@ class Collector:
 
         Raises InvalidArgumentError (another volume's list), ConflictError (the log was compacted, or has grown too
         much, since the list was made; without a log, the table changed: mark again), LogFormatError,
-        ReadOnlyVolumeError and BusyError as `mark`, and the stores' errors. What could not be deleted is in the result.
+        ReadOnlyVolumeError and BusyError as `mark`, BusyError if another sweep of the list is under way, and the
+        stores' errors. What could not be deleted is in the result.
         """
         place = self._place
         candidates = CandidateReader(path)
@@ -107,12 +108,13 @@ class Collector:
             place, self._sources, self._ages, self._audit, seen, record, now_ms, rate=self._rate, swept=self._swept
         )
         handled = 0
-        for batch in candidates.batches(BATCH):
-            await sweeper.sweep(batch)
-            candidates.done(len(batch))
-            handled += len(batch)
-            if self._progress is not None:
-                self._progress(Progress("gc", handled, candidates.end.candidates, path="sweep"))
+        with candidates.alone():
+            for batch in candidates.batches(BATCH):
+                await sweeper.sweep(batch)
+                candidates.done(len(batch))
+                handled += len(batch)
+                if self._progress is not None:
+                    self._progress(Progress("gc", handled, candidates.end.candidates, path="sweep"))
         return self._swept
 
     async def clean_up(self, marked: Marked) -> Swept:

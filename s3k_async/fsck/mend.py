@@ -15,10 +15,10 @@ from uuid import UUID
 
 from s3k_async import _native
 from s3k_async.errors import BlobExistsError, ConflictError, ItemFormatError, S3kError
-from s3k_async.fsck.decide import next_version
+from s3k_async.fsck.decide import decide, next_version
 from s3k_async.fsck.facts import Action, Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts, standing
 from s3k_async.fsck.ground import Ground
-from s3k_async.fsck.look import still_damaged
+from s3k_async.fsck.look import look_again, still_damaged
 from s3k_async.fsck.scans import is_newer_format
 from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import JobRecord
@@ -168,8 +168,11 @@ class Mender:
     # Entries
 
     async def _restore_entry(self, task: Task) -> None:
-        """Put back what the log says, at its version, below a directory that stands."""
-        facts = self._facts(task)
+        """Put back what the log says, at its version, below a directory that stands. It is looked for once more: that
+        nothing is at its path may also be because somebody has put it back, and somebody else has moved it since."""
+        facts = next(iter(await look_again(self._ground, [self._facts(task)])), None)
+        if facts is None or task.finding not in decide(facts):
+            raise LeftError("it is not missing any more", path=task.finding.path)
         committed = facts.truth.committed if facts.truth else None
         state = committed.operation.after if committed else None
         if state is None:

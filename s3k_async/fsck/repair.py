@@ -171,6 +171,7 @@ async def repair_volume(
     ground = ground_of(volume, grace=grace, path=path)
     audit = None if dry_run else AuditTrail(volume.log_blobs, ground.sources.uuid(), audit_file)
     report = RepairReport(audit.run if audit else "", dry_run)
+    raced = False
     while report.rounds < ROUNDS:
         report.rounds += 1
         parts = Parts(directory and os.path.join(directory, f"{report.rounds:02d}"), held=held)
@@ -183,8 +184,9 @@ async def repair_volume(
             await this.run()
         finally:
             parts.close()
-        if not this.done:
+        if not this.done and (raced or not this.lost):
             break
+        raced = not this.done
     return report
 
 
@@ -199,6 +201,8 @@ class Round:
         self._audit = audit
         self._report = report
         self.done = 0
+        self.lost = 0
+        """Actions that somebody else was faster at: what is left has to be looked at once more."""
         self._written = 0
         """Lines of the audit trail that say what is to be done."""
         self.waiting: dict[str, Finding] = {}
@@ -295,6 +299,7 @@ class Round:
             self.waiting[error.path or ROOT] = task.finding
             return Mended(task.finding, "left", error.message)
         except _LEFT as error:
+            self.lost += 1
             return Mended(task.finding, "left", error.message)
         except _FAILED as error:
             return Mended(task.finding, "failed", str(error))

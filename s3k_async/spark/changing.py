@@ -1,6 +1,6 @@
 """Bulk renames and deletions, in two stages: what is meant, by object id, and then the change.
 
-A task may run twice, even at the same time as its twin, and so may a whole job. So the first stage writes down which
+A task may run twice, even at the same time as its twin, and a whole job may be run again. So the first stage writes down which
 object each row means, once and for all; the second changes only what is still that object, by writes that are
 conditional on it (`meant.py`), and takes for done what its twin, or an earlier run, has done. With `state`, a directory
 that Spark can write to, what is meant is kept there, and the same call after an interruption goes on from it.
@@ -23,7 +23,7 @@ from s3k_async.spark.executors import each_partition
 from s3k_async.spark.meant import Meant, delete_meant, rename_meant
 from s3k_async.spark.plans import Plan
 from s3k_async.spark.reports import ALREADY, DONE, FAILED, OUTCOME, PLANNED, JobResult, JobRun, error_fields
-from s3k_async.spark.settings import SparkVolume, spark_volume
+from s3k_async.spark.settings import SparkVolume, patient, spark_volume
 from s3k_async.sync import S3kSyncClient
 
 __all__ = ["delete_files", "rename_files"]
@@ -65,7 +65,7 @@ def rename_files(
     Raises InvalidArgumentError (columns, or a `state` of something else).
     """
     need_columns(pairs, "source", "target")
-    opened = spark_volume(spark, volume)
+    opened = patient(spark_volume(spark, volume))
     run = JobRun(spark, "rename", opened.driver.name, dry_run=dry_run)
     plan = Plan(run, spark, state, _RENAMES, pairs.select("source", "target").distinct())
     work = each_partition(opened.executors, _planned_renames(missing_ok))
@@ -101,7 +101,7 @@ def delete_files(
     then directories, the deepest first. Raises as `rename_files`.
     """
     need_columns(paths, "path")
-    opened = spark_volume(spark, volume)
+    opened = patient(spark_volume(spark, volume))
     run = JobRun(spark, "delete", opened.driver.name, dry_run=dry_run)
     plan = Plan(run, spark, state, _DELETIONS, paths.select("path").distinct())
     work = each_partition(opened.executors, _planned_deletions(missing_ok))

@@ -41,7 +41,7 @@ from s3k_async.spark.reports import (
     error_fields,
     spark_schema,
 )
-from s3k_async.spark.settings import SparkVolume, spark_volume
+from s3k_async.spark.settings import SparkVolume, patient, spark_volume
 from s3k_async.sync import S3kSyncClient
 
 __all__ = ["import_objects", "objects_below", "objects_of_inventory"]
@@ -88,7 +88,7 @@ def import_objects(
     is spelled, is refused before anything is changed. Raises InvalidArgumentError.
     """
     need_columns(objects, "uri", "path")
-    opened = spark_volume(spark, volume)
+    opened = patient(spark_volume(spark, volume))
     run = JobRun(spark, "import", opened.driver.name, dry_run=dry_run)
     rows = objects.select("uri", "path", *(_known(objects, *column) for column in _KNOWN)).distinct()
     plan = Plan(run, spark, None, _IMPORTS, rows)

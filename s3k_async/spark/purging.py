@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -12,7 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import DirectoryNotEmptyError, NotDirectoryError, PartialFailureError, PathNotFoundError, S3kError
+from s3k_async.errors import (
+    ConflictError,
+    DirectoryNotEmptyError,
+    NotDirectoryError,
+    PartialFailureError,
+    PathNotFoundError,
+    S3kError,
+)
 from s3k_async.model import ROOT, ChangeResult
 from s3k_async.requests import Requests
 from s3k_async.spark.executors import each_partition
@@ -28,7 +35,7 @@ from s3k_async.spark.reports import (
     error_fields,
     spark_schema,
 )
-from s3k_async.spark.settings import SparkVolume, spark_volume
+from s3k_async.spark.settings import SparkVolume, patient, spark_volume
 from s3k_async.sync import S3kSyncClient
 
 __all__ = ["purge"]
@@ -66,12 +73,12 @@ def purge(
 
     A directory's own files are removed by one task. Raises PathNotFoundError (unless `missing_ok`), NotDirectoryError.
     """
-    opened = spark_volume(spark, volume)
+    opened = patient(spark_volume(spark, volume))
     run = JobRun(spark, "purge", f"{opened.driver.name}:{path}", dry_run=dry_run)
     count = tasks or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
     with S3kSyncClient(config=opened.driver) as fs:
         division = _division(fs, path, count, missing_ok=missing_ok)
-        work = _seen if dry_run else _removed_by(run.requests)
+        work = _seen if dry_run else _removed_by(run.requests, _ids(fs, division))
         with run.stage("looking" if dry_run else "removing"):
             found = units(spark, division, count).mapInArrow(
                 each_partition(opened.executors, work), spark_schema(_SCHEMA)
@@ -95,6 +102,13 @@ def _division(fs: S3kSyncClient, path: str, count: int, *, missing_ok: bool) -> 
         raise NotDirectoryError("only a directory can be purged", path=top.path)
     # The root itself stays: it is always opened.
     return subtrees(fs, top.path, max(count, 2) if top.path == ROOT else count)
+
+
+def _ids(fs: S3kSyncClient, division: Sequence[tuple[str, bool]]) -> dict[str, str]:
+    """Which directories are meant: an attempt at a task may outlive the job, and must not remove what comes after."""
+    directories = [directory for directory, _ in division]
+    found = zip(directories, fs.stat_many(directories), strict=True)
+    return {directory: status.id for directory, status in found if status is not None}
 
 
 def _above(fs: S3kSyncClient, directories: Sequence[str], *, dry_run: bool, failed: bool) -> list[tuple[Any, ...]]:
@@ -147,12 +161,12 @@ def _seen(fs: S3kSyncClient, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
         yield _batch((directory, files, directories, size, PLANNED, None, None))
 
 
-def _removed_by(requests: Accumulator[Requests]) -> Work:
+def _removed_by(requests: Accumulator[Requests], ids: Mapping[str, str]) -> Work:
     def removed(fs: S3kSyncClient, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for directory, whole in unit_rows(rows):
             before = fs.requests
             try:
-                done = _subtree(fs, directory) if whole else _files(fs, directory)
+                done = _removed(fs, directory, ids.get(directory), whole=whole)
             except S3kError as error:
                 yield _batch((directory, 0, 0, 0, FAILED, *error_fields(error)))
             else:
@@ -163,8 +177,16 @@ def _removed_by(requests: Accumulator[Requests]) -> Work:
     return removed
 
 
-def _subtree(fs: S3kSyncClient, directory: str) -> ChangeResult:
-    return fs.delete(directory, recursive=True, missing_ok=True, atomic=False)
+def _removed(fs: S3kSyncClient, directory: str, identity: str | None, *, whole: bool) -> ChangeResult:
+    """Remove a subtree, or the files that are in a directory, if it is the one that is meant."""
+    (found,) = fs.stat_many([directory])
+    if found is None:
+        return ChangeResult(0, 0, 0)
+    if found.id != identity:
+        raise ConflictError("another directory is there than when the job began", path=directory)
+    if whole:
+        return fs.delete(directory, recursive=True, missing_ok=True, atomic=False)
+    return _files(fs, directory)
 
 
 def _files(fs: S3kSyncClient, directory: str) -> ChangeResult:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ from s3k_async.config import VolumeConfig
 from s3k_async.settings import resolve
 from s3k_async.settings.hadoop_mapping import CONTEXT_KEY
 
-__all__ = ["SparkSettings", "SparkVolume", "hadoop_settings", "spark_settings", "spark_volume"]
+__all__ = ["SparkSettings", "SparkVolume", "hadoop_settings", "patient", "spark_settings", "spark_volume"]
 
 PREFIXES = ("fs.s3k.", "fs.s3a.")
 DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
@@ -28,6 +28,9 @@ SECRET_KEY = re.compile(
     r"fs\.s3k\.(.*\.)?(access|secret|token|password|key)\..*|fs\.s3a\.(.*\.)?(access|secret|token|password|key)(\..*)?"
 )
 """Keys whose values stay on the driver."""
+PATIENCE = 300.0
+"""Seconds that a job waits at least for what others are changing. An attempt at a task that died holds what it had
+begun until its lease runs out, and one that is alive until it is through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,16 @@ def spark_volume(
     is. Raises ConfigError.
     """
     return spark_settings(spark).volume(volume, context=context, **settings)
+
+
+def patient(volume: SparkVolume) -> SparkVolume:
+    """A volume as a job opens it to change it."""
+
+    def waiting(config: VolumeConfig) -> VolumeConfig:
+        tuning = config.tuning
+        return replace(config, tuning=replace(tuning, busy_timeout=max(tuning.busy_timeout, PATIENCE)))
+
+    return SparkVolume(waiting(volume.driver), waiting(volume.executors))
 
 
 def _context(configuration: Mapping[str, str], options: tuple[str, ...]) -> str | None:

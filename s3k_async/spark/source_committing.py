@@ -21,7 +21,7 @@ from s3k_async.errors import (
 from s3k_async.fsck.verdicts import GRACE_SECONDS
 from s3k_async.model import FileStatus
 from s3k_async.paths import ancestors, join, normalize
-from s3k_async.spark.settings import SparkVolume
+from s3k_async.spark.settings import SparkVolume, patient
 from s3k_async.spark.source_files import WritePlan, WrittenFile
 from s3k_async.sync import S3kSyncClient
 
@@ -29,8 +29,6 @@ __all__ = ["publish", "volume_to_write"]
 
 _LOG = logging.getLogger(__name__)
 
-PATIENCE = 300.0
-"""Seconds that the commit waits for other clients' changes at least: hours of work may be in it."""
 LOOKED_AT = 16
 """Old files that are looked at at the same time."""
 LOOKS = 20
@@ -50,10 +48,10 @@ def volume_to_write(volume: SparkVolume, lease: float) -> SparkVolume:
         )
 
     def changed(config: VolumeConfig) -> VolumeConfig:
-        tuning = config.tuning
-        return replace(config, tuning=replace(tuning, lease=lease, busy_timeout=max(tuning.busy_timeout, PATIENCE)))
+        return replace(config, tuning=replace(config.tuning, lease=lease))
 
-    return SparkVolume(changed(volume.driver), changed(volume.executors))
+    waiting = patient(volume)
+    return SparkVolume(changed(waiting.driver), changed(waiting.executors))
 
 
 def publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -> None:

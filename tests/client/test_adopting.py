@@ -33,7 +33,7 @@ from s3k_async.metadata import exclusive
 from s3k_async.model import ManyResult, Progress
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.sync import S3kSyncClient
 from s3k_async.volumes import init_volume
 from s3k_async.volumes.claims import CLAIM
@@ -353,6 +353,38 @@ async def test_what_loses_a_race_is_tried_by_itself() -> None:
         faults.gate = gate
         assert (await fs.adopt_many(pairs, overwrite=True)).files == 4
         assert await fs.read(pairs[1][0]) == b"1"
+
+
+async def both_adopt(moment: int, *, overwrite: bool) -> bool:
+    """The second begins and ends before this call of the first; whether the first has made so many."""
+    config = memory_config()
+    await init_volume(config)
+    faults = FaultPlan()
+    failed: list[tuple[str, Exception]] = []
+    async with faulty_client(faults, config) as fs, S3kClient(config=config) as twin:
+        pairs = await many_foreign(fs, 4)
+        await fs.write(pairs[1][0], b"another's")
+        begun = len(faults.calls)
+
+        async def gate(call: Call) -> None:
+            if call.number == begun + moment:
+                failed.extend((await twin.adopt_many(pairs, overwrite=overwrite)).failures)
+
+        faults.gate = gate
+        failed.extend((await fs.adopt_many(pairs, overwrite=overwrite)).failures)
+        reached = len(faults.calls) >= begun + moment
+        assert [await fs.read(path) for path, _ in pairs] == [b"0", b"1" if overwrite else b"another's", b"2", b"3"]
+    expected = set() if overwrite else {(pairs[1][0], PathExistsError)}
+    assert {(path, type(error)) for path, error in failed} == expected, moment
+    return reached
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+async def test_of_two_that_adopt_the_same_objects_at_the_same_time_none_fails(overwrite: bool) -> None:
+    moment = 1
+    while await both_adopt(moment, overwrite=overwrite):
+        moment += 1
+    assert moment > 8
 
 
 async def test_a_long_list_is_taken_as_it_is_needed() -> None:

@@ -13,7 +13,7 @@ from anyio import Event, Lock, create_task_group
 from anyio.lowlevel import checkpoint
 
 from s3k_async.client import S3kClient
-from s3k_async.errors import LeaseExpiredError, S3kError, UnreachableError
+from s3k_async.errors import BusyError, LeaseExpiredError, S3kError, UnreachableError
 from s3k_async.fsck.collect import Collector
 from s3k_async.fsck.repair import repair_volume
 from s3k_async.fsck.verdicts import Ages
@@ -200,6 +200,25 @@ async def test_two_runs_at_once_do_no_harm(tmp_path: Path) -> None:
             await place.gc(FaultPlan(gate), NOW)
             await check(place)
             assert await place.keys() == await live_keys(place.client)
+
+
+async def test_a_list_is_swept_by_one_at_a_time(tmp_path: Path) -> None:
+    async with yard(tmp_path) as place:
+        await fill(place)
+        await (await place.collector(ages=NOW)).mark(place.candidates)
+        refused: list[BusyError] = []
+
+        async def gate(call: Call) -> None:
+            if call.method == "delete_many" and not refused:
+                with pytest.raises(BusyError) as error:
+                    await (await place.collector(ages=NOW)).sweep(place.candidates)
+                refused.append(error.value)
+
+        await (await place.collector(FaultPlan(gate), NOW)).sweep(place.candidates)
+        assert [error.path for error in refused] == [place.candidates]
+        await check(place)
+        again = await (await place.collector(ages=NOW)).sweep(place.candidates)
+        assert again.deleted == {}
 
 
 async def test_D1_a_write_that_is_under_way_while_everything_is_scanned_keeps_its_bytes(tmp_path: Path) -> None:

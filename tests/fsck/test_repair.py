@@ -87,6 +87,27 @@ async def test_D1_who_writes_just_before_a_repair_wins(monkeypatch: pytest.Monke
         await scene.end()
 
 
+async def test_what_was_put_back_and_has_gone_since_is_not_put_back_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = await Scene.start()
+    mend = Mender.mend
+
+    async def late(self: Mender, task: Task) -> None:
+        await mend(self, task)
+        await scene.volume.store.rename_file(await scene.need("/top"), "/moved")
+        await mend(self, task)
+
+    try:
+        await DAMAGES["no_item"](scene, "/top")
+        monkeypatch.setattr(Mender, "mend", late)
+        report = await repair(scene)
+        assert [(each.finding.action, each.outcome) for each in report.mended] == [("restore_entry", "left")]
+        assert await scene.find("/top") is None
+        assert await scene.find("/moved") is not None
+        assert report.left.problems == []
+    finally:
+        await scene.end()
+
+
 @pytest.mark.parametrize("name", DAMAGES)
 async def test_two_runs_at_once_mend_as_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have decided before either acts."""
@@ -112,6 +133,7 @@ async def test_two_runs_at_once_mend_as_one(name: str, monkeypatch: pytest.Monke
         outcomes = Counter(each.outcome for report in reports for each in report.mended)
         assert outcomes["failed"] == Counter(each.outcome for each in alone.mended)["failed"] * 2
         assert outcomes["done"] >= alone.done
+        assert [report.left.kinds for report in reports] == [alone.left.kinds] * 2
         again = await repair(two)
         assert again.done == 0
         assert again.left.kinds == alone.left.kinds

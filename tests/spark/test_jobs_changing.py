@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError, NotDirectoryError, PathNotFoundError
-from s3k_async.spark import changing, delete_files, du, listing, purge, rename_files
+from s3k_async.metadata import atomic, jobs
+from s3k_async.spark import changing, delete_files, du, listing, purge, purging, rename_files
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.support import fork_and_run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -255,6 +259,57 @@ def test_a_purge_removes_a_tree_and_goes_on(spark: SparkSession, volume: VolumeC
     with pytest.raises(PathNotFoundError):
         purge(spark, volume, "/in", dry_run=False)
     assert purge(spark, volume, "/in", dry_run=False, missing_ok=True).report.rows == 0
+
+
+@embedded
+def test_a_purge_leaves_what_came_in_the_place_of_a_directory_that_it_means(
+    spark: SparkSession, volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = purging._ids
+
+    def replaced_after(fs: S3kSyncClient, division: Sequence[tuple[str, bool]]) -> dict[str, str]:
+        meant = ids(fs, division)
+        fs.delete("/in/1", recursive=True)
+        fs.write("/in/1/new", b"of somebody else")
+        return meant
+
+    monkeypatch.setattr(purging, "_ids", replaced_after)
+    done = purge(spark, volume, "/in", dry_run=False, tasks=3).frame
+    told = outcomes(done, "path")
+    assert told["/in/1"] == ("failed", "ConflictError")
+    assert told["/in/0"] == ("done", None)
+    with S3kSyncClient(config=volume) as fs:
+        assert [each.path for each in fs.list("/in", recursive=True)] == ["/in/1", "/in/1/new"]
+
+
+@embedded
+@pytest.mark.parametrize("job", ["rename", "delete", "purge"])
+def test_what_an_attempt_held_that_died_is_waited_for(spark: SparkSession, volume: VolumeConfig, job: str) -> None:
+    hasty = replace(volume, tuning=replace(volume.tuning, busy_timeout=0.1))
+
+    def die_in_the_middle() -> None:
+        async def die(*_: object) -> None:
+            os._exit(9)
+
+        with (
+            patch.object(atomic.AtomicChange, "below", die),
+            patch.object(jobs, "LEASE_SECONDS", 4.0),
+            S3kSyncClient(config=hasty) as fs,
+        ):
+            fs.rename("/in/0", "/out/0/moved")
+
+    assert fork_and_run(die_in_the_middle) == 9
+    if job == "rename":
+        pairs = spark.createDataFrame([("/in/0", "/out/0/moved")], "source string, target string")
+        result = rename_files(spark, hasty, pairs, dry_run=False)
+    elif job == "delete":
+        result = delete_files(spark, hasty, paths_of(spark, ["/in/0"]), recursive=True, dry_run=False)
+    else:
+        result = purge(spark, hasty, "/in/0", dry_run=False)
+    assert [row["outcome"] for row in result.frame.collect()] == ["done"]
+    with S3kSyncClient(config=volume) as fs:
+        assert fs.exists("/in/0") is False
+        assert fs.exists("/out/0/moved/0") is (job == "rename")
 
 
 @embedded
