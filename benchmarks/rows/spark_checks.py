@@ -28,7 +28,7 @@ from s3k_async.volumes.restoring import restore_volume
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DIRECTORIES", "checks", "engine", "lose_table", "session", "timed", "warm"]
+__all__ = ["DIRECTORIES", "checks", "engine", "fill", "lose_table", "session", "timed", "warm"]
 
 DIRECTORIES = 50
 Setting = bool | float | int | str | None
@@ -74,7 +74,7 @@ async def checks(spark: SparkSession, own: VolumeConfig, files: int, case: str) 
     from s3k_async.spark.checking import verify
     from s3k_async.spark.restoring import restore
 
-    await _fill(own, files)
+    await fill(own, files)
     memory = _Memory()
     opened = await open_volume(own)
     began, busy = time.perf_counter(), time.process_time()
@@ -133,7 +133,8 @@ async def engine(volume: VolumeConfig, files: int, case: str) -> Result:
         await opened.close()
 
 
-async def _fill(own: VolumeConfig, files: int) -> None:
+async def fill(own: VolumeConfig, files: int) -> None:
+    """A new volume with so many small files."""
     await init_volume(own)
     async with client(own) as fs:
         for start in range(0, files, 5_000):

@@ -1,4 +1,6 @@
-"""fsck and restore over Spark on an embedded volume: no engine is asked, so that it is our own part that takes time."""
+"""fsck and restore over Spark on an embedded volume: no engine is asked, so that it is our own part that takes time.
+And the decisions alone, for which a volume in memory can be as large as one likes.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,14 @@ from pathlib import Path
 
 from benchmarks.measuring import Result
 from benchmarks.rows.scope import Scope
-from benchmarks.rows.spark_checks import checks, session, warm
-from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
+from benchmarks.rows.spark_checks import checks, engine, fill, session, warm
+from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, VolumeConfig
 from s3k_async.volumes import init_volume
 
 __all__ = ["results"]
 
-SIZES = (1_000,), (10_000, 100_000, 1_000_000)
+SIZES = (1_000,), (10_000, 100_000)
+DECIDED = (1_000,), (10_000, 100_000, 1_000_000)
 
 
 async def results(scope: Scope) -> AsyncIterator[Result]:
@@ -28,6 +31,11 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
             own = _embedded(place, f"own-{files}")
             async for result in checks(spark, own, files, f"{files:,} own files, embedded"):
                 yield result
+    for files in scope.pick(*DECIDED):
+        name = f"decided-{files}"
+        own = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name))
+        await fill(own, files)
+        yield await engine(own, files, f"{files:,} own files, in memory")
 
 
 def _embedded(place: str, name: str) -> VolumeConfig:
