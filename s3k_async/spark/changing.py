@@ -1,9 +1,9 @@
 """Bulk renames and deletions, in two stages: what is meant, by object id, and then the change.
 
-A task may run twice, even at the same time as its twin, and a whole job may be run again. So the first stage writes down which
-object each row means, once and for all; the second changes only what is still that object, by writes that are
-conditional on it (`meant.py`), and takes for done what its twin, or an earlier run, has done. With `state`, a directory
-that Spark can write to, what is meant is kept there, and the same call after an interruption goes on from it.
+A task may run twice, even at the same time as its twin, and a whole job may be run again. So the first stage writes
+down which object each row means, once and for all; the second changes only what is still that object, by writes that
+are conditional on it (`meant.py`), and takes for done what its twin, or an earlier run, has done. With `state`, a
+directory that Spark can write to, what is meant is kept there, and the same call after an interruption goes on from it.
 """
 
 from __future__ import annotations
