@@ -95,6 +95,11 @@ class S3kError(Exception):
         self.path = path
         _describe(self, self.default_errno, message, path)
 
+    def name(self, path: str) -> None:
+        """Set the path that the error is about, where it was not known when the error was made."""
+        self.path = path
+        _describe(self, self.default_errno, self.message, path)
+
     def __str__(self) -> str:
         if self.path is None or self.path in self.message:
             return self.message

@@ -50,7 +50,6 @@ __all__ = [
     "Decoder",
     "dynamodb_refusal",
     "map_exceptions",
-    "refusal_code",
     "service_error",
     "translate",
 ]
@@ -144,7 +143,6 @@ EXPIRED = frozenset(
     }
 )
 """Codes of refusals that other credentials may be spared."""
-_CODE = re.compile(rb'"__type"\s*:\s*"(?:[^"#]*#)?([^"]+)"|<Code>([^<]+)</Code>')
 _CLASS_OF: Mapping[str, type[S3kError]] = {code: cls for cls, codes in _BY_CODE.items() for code in codes}
 
 _CREDENTIALS = (
@@ -198,9 +196,11 @@ def map_exceptions(
         yield
     except _FOREIGN as error:
         raise translate(error, path=path, writing=writing, codes=codes, decode=decode) from error
+    except S3kError as error:
+        if error.path is None and path is not None:
+            error.name(path)
+        raise
     except TimeoutError as error:
-        if isinstance(error, S3kError):
-            raise
         raise _no_answer(path, writing) from error
 
 
@@ -268,12 +268,6 @@ def dynamodb_refusal(
     code = str(answer.get("__type") or answer.get("code") or status).rpartition("#")[2].partition(":")[0]
     message = str(answer.get("message") or answer.get("Message") or "")
     return _refusal(answer, code, message, path=path, status=status, codes=codes, decode=decode)
-
-
-def refusal_code(body: bytes) -> str:
-    """The code that an answer names in the form of DynamoDB or S3; empty without one."""
-    found = _CODE.search(body)
-    return "" if found is None else (found[1] or found[2]).decode(errors="replace")
 
 
 def _of_answer(error: boto.ClientError, path: str | None, codes: Codes | None, decode: Decoder) -> S3kError:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import anyio.to_thread
+from aiobotocore.config import AioConfig
 from aiobotocore.httpsession import AIOHTTPSession
+from aiobotocore.session import AioSession
 from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 from aiohttp.client_reqrep import ClientRequest, ClientResponse
 from botocore.httpsession import HTTPClientError, get_cert_path
 
-__all__ = ["SingleAttemptSession"]
+from s3k_async.aws.answers import check_redirect
+
+__all__ = ["DirectSession", "SingleAttemptSession"]
 
 _Option = tuple[int, int, int]
 
@@ -26,7 +32,9 @@ class SingleAttemptSession(AIOHTTPSession):
 
     aiohttp by itself sends PUT and DELETE again after a broken connection. A conditional PUT that was applied and then
     sent again behind our back is answered with a failed condition, which nobody could tell from somebody else's
-    write; so that is off, and the broken connection is reported.
+    write; so that is off, and the broken connection is reported. aiobotocore lets aiohttp follow redirects, to any host
+    and with the body; here a redirect is an answer, and an error unless it is S3's to another region, for which
+    botocore signs the request again.
 
     The socket options that botocore computes (keepalive among them) are applied, which aiobotocore leaves out.
     """
@@ -40,7 +48,15 @@ class SingleAttemptSession(AIOHTTPSession):
         session = await super()._get_session(proxy_url)  # type: ignore[misc]
         session._retry_connection = False
         session._request_class = _AskingRequest
-        return session
+        return _Direct(session)
+
+    async def send(self, request: Any) -> Any:
+        """The answer to a request of botocore. Raises ServiceError for a redirect, and botocore's errors."""
+        response: Any = await super().send(request)
+        if 300 <= response.status_code < 400:
+            place = urlsplit(request.url).netloc.rpartition("@")[2]
+            check_redirect(place, response.status_code, response.headers, await response.content)
+        return response
 
     def proxy_of(self, url: str) -> str | None:
         """The proxy that requests to a URL go through."""
@@ -69,6 +85,27 @@ class SingleAttemptSession(AIOHTTPSession):
         )
         session._retry_connection = False
         return session
+
+
+class DirectSession(AioSession):
+    """A session whose clients, those included by which its credentials are fetched (STS, IAM Identity Center), follow
+    no redirect: some of their requests have a token in the body."""
+
+    def create_client(self, *names: Any, config: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        direct: Any = AioConfig() if config is None else config
+        direct.http_session_cls = SingleAttemptSession
+        create: Any = super().create_client
+        return create(*names, config=direct, **options)
+
+
+@dataclass(eq=False, slots=True)
+class _Direct:
+    """A session that follows no redirect."""
+
+    session: ClientSession
+
+    def request(self, method: str, **options: Any) -> Any:
+        return self.session.request(method, allow_redirects=False, **options)
 
 
 class _AskingRequest(ClientRequest):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import anyio
 import anyio.to_thread
 from botocore.exceptions import BotoCoreError
-from botocore.parsers import ResponseParserError
 
+from s3k_async.aws.answers import check_dynamodb, check_s3
 from s3k_async.aws.errors import map_exceptions
 from s3k_async.config import AwsConfig
 from s3k_async.errors import ClosedClientError, ConfigError, WrongLoopError
@@ -168,7 +168,9 @@ class AwsClient:
             await context.__aexit__(None, None, None)
             raise refusal
         if self.service == "dynamodb":
-            client.meta.events.register("before-parse.dynamodb", _check_json)
+            client.meta.events.register("before-parse.dynamodb", _check_dynamodb)
+        else:
+            client.meta.events.register("before-parse.s3", _check_s3)
         self._context, self._client = context, client
 
     def _refusal(self, client: Any) -> ClosedClientError | ConfigError | None:
@@ -236,10 +238,10 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
     """The session with everything loaded that botocore would read from files when the client is made. Blocking."""
     import aioboto3
 
-    import s3k_async.aws.http  # noqa: F401  so that the loop does not import it
+    from s3k_async.aws.http import DirectSession  # here too, so that the loop does not import it
 
     if given is None:
-        session: Any = aioboto3.Session(profile_name=config.profile)
+        session: Any = aioboto3.Session(profile_name=config.profile, botocore_session=DirectSession())
         core = session._session
         core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
     elif hasattr(given, "client"):
@@ -279,11 +281,17 @@ class _BotocoreSession:
         return self._session.create_client(service_name, **options)
 
 
-def _check_json(response_dict: Mapping[str, Any], **_: Any) -> None:
-    """Refuse an answer that is no JSON object: botocore takes it for an empty one, and a read would find nothing."""
-    body: bytes = response_dict["body"].strip()
-    if response_dict["status_code"] < 300 and not (body.startswith(b"{") and body.endswith(b"}")):
-        raise ResponseParserError("the answer is no JSON object")
+def _check_dynamodb(response_dict: Mapping[str, Any], **_: Any) -> None:
+    """Refuse an answer that is not DynamoDB's: botocore takes any with status 200 for an empty one, so a write would
+    be acknowledged and a read would find nothing."""
+    check_dynamodb(response_dict["status_code"], response_dict["headers"], response_dict["body"])
+
+
+def _check_s3(response_dict: Mapping[str, Any], operation_model: Any, **_: Any) -> None:
+    """Refuse an answer that is not S3's. A body that is read later is checked by its entity tag."""
+    body = response_dict["body"]
+    content = body if isinstance(body, bytes) else b""
+    check_s3(operation_model.name, response_dict["status_code"], response_dict["headers"], content)
 
 
 def _partition(region: str | None) -> str:

@@ -22,9 +22,10 @@ from aiohttp.payload import BytesPayload, Payload
 from yarl import URL
 
 from s3k_async import _native
+from s3k_async.aws.answers import check_redirect, refusal_code
 from s3k_async.aws.channel import Channel
 from s3k_async.aws.credentials import Keys
-from s3k_async.aws.errors import EXPIRED, refusal_code
+from s3k_async.aws.errors import EXPIRED
 from s3k_async.aws.exchange import Body, Exchange
 from s3k_async.aws.session import AwsClient
 from s3k_async.errors import ClosedClientError, ConfigError
@@ -50,6 +51,8 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
     """Names in any case."""
     body: bytes
+    host: str
+    """Who answered."""
 
 
 @dataclass(eq=False, slots=True)
@@ -108,8 +111,8 @@ class Wire:
     async def dynamodb(self, target: str, body: bytes) -> Answer:
         """The answer to a request of DynamoDB's API, `target` its operation; it may be a refusal.
 
-        Raises ClosedClientError, WrongLoopError, ConfigError, CredentialsError, and what `aws.errors.map_exceptions`
-        maps.
+        Raises ClosedClientError, WrongLoopError, ConfigError, CredentialsError, ServiceError (a redirect), and what
+        `aws.errors.map_exceptions` maps.
         """
         link = self._current() or await self._connect()
         name = _API + target
@@ -167,13 +170,14 @@ class Wire:
             keys = credentials.ready() or await credentials.get()
             now = self._sources.now_ms() + self._skew_ms
             try:
-                answer = Answer(*await exchange(sign(link.signed_by(keys), now)))
+                answer = Answer(*await exchange(sign(link.signed_by(keys), now)), link.host)
             except (RuntimeError, asyncio.CancelledError) as error:
                 # aiohttp cancels what waits for a connection when the session is closed.
                 task = asyncio.current_task()
                 if channel.open or (isinstance(error, asyncio.CancelledError) and task and task.cancelling()):
                     raise
                 raise ClosedClientError("the client was closed during the request") from error
+            check_redirect(answer.host, answer.status, answer.headers, answer.body)
             if answer.status not in _REFUSALS:
                 return answer
             code = refusal_code(answer.body)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from s3k_async import _native
+from s3k_async.aws.answers import check_dynamodb
 from s3k_async.aws.errors import dynamodb_refusal, map_exceptions
 from s3k_async.aws.wire import Answer, Wire
 from s3k_async.config import DynamoTable
@@ -128,6 +129,7 @@ class WireItems:
         """The answer of a request that was not refused."""
         with map_exceptions(path, writing=writing):
             answer = await self._wire.dynamodb(target, body)
+            check_dynamodb(answer.status, answer.headers, answer.body, answer.host)
         if answer.status != 200:
             _check(answer, path)
             raise dynamodb_refusal(answer.body, answer.status, path=path, decode=decode_item)

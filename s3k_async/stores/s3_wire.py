@@ -20,6 +20,7 @@ from urllib.parse import quote, urlsplit
 import anyio.to_thread
 
 from s3k_async import _native
+from s3k_async.aws.answers import check_s3
 from s3k_async.aws.errors import Codes, map_exceptions, service_error
 from s3k_async.aws.wire import Answer, Headers, Wire
 from s3k_async.config import S3Bucket
@@ -115,7 +116,7 @@ class WireBlobs(S3Blobs):
         elif if_match is not None:
             headers.append(("If-Match", f'"{if_match}"'))
             codes = IF_MATCH
-        answer = await self._send("PUT", full, headers=headers, body=body, writing=True, codes=codes)
+        answer = await self._send("PutObject", "PUT", full, headers=headers, body=body, writing=True, codes=codes)
         return _etag(answer)
 
     @_else_by_reference
@@ -123,17 +124,16 @@ class WireBlobs(S3Blobs):
         query = f"partNumber={number}&uploadId={quote(upload_id, safe='')}"
         body = _plain(data)
         # No checksum: S3 takes them only for uploads that were begun with one. An empty part would be put again.
-        answer = await self._send("PUT", full, query=query, headers=_asking(body), body=body, writing=True)
-        etag = answer.headers.get("ETag")
-        if etag is None:
-            raise self._cut(full)
-        return etag
+        answer = await self._send(
+            "UploadPart", "PUT", full, query=query, headers=_asking(body), body=body, writing=True
+        )
+        return answer.headers["ETag"]
 
     @_else_by_reference
     async def _get_object(self, full: str, start: int, end: int | None) -> bytes:
         ranged = start > 0 or end is not None
         headers = [("Range", range_text(start, end))] if ranged else []
-        answer = await self._send("GET", full, headers=headers, codes=BY_GET)
+        answer = await self._send("GetObject", "GET", full, headers=headers, codes=BY_GET)
         announced = answer.headers.get("Content-Length")
         if announced is not None and len(answer.body) != int(announced):
             raise self._cut(full)
@@ -146,7 +146,7 @@ class WireBlobs(S3Blobs):
 
     @_else_by_reference
     async def _head_object(self, full: str) -> tuple[int, str, int]:
-        answer = await self._send("HEAD", full, codes=BY_HEAD)
+        answer = await self._send("HeadObject", "HEAD", full, codes=BY_HEAD)
         size = answer.headers.get("Content-Length")
         if size is None:
             raise self._cut(full)
@@ -156,13 +156,13 @@ class WireBlobs(S3Blobs):
     async def _copy_object(self, source_bucket: str, source_full: str, full: str) -> str:
         path = f"s3://{source_bucket}/{source_full}"
         headers = [("x-amz-copy-source", quote(f"/{source_bucket}/{source_full}"))]
-        answer = await self._send("PUT", full, headers=headers, path=path, writing=True, document=True)
+        answer = await self._send("CopyObject", "PUT", full, headers=headers, path=path, writing=True, document=True)
         return _native.decode_copied(answer.body, path)
 
     @_else_by_reference
     async def _delete_object(self, full: str) -> None:
         with suppress(BlobNotFoundError):
-            await self._send("DELETE", full, writing=True)
+            await self._send("DeleteObject", "DELETE", full, writing=True)
 
     @_else_by_reference
     async def _refused(self, full_keys: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -170,7 +170,15 @@ class WireBlobs(S3Blobs):
         digest = hashlib.md5(body, usedforsecurity=False).digest()
         headers = [("Content-MD5", _base64(digest)), ("Content-Type", "application/xml")]
         answer = await self._send(
-            "POST", "", query="delete=", headers=headers, body=body, path=self._root, writing=True, document=True
+            "DeleteObjects",
+            "POST",
+            "",
+            query="delete=",
+            headers=headers,
+            body=body,
+            path=self._root,
+            writing=True,
+            document=True,
         )
         return _native.decode_refused(answer.body, self._root)
 
@@ -187,11 +195,12 @@ class WireBlobs(S3Blobs):
             "start-after": after,
         }  # in the order of their names, in which they are signed
         query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in given.items() if value is not None)
-        answer = await self._send("GET", "", query=query, path=self._root, document=True)
+        answer = await self._send("ListObjectsV2", "GET", "", query=query, path=self._root, document=True)
         return _native.decode_listing(answer.body, self._root)
 
     async def _send(
         self,
+        operation: str,
         method: str,
         full: str,
         *,
@@ -203,7 +212,8 @@ class WireBlobs(S3Blobs):
         document: bool = False,
         codes: Codes | None = None,
     ) -> Answer:
-        """The answer to a request for an object, or with an empty key for the bucket; a refusal is raised.
+        """The answer to a request for an object, or with an empty key for the bucket; a refusal is raised, and what is
+        not S3's answer to the operation.
 
         `path` is what errors are about, the object if it is not given. `document`: the answer is XML, and S3 may have
         found an error after it had begun to answer with status 200.
@@ -214,6 +224,7 @@ class WireBlobs(S3Blobs):
         digest = await anyio.to_thread.run_sync(_native.sha256_hex, body) if len(body) > _LARGE else None
         with map_exceptions(about, writing=writing):
             answer = await door.wire.send(method, door.path + quote(full), query, headers or [], body, sha256=digest)
+            check_s3(operation, answer.status, answer.headers, answer.body, answer.host)
         if answer.status >= 300:
             raise _refusal(answer, answer.status, method, about, codes)
         if document and _native.decode_refusal(answer.body) is not None:
@@ -250,7 +261,7 @@ def _asking(body: bytes | memoryview) -> Headers:
 
 def _refusal(answer: Answer, status: int, method: str, path: str, codes: Codes | None) -> S3kError:
     code, message = _native.decode_refusal(answer.body) or (str(status), "(no error document)")
-    if status in (301, 302, 307) or code in _ELSEWHERE:
+    if status in (301, 307) or code in _ELSEWHERE:
         return _ElsewhereError("the bucket is in another region", path=path)
     if method == "HEAD" and status == 400:
         return _UnclearError("the service does not say what is wrong", path=path)

@@ -189,7 +189,7 @@ async def test_half_an_answer(announce: bool, stores: Stores) -> None:
 
 async def test_half_a_blob(stores: Stores) -> None:
     async with FaultProxy() as behind, FaultProxy(behind.url) as proxy, stores(proxy.url) as (_, blobs):
-        behind.rule(Answer(200, b"x" * 100_000))
+        behind.rule(Answer(200, b"x" * 100_000, {"ETag": '"e"'}))
         proxy.rule(Truncate(50_000), times=1)
         assert await outcome(blobs.get("k")) is ResponseLostError
         assert await blobs.get("k") == b"x" * 100_000

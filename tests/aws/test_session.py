@@ -93,7 +93,7 @@ async def test_an_endpoint_that_is_none(endpoint: str, dynamo_items: OpenItems) 
 
 async def test_the_bucket_is_in_the_path_at_an_endpoint(s3_blobs: OpenBlobs) -> None:
     async with FaultProxy() as proxy, s3_blobs(settings(proxy.url.replace("127.0.0.1", "localhost"))) as blobs:
-        proxy.rule(Answer(200, b"x"))
+        proxy.rule(Answer(200, b"x", {"ETag": '"e"'}))
         await blobs.get("k")
         assert proxy.calls[0].path == "/data/k"
 
