@@ -91,7 +91,7 @@ class DirectSession(AioSession):
     """A session whose clients, those included by which its credentials are fetched (STS, IAM Identity Center), follow
     no redirect: some of their requests have a token in the body."""
 
-    def create_client(self, *names: Any, config: Any = None, **options: Any) -> Any:  # type: ignore[override]
+    def create_client(self, *names: Any, config: Any = None, **options: Any) -> Any:
         direct: Any = AioConfig() if config is None else config
         direct.http_session_cls = SingleAttemptSession
         create: Any = super().create_client
