@@ -72,6 +72,14 @@ def test_the_kind_can_be_said() -> None:
         opened({**LEAST, "fs.s3k.volume.kind.data": "old"})
 
 
+def test_a_place_given_otherwise_does_not_make_a_table_native() -> None:
+    """The mapping says that S3-FileSystem 1.0 has a volume of this name, whatever else is given."""
+    assert opened(LEAST, table="data-meta", bucket="data").kind is None
+    environ = {**NOWHERE, "S3K_TABLE": "data-meta", "S3K_BUCKET": "data"}
+    assert resolve("s3k://data", hadoop=LEAST, environ=environ).kind is None
+    assert opened({f"{DYNAMO}.table.other": "t"}, table="data-meta", bucket="data").kind == "native"
+
+
 def test_credentials_and_endpoints_take_effect_only_when_both_halves_are_set() -> None:
     config = opened(
         {

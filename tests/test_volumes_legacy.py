@@ -13,6 +13,7 @@ from s3k_async.errors import (
     ConfigError,
     NotAVolumeError,
     ReadOnlyVolumeError,
+    VolumeExistsError,
     VolumeMismatchError,
     VolumeNotFoundError,
 )
@@ -198,3 +199,25 @@ async def test_a_missing_table_or_bucket_is_named(legacy: Legacy) -> None:
     with pytest.raises(VolumeNotFoundError) as caught:
         await open_volume(replace(legacy.config, data=MemoryBlobs("nowhere")))
     assert caught.value.path == "memory://nowhere/"
+
+
+async def test_init_does_not_guess_whose_an_empty_table_is(legacy: Legacy) -> None:
+    config = replace(legacy.config, kind=None)
+    for exist_ok in (False, True):
+        with pytest.raises(ConfigError, match=r"fs\.s3k\.volume\.kind\.bucket = native"):
+            await init_volume(config, exist_ok=exist_ok)
+    assert (await legacy.items.scan(0, 1)).items == []
+    store = MemoryBlobStore(str(getattr(config.data, "name", "")))
+    assert [info async for info in store.list_all()] == []
+    missing = replace(config, table=MemoryTable(fresh_name("missing")))
+    with pytest.raises(ConfigError, match="kind"):
+        await init_volume(missing)
+
+
+async def test_a_volume_that_exists_decides_its_kind_at_init() -> None:
+    name = fresh_name("native")
+    config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), suffix_count=3)
+    record = await init_volume(config)
+    assert await init_volume(replace(config, kind=None), exist_ok=True) == record
+    with pytest.raises(VolumeExistsError):
+        await init_volume(replace(config, kind=None))

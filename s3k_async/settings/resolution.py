@@ -97,7 +97,9 @@ def resolve(
         _Layer("the options", keywords),
     ]
     values = _merged(layers)
-    by_mapping = hadoop is not None and not any(name in layer.values for layer in layers[1:] for name in _DESCRIBING)
+    by_mapping = hadoop is not None and (
+        "table" in mapping.values or not any(name in layer.values for layer in layers[1:] for name in _DESCRIBING)
+    )
     if isinstance(address, NamedVolume):
         _check_named(address, values, file, mapping.missing if by_mapping else {})
     return _built(values, "native" if not by_mapping else None)

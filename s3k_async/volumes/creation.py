@@ -51,8 +51,8 @@ async def init_volume(
     """Make a volume: buckets or directories, table, record. What exists of the first two is used as it is.
 
     Of several at once exactly one makes it. A volume that is there already: VolumeExistsError, or, with `exist_ok`,
-    its record, if that agrees with what `config` says (else VolumeMismatchError). Also raises ConfigError,
-    NotAVolumeError (the table holds something else), VolumeExistsError when the place of data or log is another
+    its record, if that agrees with what `config` says (else VolumeMismatchError). Also raises ConfigError (also for a
+    kind that is left open: only a volume that exists can decide it), NotAVolumeError (the table holds something else), VolumeExistsError when the place of data or log is another
     volume's, UnsupportedError for kind `s3k-1.0`, and the services' errors. Calling it again after a failure goes on
     where that one stopped. A volume that is made with a `lock` was never open to anybody else.
     """
@@ -63,6 +63,7 @@ async def init_volume(
         items, table = connections.table()
         existing = await _existing(connections, items, table, where)
         if existing is None:
+            _require_kind(config, where)
             record = await _claimed(connections, wanted)
             await _make_table(connections, table)
             try:
@@ -119,6 +120,18 @@ def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
     )
     record.to_tag()
     return record
+
+
+def _require_kind(config: VolumeConfig, where: str) -> None:
+    """Refuse to guess: a native record in a table of S3-FileSystem 1.0 breaks that one's scans, and its writers would
+    overwrite our entries."""
+    if config.kind is None:
+        raise ConfigError(
+            "the Hadoop settings do not say whose volume this is, and a table of S3-FileSystem 1.0 must"
+            " not become a native volume: to make a native one, give the option kind (--kind native),"
+            f" or fs.s3k.volume.kind.{config.name} = native in the Hadoop settings",
+            path=where,
+        )
 
 
 async def _existing(

@@ -171,6 +171,22 @@ def test_hadoop_properties_from_a_file(cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert "fs.s3k.metastore.dynamo.table.data" in cli.fails(11, "--hadoop", "core.xml", "ls", "s3k://data").errors
 
 
+def test_init_through_hadoop_properties_needs_the_kind(cli: Cli) -> None:
+    properties = {
+        "fs.s3k.metastore.dynamo.table.data": "memory://unstated",
+        "fs.s3k.metastore.dynamo.suffix.count.data": "10",
+        "fs.s3k.operationlog.s3.bucket.data": "data",
+        "fs.s3k.storage.underlying.filesystem.scheme.data": "s3a",
+    }
+    Path("core.json").write_text(json.dumps(properties))
+    flags = ["--hadoop", "core.json", "--no-save"]
+    flags += ["--data-location", "memory://unstated", "--log-location", "memory://unstated-log"]
+    refused = cli.fails(11, "init", "s3k://data", *flags)
+    assert "--kind native" in refused.errors
+    assert "Traceback" not in refused.errors
+    cli.ok("init", "s3k://data", *flags, "--kind", "native")
+
+
 def test_a_later_hadoop_file_counts(cli: Cli) -> None:
     Path("one.json").write_text(
         json.dumps({"fs.s3k.metastore.dynamo.table.data": "memory://hadoop", "fs.s3k.volume.kind.data": "x"})
