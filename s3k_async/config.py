@@ -6,12 +6,13 @@ Reading them from files, the environment and Hadoop-style mappings is `settings`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from s3k_async.model import HashName, VolumeKind
 from s3k_async.retry import Retries
 
 __all__ = [
+    "ENCRYPTIONS",
     "AwsConfig",
     "BlobLocation",
     "DynamoTable",
@@ -26,6 +27,9 @@ __all__ = [
     "Tuning",
     "VolumeConfig",
 ]
+
+ENCRYPTIONS: Final = ("AES256", "aws:kms", "aws:kms:dsse")
+"""Server-side encryption that can be asked of S3, as the header `x-amz-server-side-encryption` says it."""
 
 LogMode: TypeAlias = Literal["native", "binary", "disabled"]
 
@@ -74,6 +78,11 @@ class AwsConfig:
     ca_bundle: str | None = None
     verify_tls: bool = True
     proxy: str | None = None
+    encryption: str | None = None
+    """Of S3: the server-side encryption of what is stored, one of ENCRYPTIONS; None: the bucket's default. Another
+    value is a method of S3A that is not supported here: nothing is written then."""
+    kms_key: str | None = None
+    """Id or ARN of the key for `aws:kms` and `aws:kms:dsse`; None: the account's key for S3."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -421,6 +421,7 @@ VALUES: dict[str, Any] = {
     "size": 4096,
     "boolean": False,
     "secret": "hush",
+    "choice": "aws:kms",
 }
 
 
@@ -432,6 +433,9 @@ def test_every_service_and_client_option_arrives_by_every_way(home: Home, name: 
     if option.stem in ("access_key_id", "secret_access_key"):
         part = name.removesuffix(option.stem)
         given = {f"{part}access_key_id": "hush", f"{part}secret_access_key": "hush"}
+    if option.stem in ("encryption", "kms_key"):
+        part = name.removesuffix(option.stem)
+        given = {f"{part}encryption": VALUES["choice"]} | ({name: VALUES["text"]} if option.type == "text" else {})
     text = "\n".join(
         f"{key} = {str(value).lower() if isinstance(value, bool) else repr(value)}" for key, value in given.items()
     )
@@ -446,7 +450,9 @@ def test_every_service_and_client_option_arrives_by_every_way(home: Home, name: 
     wanted = Secret("hush") if option.type == "secret" else VALUES[option.type]
     parts = {"table": table_of(config).aws, "data": data_of(config).aws, "log": log_of(config).aws}
     if option.scope == "service":
-        assert getattr(parts[option.part or "table"], option.stem) == wanted
+        first = "data" if option.stem in ("encryption", "kms_key") else "table"
+        assert getattr(parts[option.part or first], option.stem) == wanted
+        assert first == "table" or getattr(parts["table"], option.stem) is None
         assert option.part == "table" or getattr(parts["log"], option.stem) == wanted
         assert option.part != "log" or getattr(parts["data"], option.stem) == getattr(AwsConfig(), option.stem)
     elif option.stem.removeprefix("retry_") in RetryPolicy.__dataclass_fields__:
@@ -460,6 +466,19 @@ def test_every_service_and_client_option_arrives_by_every_way(home: Home, name: 
         assert getattr(config.tuning.retry.budget, name.removeprefix("retry_")) == wanted
     else:
         assert getattr(config.tuning, name) == wanted
+
+
+def test_encryption_and_its_key_are_of_one_piece(home: Home) -> None:
+    base = {"table": "meta", "bucket": "b"}
+    home.write('[volumes.v]\nencryption = "aws:kms"\nkms_key = "k"\nlog_encryption = "AES256"')
+    config = home.resolve("s3k://v", **base)
+    assert (data_of(config).aws.encryption, data_of(config).aws.kms_key) == ("aws:kms", "k")
+    assert (log_of(config).aws.encryption, log_of(config).aws.kms_key) == ("AES256", None)
+    config = home.resolve("s3k://v", encryption="aws:kms:dsse", **base)
+    assert (data_of(config).aws.encryption, data_of(config).aws.kms_key) == ("aws:kms:dsse", None)
+    for given in ({"data_kms_key": "k"}, {"data_kms_key": "k", "data_encryption": "AES256"}):
+        with pytest.raises(ConfigError, match="data_kms_key needs data_encryption to be one of aws:kms, aws:kms:dsse"):
+            home.resolve("s3k://v", **base, **given)
 
 
 def test_where_the_configuration_file_is(tmp_path: Path) -> None:

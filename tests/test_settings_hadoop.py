@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -81,17 +82,17 @@ def test_a_place_given_otherwise_does_not_make_a_table_native() -> None:
 
 
 def test_credentials_and_endpoints_take_effect_only_when_both_halves_are_set() -> None:
-    config = opened(
-        {
-            **LEAST,
-            f"{DYNAMO}.access.data": "A",
-            f"{DYNAMO}.secret.data": "S",
-            f"{DYNAMO}.endpoint.data": "dynamo.example:8000",
-            f"{OPLOG}.access.data": "B",
-            f"{OPLOG}.endpoint.data": "http://s3",
-            f"{OPLOG}.signing.region.data": "eu-west-1",
-        }
-    )
+    halves = {
+        **LEAST,
+        f"{DYNAMO}.access.data": "A",
+        f"{DYNAMO}.secret.data": "S",
+        f"{DYNAMO}.endpoint.data": "dynamo.example:8000",
+        f"{OPLOG}.access.data": "B",
+        f"{OPLOG}.endpoint.data": "http://s3",
+        f"{OPLOG}.signing.region.data": "eu-west-1",
+    }
+    with pytest.warns(UserWarning, match=rf"without effect on s3k://data: {DYNAMO}\.endpoint\.data, {OPLOG}\.access"):
+        config = opened(halves)
     assert config.table == DynamoTable("data-meta", AwsConfig(access_key_id=Secret("A"), secret_access_key=Secret("S")))
     assert config.log == S3Bucket("data-log", "", AwsConfig(endpoint="http://s3", region="eu-west-1"))
     mapping = {**LEAST, f"{DYNAMO}.endpoint.data": "dynamo.example", f"{DYNAMO}.signing.region.data": "eu-west-1"}
@@ -201,6 +202,99 @@ def test_what_means_nothing_here_is_listed() -> None:
     assert found.ignored == tuple(sorted(more))
 
 
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("fs.s3a.{}", "all"),
+        ("fs.s3a.bucket.data.{}", "bucket"),
+        ("fs.s3k.storage.underlying.fs.prop.marker.fs.s3a.{}.data", "marker"),
+        ("fs.s3k.storage.underlying.fs.prop.marker.fs.s3a.bucket.data.{}.data", "marked bucket"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("method_name", "key_name"),
+    [
+        ("encryption.algorithm", "encryption.key"),
+        ("server-side-encryption-algorithm", "server-side-encryption.key"),
+        ("server-side-encryption-algorithm", "server-side-encryption-key"),
+    ],
+)
+def test_encryption_is_as_s3a_has_it(key: str, name: str, method_name: str, key_name: str) -> None:
+    given = {**LEAST, key.format(method_name): "SSE-KMS", key.format(key_name): "alias/mine"}
+    config = opened(given)
+    for place in (config.data, config.log):
+        assert isinstance(place, S3Bucket)
+        assert (place.aws.encryption, place.aws.kms_key) == ("aws:kms", "alias/mine"), name
+    assert isinstance(config.table, DynamoTable)
+    assert config.table.aws.encryption is None
+    assert read_hadoop(given, "data").ignored == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "encryption"),
+    [
+        ("AES256", "AES256"),
+        ("sse-kms", "aws:kms"),
+        ("DSSE-KMS", "aws:kms:dsse"),
+        ("SSE-C", "SSE-C"),
+        ("CSE-KMS", "CSE-KMS"),
+        ("CSE-CUSTOM", "CSE-CUSTOM"),
+        ("", None),
+    ],
+)
+def test_methods_of_encryption(said: str, encryption: str | None) -> None:
+    data = opened({**LEAST, "fs.s3a.encryption.algorithm": said}).data
+    assert isinstance(data, S3Bucket)
+    assert data.aws == AwsConfig(encryption=encryption)
+
+
+def test_encryption_that_s3a_does_not_know_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"fs\.s3a\.encryption\.algorithm: 'ROT13' is none of AES256"):
+        opened({**LEAST, "fs.s3a.encryption.algorithm": "ROT13"})
+
+
+def test_an_encryption_context_is_not_dropped() -> None:
+    given = {**LEAST, "fs.s3a.encryption.algorithm": "SSE-KMS", "fs.s3a.encryption.context": "a=b"}
+    data = opened(given).data
+    assert isinstance(data, S3Bucket)
+    assert data.aws.encryption == "SSE-KMS with fs.s3a.encryption.context"
+
+
+def test_the_buckets_encryption_goes_before_that_of_all() -> None:
+    given = {
+        **LEAST,
+        "fs.s3k.storage.underlying.fs.prop.marker.fs.s3a.encryption.algorithm.data": "SSE-C",
+        "fs.s3a.bucket.data.encryption.algorithm": "AES256",
+        "fs.s3a.bucket.other.encryption.algorithm": "CSE-KMS",
+    }
+    data = opened(given).data
+    assert isinstance(data, S3Bucket)
+    assert data.aws.encryption == "AES256"
+
+
+def test_keys_without_effect_are_warned_of_once() -> None:
+    more = {
+        "fs.s3k.thread.pool.max.tasks.data": "50",
+        "fs.s3a.access.key": "half of a pair",
+        "fs.s3a.encryption.key": "of no method",
+        "fs.s3a.acl.default": "BucketOwnerFullControl",
+        "fs.s3a.bucket.data.path.style.access": "true",
+    }
+    others = {
+        "fs.s3a.bucket.other.path.style.access": "true",
+        "fs.s3a.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "fs.s3a.acl.empty": "",
+    }
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            opened({**LEAST, **more, **others})
+        opened(LEAST)
+    (only,) = caught
+    assert str(only.message) == f"Hadoop settings without effect on s3k://data: {', '.join(sorted(more))}"
+    assert only.category is UserWarning
+
+
 def test_the_context_comes_from_the_call_then_the_environment_then_the_mapping() -> None:
     pool = "fs.s3k.thread.pool.size.data"
     mapping = {**LEAST, pool: "1", f"{pool}.call": "2", f"{pool}.env": "3", f"{pool}.map": "4"}
@@ -219,7 +313,9 @@ def test_the_context_comes_from_the_call_then_the_environment_then_the_mapping()
 
 def test_keys_of_scope_bucket_have_no_context() -> None:
     mapping = {**LEAST, f"{DYNAMO}.table.data.driver": "other-meta", f"{DYNAMO}.suffix.count.data.driver": "3"}
-    assert opened(mapping, context="driver") == opened(LEAST)
+    with pytest.warns(UserWarning, match="without effect"):
+        config = opened(mapping, context="driver")
+    assert config == opened(LEAST)
 
 
 def test_a_mapping_does_no_harm_to_volumes_it_is_not_about() -> None:

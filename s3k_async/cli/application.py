@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final
+from typing import Final, TextIO
 
 import click
 
 from s3k_async.cli.command import common_options
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
-from s3k_async.cli.reporting import report
+from s3k_async.cli.reporting import report, warn
 from s3k_async.cli.stats import tell
 from s3k_async.requests import counting
 
@@ -133,7 +134,8 @@ def _invoke(arguments: Sequence[str], invocation: Invocation) -> int:
     code = 0
     _quiet_log()
     began = _seconds() if "--stats" in arguments else 0.0
-    with counting() as counter:
+    with warnings.catch_warnings(), counting() as counter:
+        _shown_as_lines(invocation)
         try:
             with s3k.make_context("s3k", list(arguments), obj=invocation) as context:
                 s3k.invoke(context)
@@ -157,6 +159,27 @@ def _quiet_log() -> None:
     log = logging.getLogger("s3k_async")
     if not log.handlers:
         log.addHandler(logging.NullHandler())
+
+
+def _shown_as_lines(invocation: Invocation) -> None:
+    """Python's warnings to the user are lines like ours; its others stay as they are."""
+    usual = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if category is UserWarning:
+            warn(str(message), as_json=invocation.json)
+        else:
+            usual(message, category, filename, lineno, file, line)
+
+    warnings.simplefilter("default", UserWarning)
+    warnings.showwarning = show
 
 
 def _need_streams() -> None:

@@ -14,7 +14,7 @@ from s3k_async.cli.exit_codes import ExitCode, exit_code, exit_code_of_all
 from s3k_async.cli.output import one_line, safe_text
 from s3k_async.errors import PartialFailureError, S3kError
 
-__all__ = ["SHOWN", "FailedOperandsError", "failure_fields", "report"]
+__all__ = ["SHOWN", "FailedOperandsError", "failure_fields", "report", "warn"]
 
 SHOWN = 50
 """Failures that are written out one by one; JSON has them all."""
@@ -45,6 +45,12 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> ExitCode:
     for line in _lines(error):
         print(safe_text(f"s3k: {one_line(line)}", sys.stderr.encoding), file=sys.stderr)
     return code
+
+
+def warn(text: str, *, as_json: bool) -> None:
+    """Write a warning."""
+    line = json.dumps({"warning": text}) if as_json else safe_text(f"s3k: {one_line(text)}", sys.stderr.encoding)
+    print(line, file=sys.stderr)
 
 
 def _code(error: BaseException) -> ExitCode:

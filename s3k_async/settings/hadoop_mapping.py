@@ -4,8 +4,10 @@ A key of scope bucket is `<key>.<bucket>`; one of scope context is `<key>.<bucke
 S3-FileSystem 1.0, `<key>.<bucket>` where that is missing. Keys are looked up whole, so buckets may have `.` and `_` in
 their names, and keys that merely end like one of them mean nothing.
 
-The data's own service is reached by S3A's settings: `fs.s3k.storage.underlying.fs.prop.marker.<property>.<bucket>`,
-then `fs.s3a.bucket.<bucket>.<property>`, then `fs.s3a.<property>`.
+The data's own service is reached by S3A's settings, `fs.s3a.bucket.<bucket>.<property>`, then `fs.s3a.<property>`.
+Each of these may be given as `fs.s3k.storage.underlying.fs.prop.marker.<key>.<bucket>`, which goes before the key.
+S3A's encryption is of data and log alike; a method that is not supported here is kept by its name, so that the volume
+cannot be written unencrypted.
 """
 
 from __future__ import annotations
@@ -101,18 +103,25 @@ class _Source:
     def s3a(self, form: str) -> dict[str, tuple[str, str]]:
         """S3A's settings of one scope: name to full key and value."""
         names = [name for name, _, _ in _S3A] + [name for name, _ in _S3A_CREDENTIALS]
+        names += [*_S3A_ENCRYPTION, *_S3A_ENCRYPTION_KEY, _S3A_ENCRYPTION_CONTEXT]
         found = {name: self.first(form.format(name=name, bucket=self.bucket)) for name in names}
         return {name: given for name, given in found.items() if given is not None}
 
     def ignored(self) -> Iterator[str]:
-        """Keys of S3-FileSystem 1.0 that were there for us and had no use."""
+        """Keys of S3-FileSystem 1.0 and of S3A that were there for us and had no use."""
         ends = [f".{self.bucket}"]
         if self.context is not None:
             ends.append(f".{self.bucket}.{self.context}")
-        for name in self.mapping:
-            if name in self._used or not name.startswith("fs.s3k."):
+        for name, value in self.mapping.items():
+            if name in self._used or name in _OF_THE_JVM or not _text(value):
                 continue
-            if name in _GLOBAL or any(name.endswith(end) for end in ends):
+            if name.startswith("fs.s3k."):
+                if name in _GLOBAL or any(name.endswith(end) for end in ends):
+                    yield name
+            elif name.startswith("fs.s3a.bucket."):
+                if name.startswith(f"fs.s3a.bucket.{self.bucket}."):
+                    yield name
+            elif name.startswith("fs.s3a."):
                 yield name
 
 
@@ -160,7 +169,9 @@ _PAIRS: Final = (
 )
 """Credentials and endpoints take effect only when both halves are set."""
 
-_S3A_FORMS: Final = (f"{_MARKER}.fs.s3a.{{name}}.{{bucket}}", "fs.s3a.bucket.{bucket}.{name}", "fs.s3a.{name}")
+_S3A_KEYS: Final = ("fs.s3a.bucket.{bucket}.{name}", "fs.s3a.{name}")
+_S3A_FORMS: Final = tuple(form for key in _S3A_KEYS for form in (f"{_MARKER}.{key}.{{bucket}}", key))
+"""Where S3A finds a property, S3-FileSystem 1.0 having copied what is marked over the rest."""
 _S3A: Final[tuple[tuple[str, str, Callable[[str], object]], ...]] = (
     ("endpoint", "data_endpoint", _url),
     ("endpoint.region", "data_region", _same),
@@ -171,6 +182,16 @@ _S3A_CREDENTIALS: Final = (
     ("secret.key", "data_secret_access_key"),
     ("session.token", "data_session_token"),
 )
+
+_S3A_ENCRYPTION: Final = ("encryption.algorithm", "server-side-encryption-algorithm")
+_S3A_ENCRYPTION_KEY: Final = ("encryption.key", "server-side-encryption.key", "server-side-encryption-key")
+_S3A_ENCRYPTION_CONTEXT: Final = "encryption.context"
+_S3A_METHODS: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
+"""S3A's name of a method to S3's."""
+_S3A_OTHER_METHODS: Final = ("SSE-C", "CSE-KMS", "CSE-CUSTOM")
+
+_OF_THE_JVM: Final = frozenset({"fs.s3a.impl", "fs.s3a.downgrade.syncable.exceptions"})
+"""Keys for the JVM alone, which Spark sets in every session or a cluster in every file."""
 
 _SWITCH: Final = Option("async", "boolean", "client", "Whether tree operations are concurrent.")
 
@@ -234,6 +255,7 @@ def _data(source: _Source, values: dict[str, Setting]) -> None:
         given = next((scope[name] for scope in scopes if name in scope), None)
         if given is not None:
             values[option] = _converted(option, convert, *given)
+    _encryption(source, values, scopes)
     # Credentials are of one piece: the halves, and the token, from the same scope.
     for scope in scopes:
         if "access.key" in scope and "secret.key" in scope:
@@ -241,3 +263,29 @@ def _data(source: _Source, values: dict[str, Setting]) -> None:
                 if name in scope:
                     values[option] = _converted(option, _same, *scope[name])
             break
+        for name, _ in _S3A_CREDENTIALS:
+            source.ignore(scope.get(name))
+
+
+def _encryption(source: _Source, values: dict[str, Setting], scopes: list[dict[str, tuple[str, str]]]) -> None:
+    """How S3A encrypts what it stores. Raises ConfigError for a method that S3A does not have."""
+
+    def found(*names: str) -> tuple[str, str] | None:
+        return next((scope[name] for scope in scopes for name in names if name in scope), None)
+
+    method, key, context = found(*_S3A_ENCRYPTION), found(*_S3A_ENCRYPTION_KEY), found(_S3A_ENCRYPTION_CONTEXT)
+    name = "" if method is None else method[1].upper()
+    if method is not None and name not in (*_S3A_METHODS, *_S3A_OTHER_METHODS):
+        known = ", ".join((*_S3A_METHODS, *_S3A_OTHER_METHODS))
+        raise ConfigError(f"Hadoop setting {method[0]}: {method[1]!r} is none of {known}")
+    if name in ("", "AES256"):
+        source.ignore(key)
+        source.ignore(context)
+    if name in _S3A_OTHER_METHODS:
+        values["data_encryption"] = name
+    elif name not in ("", "AES256") and context is not None:
+        values["data_encryption"] = f"{name} with {context[0]}"
+    elif name:
+        values["data_encryption"] = _S3A_METHODS[name]
+        if key is not None and name != "AES256":
+            values["data_kms_key"] = _converted("data_kms_key", _same, *key)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, get_args
 
-from s3k_async.config import LogMode, Secret
+from s3k_async.config import ENCRYPTIONS, LogMode, Secret
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, VolumeKind
 
@@ -21,7 +21,7 @@ Scope: TypeAlias = Literal["volume", "service", "client"]
 Setting: TypeAlias = str | int | float | bool | Secret
 
 PARTS: Final = ("table", "data", "log")
-"""The three places of a volume; every option of scope `service` exists once for all and once for each."""
+"""The three places of a volume; an option of scope `service` exists once for all and once for each that it is about."""
 KINDS: Final = ("read", "write", "scan")
 """The three kinds of requests; every option of a retry policy exists once for all and once for each."""
 
@@ -89,6 +89,12 @@ _SERVICE: Final = (
     Option("proxy", "text", "service", "URL of an HTTP proxy."),
 )
 
+_STORED: Final = (
+    Option("encryption", "choice", "service", "Server-side encryption of stored objects.", choices=ENCRYPTIONS),
+    Option("kms_key", "text", "service", "Id or ARN of the KMS key that encrypts stored objects."),
+)
+"""What S3 is told of objects that are stored: for data and log."""
+
 _RETRY: Final = (
     Option("retry_attempts", "integer", "client", "Attempts at a request, the first included.", minimum=1),
     Option("retry_base", "number", "client", "Upper bound of the first wait between attempts, seconds.", minimum=0),
@@ -124,12 +130,14 @@ _CLIENT: Final = (
 
 def _of_parts() -> Iterable[Option]:
     for part in PARTS:
-        for option in _SERVICE:
+        for option in (*_SERVICE, *(_STORED if part != "table" else ())):
             doc = f"For the {part} alone: {option.doc[0].lower() if option.doc[1].islower() else option.doc[0]}"
             yield replace(option, name=f"{part}_{option.name}", doc=doc + option.doc[1:], part=part)
 
 
-OPTIONS: Final[Mapping[str, Option]] = {option.name: option for option in (*_VOLUME, *_SERVICE, *_of_parts(), *_CLIENT)}
+OPTIONS: Final[Mapping[str, Option]] = {
+    option.name: option for option in (*_VOLUME, *_SERVICE, *_STORED, *_of_parts(), *_CLIENT)
+}
 """Every option by name."""
 
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}

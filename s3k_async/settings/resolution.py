@@ -12,11 +12,13 @@ Those about services and clients (`S3K_REGION`, `S3K_MAX_CONCURRENCY`, ...) appl
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from s3k_async.config import (
+    ENCRYPTIONS,
     AwsConfig,
     BlobLocation,
     LocalDirectory,
@@ -50,6 +52,7 @@ __all__ = ["resolve"]
 
 Values = dict[str, Setting]
 
+_ENCRYPTION = ("encryption", "kms_key")
 _CREDENTIALS = ("profile", "access_key_id", "secret_access_key", "session_token")
 _DESCRIBING: Final = ("directory", "table")
 """Options that are enough to say which volume is meant."""
@@ -86,6 +89,11 @@ def resolve(
     mapping = HadoopSettings()
     if isinstance(address, NamedVolume) and hadoop is not None:
         mapping = read_hadoop(hadoop, address.name, context or environ.get("S3K_CONTEXT") or None)
+        if mapping.ignored:
+            # Always from this line, so that Python shows it once, however often the volume is resolved.
+            warnings.warn(
+                f"Hadoop settings without effect on s3k://{address.name}: {', '.join(mapping.ignored)}", stacklevel=1
+            )
     if not _describes(environment, address, environ, volume):
         environment = {name: value for name, value in environment.items() if OPTIONS[name].scope != "volume"}
     layers = [
@@ -188,6 +196,7 @@ def _displaced() -> dict[str, tuple[str, ...]]:
         "log_prefix": ("log_location",),
     }
     for part in ("", *(f"{part}_" for part in PARTS)):
+        table[f"{part}encryption"] = (f"{part}kms_key",)
         for name in _CREDENTIALS:
             table[part + name] = tuple(part + other for other in _CREDENTIALS if other != name)
     return table
@@ -304,7 +313,7 @@ def _aws(values: Values, part: str) -> AwsConfig:
     prefixes = [f"{part}_", *(["data_"] if part == "log" else []), ""]
     fields: dict[str, Any] = {}
     for name in AwsConfig.__dataclass_fields__:
-        if name not in _CREDENTIALS:
+        if name not in (*_CREDENTIALS, *_ENCRYPTION):
             found = next((values[prefix + name] for prefix in prefixes if prefix + name in values), None)
             if found is not None:
                 fields[name] = found
@@ -315,7 +324,21 @@ def _aws(values: Values, part: str) -> AwsConfig:
                 raise ConfigError(f"{prefix}access_key_id and {prefix}secret_access_key go together")
             fields |= credentials
             break
+    if part != "table":
+        fields |= _encryption(values, prefixes)
     return AwsConfig(**fields)
+
+
+def _encryption(values: Values, prefixes: list[str]) -> Values:
+    """The encryption of stored objects and its key: of one piece, from the first of `prefixes` that has either."""
+    for prefix in prefixes:
+        given = {name: values[prefix + name] for name in _ENCRYPTION if prefix + name in values}
+        if not given:
+            continue
+        if "kms_key" in given and given.get("encryption") not in ENCRYPTIONS[1:]:
+            raise ConfigError(f"{prefix}kms_key needs {prefix}encryption to be one of {', '.join(ENCRYPTIONS[1:])}")
+        return given
+    return {}
 
 
 def _tuning(values: Values) -> Tuning:

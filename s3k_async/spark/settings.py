@@ -22,12 +22,14 @@ from s3k_async.settings.hadoop_mapping import CONTEXT_KEY
 __all__ = ["SparkSettings", "SparkVolume", "hadoop_settings", "patient", "spark_settings", "spark_volume"]
 
 PREFIXES = ("fs.s3k.", "fs.s3a.")
+DEFAULTS = "core-default.xml"
 DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 EXECUTOR_OPTIONS = ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions")
 SECRET_KEY = re.compile(
-    r"fs\.s3k\.(.*\.)?(access|secret|token|password|key)\..*|fs\.s3a\.(.*\.)?(access|secret|token|password|key)(\..*)?"
+    r"fs\.s3k\.(.*[.-])?(access|secret|token|password|key)\..*|fs\.s3a\.(.*[.-])?(access|secret|token|password|key)(\..*)?"
 )
-"""Keys whose values stay on the driver."""
+"""Keys whose values stay on the driver, unless they name a key of KMS, which is no secret."""
+KMS_KEY = re.compile(r"arn:[a-z-]+:kms:.*|alias/.*|(mrk-)?[0-9a-f-]{32,36}")
 PATIENCE = 300.0
 """Seconds that a job waits at least for what others are changing. An attempt at a task that died holds what it had
 begun until its lease runs out, and one that is alive until it is through."""
@@ -66,17 +68,23 @@ class SparkSettings:
 
     def without_secrets(self) -> SparkSettings:
         """As it may be shipped."""
-        shown = {name: value for name, value in self.hadoop.items() if not SECRET_KEY.fullmatch(name)}
+        shown = {
+            name: value
+            for name, value in self.hadoop.items()
+            if not SECRET_KEY.fullmatch(name) or ("encryption" in name and KMS_KEY.fullmatch(value))
+        }
         return SparkSettings(shown, self.driver_context, self.executor_context)
 
 
 def hadoop_settings(spark: SparkSession) -> dict[str, str]:
-    """What the session's Hadoop configuration says of S3K and S3A, files of the cluster included."""
+    """What the session's Hadoop configuration says of S3K and S3A, files of the cluster included, Hadoop's own defaults
+    excluded: those are for S3A."""
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     return {
         prefix + name: value
         for prefix in PREFIXES
         for name, value in dict(configuration.getPropsWithPrefix(prefix)).items()
+        if DEFAULTS not in list(configuration.getPropertySources(prefix + name) or ())
     }
 
 

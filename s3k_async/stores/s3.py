@@ -11,6 +11,7 @@ from urllib.parse import unquote_plus
 
 import anyio
 
+from s3k_async.aws.encryption import encryption_parameters
 from s3k_async.aws.errors import Codes, map_exceptions, service_error
 from s3k_async.aws.session import AwsClient
 from s3k_async.concurrency import run_all
@@ -110,6 +111,10 @@ class S3Blobs:
         client: S3Client = await self._aws.get()
         return client
 
+    def _encrypted(self) -> Any:
+        """The encryption of what is stored. Raises ConfigError for a method that is not supported."""
+        return encryption_parameters(self._location.aws, self._root)
+
     def _full(self, key: str) -> str:
         """The object key of a key. Raises InvalidPathError."""
         full = self._prefix + check_key(key)
@@ -133,6 +138,7 @@ class S3Blobs:
     async def _put_object(self, full: str, data: Buffer, if_absent: bool, if_match: str | None) -> str:
         """Store an object; its entity tag."""
         request: dict[str, Any] = {"Bucket": self._bucket, "Key": full, "Body": request_body(data)}
+        request |= self._encrypted()
         codes: Codes = {}
         if if_absent:
             request["IfNoneMatch"] = "*"
@@ -201,10 +207,11 @@ class S3Blobs:
 
     async def _copy_object(self, source_bucket: str, source_full: str, full: str) -> str:
         """Copy an object inside the service; the copy's entity tag."""
+        encrypted = self._encrypted()
         client = await self._client()
         with map_exceptions(f"s3://{source_bucket}/{source_full}", writing=True):
             answer = await client.copy_object(
-                Bucket=self._bucket, Key=full, CopySource={"Bucket": source_bucket, "Key": source_full}
+                Bucket=self._bucket, Key=full, CopySource={"Bucket": source_bucket, "Key": source_full}, **encrypted
             )
         return _etag(answer["CopyObjectResult"])
 
@@ -333,9 +340,10 @@ class S3Blobs:
 
     async def start_upload(self, key: str) -> S3Upload:
         full = self._full(key)
+        encrypted = self._encrypted()
         client = await self._client()
         with map_exceptions(self.uri(key), writing=True):
-            answer = await client.create_multipart_upload(Bucket=self._bucket, Key=full)
+            answer = await client.create_multipart_upload(Bucket=self._bucket, Key=full, **encrypted)
         return S3Upload(
             self, bucket=self._bucket, key=key, full_key=full, upload_id=answer["UploadId"], uri=self.uri(key)
         )

@@ -21,6 +21,7 @@ import anyio.to_thread
 
 from s3k_async import _native
 from s3k_async.aws.answers import check_s3
+from s3k_async.aws.encryption import encryption_headers
 from s3k_async.aws.errors import Codes, map_exceptions, service_error
 from s3k_async.aws.wire import Answer, Headers, Wire
 from s3k_async.config import S3Bucket
@@ -109,6 +110,7 @@ class WireBlobs(S3Blobs):
     async def _put_object(self, full: str, data: Buffer, if_absent: bool, if_match: str | None) -> str:
         body = _plain(data)
         headers = [("x-amz-checksum-crc32", _base64(_native.crc32(body).to_bytes(4))), *_asking(body)]
+        headers += encryption_headers(self._location.aws, self._root)
         codes: Codes = {}
         if if_absent:
             headers.append(("If-None-Match", "*"))
@@ -156,6 +158,7 @@ class WireBlobs(S3Blobs):
     async def _copy_object(self, source_bucket: str, source_full: str, full: str) -> str:
         path = f"s3://{source_bucket}/{source_full}"
         headers = [("x-amz-copy-source", quote(f"/{source_bucket}/{source_full}"))]
+        headers += encryption_headers(self._location.aws, self._root)
         answer = await self._send("CopyObject", "PUT", full, headers=headers, path=path, writing=True, document=True)
         return _native.decode_copied(answer.body, path)
 

@@ -30,7 +30,7 @@ from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
 from s3k_async.volumes.adapters import Connections, log_location, table_text
 from s3k_async.volumes.claims import claim, take_over
-from s3k_async.volumes.opening import NO_PATIENCE, require_agreement
+from s3k_async.volumes.opening import NO_PATIENCE, require_agreement, require_encryptions
 
 __all__ = ["DEFAULT_SUFFIX_COUNT", "EMBEDDED_SUFFIX_COUNT", "init_volume"]
 
@@ -51,10 +51,11 @@ async def init_volume(
     """Make a volume: buckets or directories, table, record. What exists of the first two is used as it is.
 
     Of several at once exactly one makes it. A volume that is there already: VolumeExistsError, or, with `exist_ok`,
-    its record, if that agrees with what `config` says (else VolumeMismatchError). Also raises ConfigError (also for a
-    kind that is left open: only a volume that exists can decide it), NotAVolumeError (the table holds something else), VolumeExistsError when the place of data or log is another
-    volume's, UnsupportedError for kind `s3k-1.0`, and the services' errors. Calling it again after a failure goes on
-    where that one stopped. A volume that is made with a `lock` was never open to anybody else.
+    its record, if that agrees with what `config` says (else VolumeMismatchError). Also raises ConfigError (a kind that
+    is left open, too: only a volume that exists decides it), NotAVolumeError (the table holds something else),
+    VolumeExistsError when the place of data or log is another volume's, UnsupportedError for kind `s3k-1.0`, and the
+    services' errors. Calling it again after a failure goes on where that one stopped. A volume that is made with a
+    `lock` was never open to anybody else.
     """
     wanted = _new_record(config, sources)
     where = table_text(config.table)
@@ -64,6 +65,7 @@ async def init_volume(
         existing = await _existing(connections, items, table, where)
         if existing is None:
             _require_kind(config, where)
+            require_encryptions(config)
             record = await _claimed(connections, wanted)
             await _make_table(connections, table)
             try:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
-from s3k_async.config import VolumeConfig
+from s3k_async.aws.encryption import require_encryption
+from s3k_async.config import S3Bucket, VolumeConfig
 from s3k_async.errors import ConfigError, PermissionDeniedError, VolumeMismatchError, VolumeNotFoundError
 from s3k_async.metadata.atomic import AtomicTree
 from s3k_async.metadata.exclusive import RecordFence, now
@@ -26,7 +27,7 @@ from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
 from s3k_async.volumes.adapters import Connections, log_location, table_text
 
-__all__ = ["NO_PATIENCE", "Volume", "open_volume", "require_agreement", "require_table"]
+__all__ = ["NO_PATIENCE", "Volume", "open_volume", "require_agreement", "require_encryptions", "require_table"]
 
 NO_PATIENCE = RetryPolicy(attempts=1)
 
@@ -99,6 +100,7 @@ async def open_volume(
         )
         if native and not locked:
             items.fence(RecordFence(lambda: items.peek(RECORD_KEY), record, since, sources, where))
+        require_encryptions(config, writable=native)
         blobs = connections.blobs(config.data, "data")
         await _require_place(blobs)
         log_blobs: ReliableBlobs | None = None
@@ -158,6 +160,14 @@ async def require_table(connections: Connections, table: ItemTable, where: str) 
         return  # to look at a table takes a permission of its own; using it will tell
     if not exists:
         raise VolumeNotFoundError("no volume is here: the table does not exist", path=where)
+
+
+def require_encryptions(config: VolumeConfig, *, writable: bool = True) -> None:
+    """Raises ConfigError if data or log would have to be written with an encryption that is not supported, or read
+    with one of the client's (S3A's CSE): what S3 returns then are not the files' bytes."""
+    for place in (config.data, config.log):
+        if isinstance(place, S3Bucket) and (writable or str(place.aws.encryption).startswith("CSE")):
+            require_encryption(place.aws, f"s3://{place.bucket}/{place.prefix}")
 
 
 async def _require_place(blobs: ReliableBlobs) -> None:

@@ -187,6 +187,24 @@ def test_init_through_hadoop_properties_needs_the_kind(cli: Cli) -> None:
     cli.ok("init", "s3k://data", *flags, "--kind", "native")
 
 
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_hadoop_properties_without_effect_are_one_line(cli: Cli, flags: list[str]) -> None:
+    properties = {
+        "fs.s3k.metastore.dynamo.table.data": "memory://without-effect",
+        "fs.s3k.volume.kind.data": "native",
+        "fs.s3a.acl.default": "x",
+        "fs.s3k.thread.pool.max.tasks.data": "50",
+    }
+    Path("core.json").write_text(json.dumps(properties))
+    place = ["--hadoop", "core.json", "--data-location", "memory://without-effect", *flags]
+    done = cli("init", "s3k://data", *place, "--no-save", "--exist-ok")
+    told = "Hadoop settings without effect on s3k://data: fs.s3a.acl.default, fs.s3k.thread.pool.max.tasks.data"
+    assert done.errors == (json.dumps({"warning": told}) if flags else f"s3k: {told}") + "\n"
+    assert done.code == 0
+    cli("mkdir", "s3k://data/a", *place)
+    assert cli("mv", "s3k://data/a", "s3k://data/b", *place).errors.count("without effect") == 1
+
+
 def test_a_later_hadoop_file_counts(cli: Cli) -> None:
     Path("one.json").write_text(
         json.dumps({"fs.s3k.metastore.dynamo.table.data": "memory://hadoop", "fs.s3k.volume.kind.data": "x"})

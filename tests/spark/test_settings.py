@@ -42,7 +42,19 @@ def test_a_secret_is_refused_where_it_would_be_shipped() -> None:
         register(spark, volume="s3k://events", secret_access_key="hush")
 
 
-@pytest.mark.parametrize("name", ["encryption.key", "proxy.password", "session.token", "secret.key"])
+@pytest.mark.parametrize(
+    "key", ["arn:aws:kms:eu-west-1:111122223333:key/k", "alias/mine", "1234abcd-12ab-34cd-56ef-1234567890ab"]
+)
+def test_the_name_of_a_kms_key_is_no_secret(key: str) -> None:
+    marker = "fs.s3k.storage.underlying.fs.prop.marker"
+    hadoop = {"fs.s3a.encryption.key": key, f"{marker}.fs.s3a.server-side-encryption.key.events": key}
+    assert SparkSettings(hadoop, None, None).without_secrets().hadoop == hadoop
+    assert SparkSettings({"fs.s3a.access.key": key}, None, None).without_secrets().hadoop == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["encryption.key", "server-side-encryption-key", "proxy.password", "session.token", "secret.key"]
+)
 def test_secrets_of_the_datas_service_stay_on_the_driver(name: str) -> None:
     marker = "fs.s3k.storage.underlying.fs.prop.marker.fs.s3a"
     hadoop = {f"{marker}.{name}.events": "hush", f"fs.s3a.{name}": "hush", f"{marker}.endpoint.events": "here"}
