@@ -43,11 +43,11 @@ from s3k_async.listing import (
 from s3k_async.many import ManyPaths
 from s3k_async.metadata.jobs import JobRecord
 from s3k_async.metadata.tree import TreeResult
-from s3k_async.model import ROOT, ChangeResult, ContentSummary, FileStatus
+from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus
 from s3k_async.physical_files import PhysicalPaths
 from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
 from s3k_async.races import Race
-from s3k_async.reading import existing, need_readable, read_file, read_spans
+from s3k_async.reading import existing, need_readable, need_same, read_file, read_spans
 from s3k_async.requests import RequestCounter, Requests, counted, counting
 from s3k_async.staging import StagedUploads
 from s3k_async.storage.upload import CHECKSUM_PREFIX
@@ -446,14 +446,17 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         recursive: bool = False,
         missing_ok: bool = False,
         atomic: bool = True,
+        expected: FileStatus | None = None,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
         """Remove a file, an empty directory, or with `recursive` a directory and all below it, at once.
 
         The bytes are left to garbage collection: whoever has a file open goes on reading. What is raised has changed
         nothing, but for OutcomeUnknownError: all of it, or nothing. Without `atomic` a directory is emptied entry by
-        entry; interrupted, or after PartialFailureError, the same call finishes it. Raises PathNotFoundError (unless
-        `missing_ok`), DirectoryNotEmptyError, PermissionDeniedError (the root), BusyError.
+        entry; interrupted, or after PartialFailureError, the same call finishes it. With `expected`, what `stat` or a
+        listing showed, only that version of a file, or that very directory, is removed: the write itself depends on it.
+        Raises PathNotFoundError (unless `missing_ok`), DirectoryNotEmptyError, PermissionDeniedError (the root),
+        ConflictError (not what is `expected`), BusyError.
         """
         volume, place = self._volume(), self._path(path)
         if place == ROOT:
@@ -461,13 +464,17 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         race = Race(volume.store)
         while True:
             try:
-                return await self._delete(volume, place, recursive, atomic, progress)
+                entry = await existing(volume.store, place)
+                if expected is not None:
+                    need_same(expected, entry)
+                try:
+                    return await self._delete(volume, entry, recursive, atomic, progress)
+                except ConflictError as error:
+                    await race.lost(error)
             except PathNotFoundError:
                 if missing_ok:
                     return ChangeResult()
                 raise
-            except ConflictError as error:
-                await race.lost(error)
 
     async def copy(
         self,
@@ -532,12 +539,11 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     # Ours
 
     async def _delete(
-        self, volume: Volume, path: str, recursive: bool, atomic: bool, progress: ProgressCallback | None
+        self, volume: Volume, entry: Entry, recursive: bool, atomic: bool, progress: ProgressCallback | None
     ) -> ChangeResult:
-        entry = await existing(volume.store, path)
         if entry.is_dir and recursive:
             tree = volume.atomic if atomic else volume.tree
-            return _result(await tree.delete(entry, progress=progress), "deleted", path)
+            return _result(await tree.delete(entry, progress=progress), "deleted", entry.path)
         store = volume.store
         await (store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
         tally = Tally("delete", progress)

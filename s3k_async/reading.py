@@ -7,6 +7,7 @@ from typing import Protocol
 
 from s3k_async.concurrency import gather
 from s3k_async.errors import (
+    ConflictError,
     CorruptDataError,
     DataMissingError,
     IsDirectoryError,
@@ -14,7 +15,7 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.model import Entry
+from s3k_async.model import Entry, FileStatus
 from s3k_async.storage.physical import PhysicalStorage, checksum_of
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 
@@ -24,6 +25,7 @@ __all__ = [
     "OpenVolume",
     "existing",
     "need_readable",
+    "need_same",
     "read_file",
     "read_span",
     "read_spans",
@@ -59,6 +61,14 @@ async def existing(store: Looking, path: str) -> Entry:
     if entry is None:
         raise PathNotFoundError("no such file or directory", path=path)
     return entry
+
+
+def need_same(seen: FileStatus, entry: Entry) -> None:
+    """Raise ConflictError unless the entry is the version of the file, or the directory, that was seen at its path."""
+    if entry.id != seen.id:
+        raise ConflictError("something else is there than what was looked at", path=entry.path)
+    if not entry.is_dir and entry.version != seen.version:
+        raise ConflictError("the file has changed since it was looked at", path=entry.path)
 
 
 def need_readable(entry: Entry) -> None:

@@ -380,11 +380,19 @@ class S3kSyncClient:
         recursive: bool = False,
         missing_ok: bool = False,
         atomic: bool = True,
+        expected: FileStatus | None = None,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
         """Remove a file, an empty directory, or with `recursive` a directory and all below it, at once."""
         return self._call(
-            lambda fs: fs.delete(path, recursive=recursive, missing_ok=missing_ok, atomic=atomic, progress=progress)
+            lambda fs: fs.delete(
+                path,
+                recursive=recursive,
+                missing_ok=missing_ok,
+                atomic=atomic,
+                expected=expected,
+                progress=progress,
+            )
         )
 
     def adopt_many(

@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 
 from s3k_async.addresses import Path
 from s3k_async.bridge import Bridge
-from s3k_async.model import ChangeResult, StagedFile
+from s3k_async.model import ChangeResult, FileStatus, StagedFile
 from s3k_async.stores.blobs import Buffer
 from s3k_async.sync_files import SyncFileWriter
 from s3k_async.transaction import Transaction
@@ -67,9 +67,11 @@ class SyncTransaction:
         """Move a file or a directory at the end; its new parent is there by then, or is made by the transaction."""
         self._run(lambda: self._transaction.rename(source, target, overwrite=overwrite))
 
-    def delete(self, path: Path, *, recursive: bool = False, missing_ok: bool = False) -> None:
+    def delete(
+        self, path: Path, *, recursive: bool = False, missing_ok: bool = False, expected: FileStatus | None = None
+    ) -> None:
         """Remove a file, an empty directory, or with `recursive` a directory and all below it, at the end."""
-        self._run(lambda: self._transaction.delete(path, recursive=recursive, missing_ok=missing_ok))
+        self._run(lambda: self._transaction.delete(path, recursive=recursive, missing_ok=missing_ok, expected=expected))
 
     def makedirs(self, path: Path) -> None:
         """Make a directory and its missing parents at the end, if they are not there by then."""

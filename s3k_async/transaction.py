@@ -39,7 +39,7 @@ from s3k_async.metadata.store import Target
 from s3k_async.metadata.together import change_together
 from s3k_async.model import ROOT, UNCOMMITTED, ChangeResult, Content, Entry, FileStatus, StagedFile
 from s3k_async.publishing import is_below
-from s3k_async.reading import existing
+from s3k_async.reading import existing, need_same
 from s3k_async.requests import RequestCounter, counting_towards
 from s3k_async.staging import drop_bytes, need_staged
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
@@ -227,11 +227,14 @@ class Transaction:
             raise
         self._intents.append(Move(entry, new, overwrite))
 
-    async def delete(self, path: Path, *, recursive: bool = False, missing_ok: bool = False) -> None:
+    async def delete(
+        self, path: Path, *, recursive: bool = False, missing_ok: bool = False, expected: FileStatus | None = None
+    ) -> None:
         """Remove a file, an empty directory, or with `recursive` a directory and all below it, at the end.
 
-        Raises PathNotFoundError (unless `missing_ok`), PermissionDeniedError (the root); at the end PathNotFoundError
-        (it is gone, and not `missing_ok`), ConflictError (it is another version by now), DirectoryNotEmptyError.
+        Raises PathNotFoundError (unless `missing_ok`), PermissionDeniedError (the root), ConflictError (not what is
+        `expected`, as `S3kClient.delete` has it); at the end PathNotFoundError (it is gone, and not `missing_ok`),
+        ConflictError (it is another version by now), DirectoryNotEmptyError.
         """
         place = self._open_place(path)
         if place == ROOT:
@@ -244,6 +247,8 @@ class Transaction:
             if missing_ok:
                 return
             raise PathNotFoundError("no such file or directory", path=place)
+        if expected is not None:
+            need_same(expected, entry)
         self._claims.take(place)
         self._intents.append(Remove(entry, recursive, missing_ok))
 

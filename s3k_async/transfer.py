@@ -16,7 +16,6 @@ from s3k_async._native import Xxh3_128, normalize
 from s3k_async.concurrency import run_all
 from s3k_async.errors import (
     ClosedClientError,
-    ConflictError,
     CorruptDataError,
     CredentialsError,
     IsDirectoryError,
@@ -32,6 +31,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.files import FileReader
+from s3k_async.meant import delete_seen
 from s3k_async.model import ROOT, FileStatus, Progress
 from s3k_async.sources import SYSTEM
 from s3k_async.storage.upload import CHECKSUM_PREFIX
@@ -88,10 +88,14 @@ class _Transfer:
         """Await the work of one entry; its error is noted, unless it ends the transfer."""
         try:
             await work
-        except HOPELESS:
-            raise
         except S3kError as error:
-            self.result.failures.append((path, error))
+            self.failed(path, error)
+
+    def failed(self, path: str, error: S3kError) -> None:
+        """Note the error of one entry; raise it if it ends the transfer."""
+        if isinstance(error, HOPELESS):
+            raise error
+        self.result.failures.append((path, error))
 
 
 async def verified(reader: FileReader) -> AsyncGenerator[bytes, None]:
@@ -198,8 +202,9 @@ async def move_to(
 ) -> TransferResult:
     """Move a file or a directory into another volume: copied whole, and only then deleted.
 
-    What is created or changed in the source meanwhile is neither lost nor taken along: it stays, is listed as a
-    failure, and keeps the directories above it. Raises as `S3kClient.copy`; the source is untouched then.
+    Files are deleted at the id and version that they had before they were copied, by a condition on the write itself:
+    what is created or changed in the source meanwhile stays, is listed as a failure, and keeps the directories above
+    it. Raises as `S3kClient.copy`; the source is untouched then.
     """
     top = await client.stat(source)
     if top.path == ROOT:
@@ -210,21 +215,14 @@ async def move_to(
     await client.copy_to(other, top.path, target, overwrite=overwrite, recursive=True, progress=progress)
     transfer = _Transfer("move", sum(1 for entry in entries if entry.is_file), None)
 
-    async def delete(entry: FileStatus) -> None:
-        current = await client.stat(entry.path)
-        if entry.is_file and (current.id, current.version) != (entry.id, entry.version):
-            raise ConflictError("changed while it was copied, and stays", path=entry.path)
-        await client.delete(entry.path)
-        if entry.is_dir:
+    errors = await delete_seen(client, entries)
+    for entry in entries:
+        if error := errors.get(entry.path):
+            transfer.failed(entry.path, error)
+        elif entry.is_dir:
             transfer.result.directories += 1
         else:
             transfer.done(entry.path, entry.size)
-
-    def bottom_up(entry: FileStatus) -> int:
-        return -_depth(entry.path) if entry.is_dir else -len(entries) - _depth(entry.path)
-
-    for _, level in groupby(sorted(entries, key=bottom_up), bottom_up):
-        await run_all(lambda entry: transfer.attempt(entry.path, delete(entry)), list(level), limit=FILES)
     return transfer.result
 
 

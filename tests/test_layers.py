@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "globbing",
         "loading",
         "many",
+        "meant",
         "moving",
         "planning",
         "publishing",

@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -31,6 +32,7 @@ from s3k_async import paths
 from s3k_async.client import SCHEME
 from s3k_async.config import AwsConfig, DynamoTable, TableLocation
 from s3k_async.errors import (
+    ConflictError,
     CrossVolumeError,
     InvalidArgumentError,
     IsDirectoryError,
@@ -148,8 +150,7 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
     def delete_dir(self, path: str) -> None:
         """At once: readers see all of it or nothing. The root is refused."""
         place = self._normal(path)
-        self._need(place, directory=True)
-        self.client.delete(place, recursive=True)
+        self.client.delete(place, recursive=True, expected=self._need(place, directory=True))
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
         """Entry by entry; each directory in it at once. The root is refused with InvalidArgumentError."""
@@ -169,8 +170,11 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
     def delete_file(self, path: str) -> None:
         """Raises IsDirectoryError for a directory, an empty one too."""
         place = self._normal(path)
-        self._need(place, directory=False)
-        self.client.delete(place)
+        while True:
+            found = self._need(place, directory=False)
+            with suppress(ConflictError):  # written anew, or not a file any more
+                self.client.delete(place, expected=found)
+                return
 
     def move(self, src: str, dest: str) -> None:
         """No bytes are copied. A file at the target is replaced by a file, an empty directory by a directory.
@@ -185,7 +189,7 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
             moved, replaced = self.client.stat_many([source, target])
             if moved is None or replaced is None or not (moved.is_dir and replaced.is_dir):
                 raise
-            self.client.delete(target)
+            self.client.delete(target, expected=replaced)
             self.client.rename(source, target)
 
     def copy_file(self, src: str, dest: str) -> None:
@@ -227,9 +231,10 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
             raise CrossVolumeError(f"the path is not in the volume {self.client.name!r}", path=path)
         return paths.normalize(ROOT + rest)
 
-    def _need(self, path: str, *, directory: bool) -> None:
-        if self.client.stat(path).is_dir == directory:
-            return
+    def _need(self, path: str, *, directory: bool) -> FileStatus:
+        found = self.client.stat(path)
+        if found.is_dir == directory:
+            return found
         if directory:
             raise NotDirectoryError("a file is at the path", path=path)
         raise IsDirectoryError("a directory is at the path", path=path)

@@ -383,9 +383,10 @@ class S3kFileSystem(VolumeFileSystem):
     async def _rmdir(self, path: str) -> None:
         """Remove a directory that is empty. Raises NotDirectoryError, DirectoryNotEmptyError."""
         path = self._strip_protocol(path)
-        if not (await status_of(await self._client(), path)).is_dir:
+        status = await status_of(await self._client(), path)
+        if not status.is_dir:
             raise NotDirectoryError("not a directory", path=path)
-        await (await self._changes()).remove_directory(path)
+        await (await self._changes()).remove_directory(status)
         self.invalidate_cache(path)
 
     async def _rm_file(self, path: str, **kwargs: Any) -> None:

@@ -40,7 +40,7 @@ class Changes(Protocol):
     async def make_directory(self, path: str, *, parents: bool, exist_ok: bool) -> None: ...
     async def copy(self, source: str, target: str) -> None: ...
     async def remove(self, statuses: Sequence[FileStatus]) -> None: ...
-    async def remove_directory(self, path: str) -> None: ...
+    async def remove_directory(self, status: FileStatus) -> None: ...
     async def rename(self, pairs: Pairs) -> None: ...
 
 
@@ -70,11 +70,13 @@ class AtOnce:
         if len(tops) == 1:
             await self._client.delete(tops[0].path, recursive=tops[0].is_dir)
             return
-        for _, error in (await self._client.delete_many([top.path for top in tops], recursive=True)).failures:
+        # A file may be a directory by then, and only directories that were seen may go with what is in them.
+        recursive = any(top.is_dir for top in tops)
+        for _, error in (await self._client.delete_many([top.path for top in tops], recursive=recursive)).failures:
             raise error
 
-    async def remove_directory(self, path: str) -> None:
-        await self._client.delete(path)
+    async def remove_directory(self, status: FileStatus) -> None:
+        await self._client.delete(status.path, expected=status)
 
     async def rename(self, pairs: Pairs) -> None:
         await rename(self._client, pairs)
@@ -119,8 +121,8 @@ class Together:
         for top in tops_of(statuses):
             await self._transaction.delete(top.path, recursive=top.is_dir)
 
-    async def remove_directory(self, path: str) -> None:
-        await self._transaction.delete(path)
+    async def remove_directory(self, status: FileStatus) -> None:
+        await self._transaction.delete(status.path, expected=status)
 
     async def rename(self, pairs: Pairs) -> None:
         for source, target in pairs:

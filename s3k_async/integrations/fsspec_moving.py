@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from glob import has_magic
 from typing import TYPE_CHECKING
@@ -10,14 +11,15 @@ from fsspec.utils import other_paths
 
 from s3k_async._native import ancestors
 from s3k_async.client import S3kClient
-from s3k_async.errors import DirectoryNotEmptyError, PathNotFoundError
+from s3k_async.errors import ConflictError, DirectoryNotEmptyError, PathNotFoundError
 from s3k_async.integrations.fsspec_looking import status_of
-from s3k_async.model import ROOT
+from s3k_async.meant import delete_seen
+from s3k_async.model import ROOT, FileStatus
 
 if TYPE_CHECKING:
     from s3k_async.integrations.fsspec import S3kFileSystem
 
-__all__ = ["Pairs", "merge", "merges", "pairs_of", "rename"]
+__all__ = ["Pairs", "merge", "merges", "pairs_of", "remove_seen", "rename", "seen_at"]
 
 Pairs = list[tuple[str, str]]
 
@@ -44,16 +46,19 @@ async def merge(fs: S3kFileSystem, source: str | list[str], target: str | list[s
         beneath = isinstance(source, str) and not source.endswith("/") and await _is_directory(fs, target)
     targets = other_paths(paths, into, exists=beneath, flatten=isinstance(source, list))
     files: Pairs = []
-    directories: Pairs = []
+    directories: dict[str, tuple[FileStatus, str]] = {}
     for path, place, status in zip(paths, targets, await client.stat_many(paths), strict=True):
-        (directories if status is not None and status.is_dir else files).append((path, place or ROOT))
-    for _, made in directories:
-        await client.makedirs(made)
+        if status is not None and status.is_dir:
+            directories[path] = status, place or ROOT
+        else:
+            files.append((path, place or ROOT))
+    made = {place for _, place in directories.values()}
+    for place in made:
+        await client.makedirs(place)
     await rename(client, files)
-    kept = {ROOT, *(made for _, made in directories)}
-    for emptied in sorted({path for path, _ in directories} - kept, reverse=True):
-        with suppress(DirectoryNotEmptyError, PathNotFoundError):
-            await client.delete(emptied)
+    for emptied in sorted(directories.keys() - {ROOT, *made}, reverse=True):
+        with suppress(ConflictError, DirectoryNotEmptyError, PathNotFoundError):
+            await client.delete(emptied, expected=directories[emptied][0])
 
 
 async def _is_directory(fs: S3kFileSystem, target: str | list[str]) -> bool:
@@ -112,3 +117,27 @@ async def rename(client: S3kClient, pairs: Pairs) -> None:
     if pairs:
         for _, error in (await client.rename_many(pairs, overwrite=True)).failures:
             raise error
+
+
+async def seen_at(fs: S3kFileSystem, path: str) -> list[FileStatus]:
+    """What is at a path, and all that is below it, the topmost first. Raises PathNotFoundError."""
+    client = await fs._client()
+    top = await status_of(client, fs._strip_protocol(path))
+    below = [status async for status in client.list(top.path, recursive=True)] if top.is_dir else []
+    return [top, *below]
+
+
+async def remove_seen(fs: S3kFileSystem, seen: Sequence[FileStatus]) -> None:
+    """Remove what `seen_at` found, as far as it is the same; in a transaction, all of it at its end.
+
+    Raises what the first that could not be removed failed with: ConflictError, DirectoryNotEmptyError.
+    """
+    try:
+        if fs._together is not None:
+            await (await fs._changes()).remove(seen)
+            return
+        for error in (await delete_seen(await fs._client(), seen)).values():
+            raise error
+    finally:
+        for status in seen:
+            fs.invalidate_cache(status.path)

@@ -10,6 +10,7 @@ from upath import UPath
 from upath.types import JoinablePathLike, WritablePathLike
 
 from s3k_async.errors import CrossVolumeError
+from s3k_async.integrations.fsspec_moving import remove_seen, seen_at
 
 __all__ = ["S3kPath"]
 
@@ -47,16 +48,26 @@ class S3kPath(UPath):
         return super().rename(target, **options)
 
     def move(self, target: Any, **options: Any) -> Any:
-        """`rename` within the volume; to any other place a copy, and then a deletion. Raises IsADirectoryError."""
+        """`rename` within the volume; to any other place a copy, and then a deletion of what was copied.
+
+        What was changed meanwhile stays. Raises IsADirectoryError, ConflictError (a file was changed meanwhile),
+        DirectoryNotEmptyError.
+        """
         if not isinstance(target, S3kPath) or options:
-            return super().move(target, **options)
+            return self._copied_and_removed(target, options)
         if target.is_dir():
             raise IsADirectoryError(str(target))
         if target.fs == self.fs:
             return self.rename(target)
         if target.exists() and target.fs.info(target.path)["id"] == self.fs.info(self.path)["id"]:
             return target  # the same file, by another way to name its volume: a copy and a deletion would lose it
-        return super().move(target)
+        return self._copied_and_removed(target, {})
+
+    def _copied_and_removed(self, target: Any, options: dict[str, Any]) -> Any:
+        seen = self.fs._wait(lambda: seen_at(self.fs, self.path))
+        copied = self.copy(target, **options)
+        self.fs._wait(lambda: remove_seen(self.fs, seen))
+        return copied
 
 
 def _name(options: Mapping[str, Any]) -> str | None:

@@ -63,7 +63,8 @@ class AtomicTree:
     async def delete(self, entry: Entry, *, progress: OnProgress = None) -> TreeResult:
         """Delete a directory and all below it, reservations included. The bytes are left to garbage collection.
 
-        Raises PathNotFoundError, NotDirectoryError, BusyError, and the services' errors: then nothing was changed.
+        Raises PathNotFoundError, NotDirectoryError, ConflictError (another directory is there), BusyError, and the
+        services' errors: then nothing was changed.
         OutcomeUnknownError: all of it was deleted, or nothing.
         """
         self._store.require_writable(entry.path)
@@ -71,7 +72,7 @@ class AtomicTree:
             change = AtomicChange(self._store, job, entry.path, "", progress)
 
             async def prepare() -> bool:
-                await change.log_removal(await change.mark_top(entry))
+                await change.log_removal(await change.mark_top(entry, same=True))
                 await change.below(entry.path, "")
                 return True
 
@@ -280,9 +281,9 @@ class AtomicChange:
 
     # Preparing
 
-    async def mark_top(self, entry: Entry) -> Entry:
+    async def mark_top(self, entry: Entry, *, same: bool = False) -> Entry:
         """Mark the directory itself, as it is now. Raises as `DirectoryStore.mark_current`."""
-        marked = await self.store.mark_current(entry, self.job, self.job.gone)
+        marked = await self.store.mark_current(entry, self.job, self.job.gone, same=same)
         self.result.directories += 1
         return marked
 

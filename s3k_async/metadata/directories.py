@@ -203,7 +203,7 @@ class DirectoryStore(EntryReader):
         if entry.pending == mark:
             return entry
         current = await self.settled(entry)
-        if current is None:
+        if current is None or current.id != entry.id:  # perhaps a file, since the job that marked it is over
             raise ConflictError("the directory is gone", path=entry.path)
         return await self._set_mark(current, mark)
 
@@ -259,13 +259,15 @@ class DirectoryStore(EntryReader):
         return replace(entry, pending=mark, operation=operation)
 
     async def remove_directory(self, entry: Entry) -> None:
-        """Remove an empty directory. Raises DirectoryNotEmptyError, PathNotFoundError, NotDirectoryError, BusyError."""
+        """Remove an empty directory. Raises DirectoryNotEmptyError, PathNotFoundError, NotDirectoryError, ConflictError
+        (another directory is there), BusyError.
+        """
         self.require_writable(entry.path)
         if await self.has_children(entry.path):
             # Seen before anything is marked: a refusal changes nothing.
             raise DirectoryNotEmptyError("the directory is not empty", path=entry.path)
         async with self.jobs.hold("mark", entry.path) as job:
-            marked = await self.mark_current(entry, job)
+            marked = await self.mark_current(entry, job, same=True)
             try:
                 await self.need_empty(entry.path)
                 await self.delete_marked(marked, job)
@@ -283,9 +285,9 @@ class DirectoryStore(EntryReader):
                     if not entry.pending or await self.settled(entry) is not None:
                         raise DirectoryNotEmptyError("the directory is not empty", path=path)
 
-    async def mark_current(self, entry: Entry, job: Job, text: str = "") -> Entry:
+    async def mark_current(self, entry: Entry, job: Job, text: str = "", *, same: bool = False) -> Entry:
         """Mark a directory, reading it again when it changed. Raises as `mark`, and PathNotFoundError or
-        NotDirectoryError when it is no longer there.
+        NotDirectoryError when it is no longer there; with `same`, ConflictError when another object is there.
         """
         deadline = self.deadline()
         current: Entry | None = entry
@@ -294,6 +296,8 @@ class DirectoryStore(EntryReader):
                 raise PathNotFoundError("no such directory", path=entry.path)
             if not current.is_dir:
                 raise NotDirectoryError("not a directory", path=entry.path)
+            if same and current.id != entry.id:
+                raise ConflictError("another directory is there now", path=entry.path)
             try:
                 return await self.mark(current, job, text)
             except ConflictError:

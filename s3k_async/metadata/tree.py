@@ -83,13 +83,13 @@ class Tree:
     async def delete(self, entry: Entry, *, progress: Callable[[Progress], object] | None = None) -> TreeResult:
         """Delete a directory and all below it, bottom-up. The bytes are left to garbage collection.
 
-        Raises PathNotFoundError, NotDirectoryError, BusyError for the directory itself; what fails below it is listed
-        in the result, and then the directories above it stay.
+        Raises PathNotFoundError, NotDirectoryError, ConflictError (another directory is there), BusyError for the
+        directory itself; what fails below it is listed in the result, and then the directories above it stay.
         """
         self._store.require_writable(entry.path)
         async with self._store.jobs.hold("mark", entry.path) as job:
             run = _Run("delete", job, TreeResult(), progress)
-            marked = await self._store.mark_current(entry, job)
+            marked = await self._store.mark_current(entry, job, same=True)
             await self._delete_below(marked, run)
             return run.result
 

@@ -17,10 +17,10 @@ from pyspark.sql import functions as sf
 
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError, S3kError
+from s3k_async.meant import Meant, delete_meant, rename_meant
 from s3k_async.model import FileStatus
 from s3k_async.spark.acting import TASKS_PER_CORE, Act, Batches, Outcome, Seen, look, need_columns, normalised, text
 from s3k_async.spark.executors import each_partition
-from s3k_async.spark.meant import Meant, delete_meant, rename_meant
 from s3k_async.spark.plans import Plan
 from s3k_async.spark.reports import ALREADY, DONE, FAILED, OUTCOME, PLANNED, JobResult, JobRun, error_fields
 from s3k_async.spark.settings import SparkVolume, patient, spark_volume

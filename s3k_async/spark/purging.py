@@ -185,7 +185,7 @@ def _removed(fs: S3kSyncClient, directory: str, identity: str | None, *, whole: 
     if found.id != identity:
         raise ConflictError("another directory is there than when the job began", path=directory)
     if whole:
-        return fs.delete(directory, recursive=True, missing_ok=True, atomic=False)
+        return fs.delete(directory, recursive=True, missing_ok=True, atomic=False, expected=found)
     return _files(fs, directory)
 
 

@@ -8,6 +8,7 @@ import pytest
 from s3k_async.client import S3kClient
 from s3k_async.config import Tuning, VolumeConfig
 from s3k_async.errors import (
+    ConflictError,
     CorruptDataError,
     DataMissingError,
     DirectoryNotEmptyError,
@@ -393,3 +394,20 @@ async def test_from_one_volume_to_another(config: VolumeConfig) -> None:
         one, two = await fs.stat("/src/d0/file"), await fs.stat("/back/d0/file")
         assert one.id != two.id
         assert one.checksum == two.checksum
+
+
+async def test_only_the_expected_version_is_deleted(fs: S3kClient) -> None:
+    seen = await fs.write("/f", b"1")
+    await fs.write("/f", b"2")
+    with pytest.raises(ConflictError, match="/f"):
+        await fs.delete("/f", expected=seen)
+    assert await fs.read("/f") == b"2"
+    await fs.delete("/f", expected=await fs.stat("/f"))
+    directory = await fs.makedirs("/d")
+    await fs.write("/d/f", b"")
+    await fs.delete("/d", recursive=True, expected=directory)
+    await fs.makedirs("/d")
+    for recursive in (False, True):
+        with pytest.raises(ConflictError, match="/d"):
+            await fs.delete("/d", recursive=recursive, expected=directory)
+    assert await fs.is_dir("/d")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from anyio.lowlevel import checkpoint
 
 from s3k_async import transfer
 from s3k_async.client import S3kClient
@@ -24,10 +26,15 @@ from s3k_async.errors import (
 )
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.model import FileStatus, Progress
+from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.transfer import download, move_to, upload
 from s3k_async.volumes import init_volume
+from tests.client.rig import faulty_client, memory_config
 
 _numbers = itertools.count(1)
+
+TURNS = 200
+"""Turns of the event loop in which a write in memory comes to its end, unless something holds it up."""
 
 
 async def new_client() -> S3kClient:
@@ -391,3 +398,55 @@ async def test_a_conflict_says_what_happened(fs: S3kClient, other: S3kClient, mo
     assert path == "/a"
     assert isinstance(error, ConflictError)
     assert await fs.read("/a") == b"2"
+
+
+async def moved_while_writing(step: int) -> bool:
+    """Move a tree to another volume; another client writes a file of it before the request of this number, or, where
+    a job of the move stands in its way, as soon as it can. That write is at its old path, or was taken along. Whether
+    there was such a request.
+    """
+    config, there = memory_config(), memory_config()
+    await init_volume(config)
+    await init_volume(there)
+    requests = 0
+    writing: list[asyncio.Task[FileStatus]] = []
+
+    async def meanwhile(_: Call) -> None:
+        nonlocal requests
+        requests += 1
+        if requests == step:
+            writing.append(asyncio.create_task(writer.write("/in/sub/b", b"meanwhile")))
+            for _turn in range(TURNS):
+                await checkpoint()
+
+    faults = FaultPlan()
+    async with (
+        S3kClient(config=config) as writer,
+        S3kClient(config=there) as other,
+        faulty_client(faults, config) as fs,
+    ):
+        await writer.write_many([("/in/a", b"a"), ("/in/sub/b", b"old")])
+        faults.gate = meanwhile
+        result = await move_to(fs, other, "/in", "/out")
+        faults.gate = None
+        for task in writing:
+            await task
+        left = await in_volume(writer, "/in") if await writer.exists("/in") else {}
+        taken = await other.read("/out/sub/b")
+        if not writing:
+            assert (left, taken, result.failures) == ({}, b"old", [])
+        elif left:
+            assert (left, taken) == ({"sub": None, "sub/b": b"meanwhile"}, taken)
+        else:
+            assert (taken, result.failures) == (b"meanwhile", [])
+        failed = {path: type(error) for path, error in result.failures}
+        assert failed.pop("/in/sub/b", ConflictError) is ConflictError
+        assert failed.keys() <= {"/in/sub", "/in"}
+    return bool(writing)
+
+
+async def test_what_another_client_writes_at_any_step_of_a_move_is_kept() -> None:
+    step = 1
+    while await moved_while_writing(step):
+        step += 1
+    assert step > 20

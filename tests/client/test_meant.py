@@ -9,12 +9,11 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async.errors import ConflictError, DirectoryNotEmptyError, PathExistsError, PathNotFoundError, S3kError
-from s3k_async.spark.meant import Errors, Meant, delete_meant, rename_meant
+from s3k_async.meant import Errors, Meant, delete_meant, rename_meant
 from s3k_async.transaction import Transaction
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 
-pytestmark = pytest.mark.spark
 everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
 
 FILES = [f"/in/{number}" for number in range(5)]

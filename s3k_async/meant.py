@@ -1,10 +1,10 @@
-"""Changes of exactly the objects that a plan means. The verbs for paths take whatever is at a path when its turn comes;
-here every write is conditional on the object, and on its version where the plan says one.
+"""Changes of exactly the objects that were seen. The verbs for paths take whatever is at a path when its turn comes;
+here every write is conditional on the object, and on its version where one is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,10 +19,14 @@ from s3k_async.model import Entry, FileStatus
 from s3k_async.races import Race
 from s3k_async.transaction import Transaction
 
-__all__ = ["Errors", "Meant", "delete_meant", "rename_meant"]
+__all__ = ["Errors", "Meant", "delete_meant", "delete_seen", "rename_meant"]
 
 ALONE = 8
 """What is changed by itself, at the same time."""
+PORTION = 1000
+"""Files of a tree that are looked at and deleted together."""
+PORTIONS = 4
+"""Portions under way at the same time."""
 
 Errors: TypeAlias = dict[str, S3kError]
 """By path, what was not changed: PathNotFoundError for what is gone, ConflictError for what is not what was meant."""
@@ -42,11 +46,11 @@ class Meant:
         if isinstance(found, S3kError):
             raise found
         if found is None:
-            raise PathNotFoundError("it was there when the job began", path=self.path)
+            raise PathNotFoundError("it is gone since it was looked at", path=self.path)
         if found.id != self.id:
-            raise ConflictError("another object is there than when the job began", path=self.path)
+            raise ConflictError("another object is there than the one that was looked at", path=self.path)
         if self.version is not None and found.version != self.version:
-            raise ConflictError("it has changed since the job began", path=self.path)
+            raise ConflictError("it has changed since it was looked at, and stays", path=self.path)
 
 
 async def rename_meant(client: S3kClient, pairs: Sequence[tuple[Meant, str]], *, overwrite: bool) -> Errors:
@@ -108,6 +112,34 @@ async def delete_meant(client: S3kClient, wanted: Sequence[Meant], *, recursive:
             errors[meant.path] = error
 
     await run_all(delete, alone, limit=ALONE)
+    return errors
+
+
+async def delete_seen(client: S3kClient, entries: Iterable[FileStatus]) -> Errors:
+    """Remove the versions of files, and the directories, that a listing showed; of directories only those that are
+    empty by then.
+    """
+    errors: Errors = {}
+
+    async def delete(wanted: Sequence[Meant]) -> None:
+        errors.update(await delete_meant(client, wanted, recursive=False))
+
+    async def remove(directory: FileStatus) -> None:
+        try:
+            await client.delete(directory.path, expected=directory)
+        except S3kError as error:
+            errors[directory.path] = error
+
+    files: list[Meant] = []
+    directories: dict[int, list[FileStatus]] = {}
+    for entry in entries:
+        if entry.is_dir:
+            directories.setdefault(entry.path.count("/"), []).append(entry)
+        else:
+            files.append(Meant(entry.path, entry.id, entry.version))
+    await run_all(delete, (files[at : at + PORTION] for at in range(0, len(files), PORTION)), limit=PORTIONS)
+    for depth in sorted(directories, reverse=True):
+        await run_all(remove, directories[depth], limit=ALONE)
     return errors
 
 
