@@ -129,8 +129,15 @@ impl ItemView<'_> {
 
     #[inline]
     fn facts(&self, volume: &Volume, neighbour: Option<Facts>) -> Result<Facts, BadItem> {
-        let (partition, sort) = (self.text(Attribute::Partition)?, self.text(Attribute::Sort)?);
+        let keys = self.text(Attribute::Partition).and_then(|partition| Ok((partition, self.text(Attribute::Sort)?)));
+        let (partition, sort) = keys.map_err(|reason| self.refused(reason))?;
         let parent = self.parent(volume, partition, sort, neighbour)?;
+        self.meaning(parent).map_err(|reason| self.refused_at(parent, reason))
+    }
+
+    /// What the attributes mean, or why they mean nothing.
+    #[inline]
+    fn meaning(&self, parent: Cell) -> Result<Facts, String> {
         let is_dir = self.truth(Attribute::IsDirectory)?;
         let ctime = self.number(Attribute::Ctime)?;
         let id = self.text(Attribute::Id)?;
@@ -146,15 +153,13 @@ impl ItemView<'_> {
         let lease_ms = self.number_or(Attribute::Lease, Some(0))?;
         self.text_or_nothing(Attribute::Pending)?;
         if ctime <= 0 || version <= 0 || size < 0 || self.items.bytes(id).is_empty() {
-            return Err(
-                self.refused_at(parent, "ctime and version must be positive, size not negative, the id not empty")
-            );
+            return Err("ctime and version must be positive, size not negative, the id not empty".to_owned());
         }
         if ctime.checked_mul(1000).is_none() {
-            return Err(self.too_large(Attribute::Ctime));
+            return Err(too_large(Attribute::Ctime));
         }
         if committed && physical.is_some_and(|cell| self.items.bytes(cell) == UNCOMMITTED.as_bytes()) {
-            return Err(self.refused_at(parent, "a committed file must name its physical object"));
+            return Err("a committed file must name its physical object".to_owned());
         }
         Ok(Facts { row: row_number(self.row), parent, is_dir, committed, version, ctime, mtime_ms, size, lease_ms })
     }
@@ -178,49 +183,39 @@ impl ItemView<'_> {
         Ok(partition.part(volume.parent_start(), parent.len()))
     }
 
-    fn text(&self, attribute: Attribute) -> Result<Cell, BadItem> {
+    fn text(&self, attribute: Attribute) -> Result<Cell, String> {
         let cell = self.cell(attribute);
-        if cell.kind() == Kind::Text { Ok(cell) } else { Err(self.mistyped(attribute, "str")) }
+        if cell.kind() == Kind::Text { Ok(cell) } else { Err(mistyped(attribute, "str")) }
     }
 
-    fn text_or_nothing(&self, attribute: Attribute) -> Result<(), BadItem> {
+    fn text_or_nothing(&self, attribute: Attribute) -> Result<(), String> {
         if self.cell(attribute).is_absent() { Ok(()) } else { self.text(attribute).map(drop) }
     }
 
-    fn truth(&self, attribute: Attribute) -> Result<bool, BadItem> {
+    fn truth(&self, attribute: Attribute) -> Result<bool, String> {
         match self.cell(attribute).kind() {
             Kind::Truth(truth) => Ok(truth),
-            _ => Err(self.mistyped(attribute, "bool")),
+            _ => Err(mistyped(attribute, "bool")),
         }
     }
 
-    fn truth_or(&self, attribute: Attribute, otherwise: bool) -> Result<bool, BadItem> {
+    fn truth_or(&self, attribute: Attribute, otherwise: bool) -> Result<bool, String> {
         if self.cell(attribute).is_absent() { Ok(otherwise) } else { self.truth(attribute) }
     }
 
-    fn number(&self, attribute: Attribute) -> Result<i64, BadItem> {
+    fn number(&self, attribute: Attribute) -> Result<i64, String> {
         let cell = self.cell(attribute);
         if cell.kind() != Kind::Number {
-            return Err(self.mistyped(attribute, "int"));
+            return Err(mistyped(attribute, "int"));
         }
-        whole(self.items.bytes(cell)).ok_or_else(|| self.too_large(attribute))
+        whole(self.items.bytes(cell)).ok_or_else(|| too_large(attribute))
     }
 
-    fn number_or(&self, attribute: Attribute, otherwise: Option<i64>) -> Result<i64, BadItem> {
+    fn number_or(&self, attribute: Attribute, otherwise: Option<i64>) -> Result<i64, String> {
         if self.cell(attribute).is_absent() {
-            return otherwise.ok_or_else(|| self.too_large(Attribute::Ctime));
+            return otherwise.ok_or_else(|| too_large(Attribute::Ctime));
         }
         self.number(attribute)
-    }
-
-    #[cold]
-    fn mistyped(&self, attribute: Attribute, kind: &str) -> BadItem {
-        self.refused(format!("attribute '{}' is missing or not of type {kind}", attribute.name()))
-    }
-
-    #[cold]
-    fn too_large(&self, attribute: Attribute) -> BadItem {
-        self.refused(format!("attribute '{}' does not fit into 64 bits", attribute.name()))
     }
 
     #[cold]
@@ -238,11 +233,21 @@ impl ItemView<'_> {
     }
 
     #[cold]
-    fn refused_at(&self, parent: Cell, reason: &str) -> BadItem {
+    fn refused_at(&self, parent: Cell, reason: String) -> BadItem {
         let mut path = String::new();
         push_child(&mut path, self.items.text(parent), self.items.text(self.cell(Attribute::Sort)));
-        BadItem { reason: reason.to_owned(), place: path }
+        BadItem { reason, place: path }
     }
+}
+
+#[cold]
+fn mistyped(attribute: Attribute, kind: &str) -> String {
+    format!("attribute '{}' is missing or not of type {kind}", attribute.name())
+}
+
+#[cold]
+fn too_large(attribute: Attribute) -> String {
+    format!("attribute '{}' does not fit into 64 bits", attribute.name())
 }
 
 /// A whole number in decimal, if it fits.

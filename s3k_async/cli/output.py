@@ -91,8 +91,11 @@ def human_size(size: int) -> str:
 
 
 def time_text(milliseconds: int) -> str:
-    """A time as `2026-11-21T04:30:12Z`."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """A time as `2026-11-21T04:30:12Z`; one that no calendar has, which only a damaged record can tell, in ms."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OSError, OverflowError, ValueError):
+        return f"{milliseconds} ms"
 
 
 def plural(count: int, noun: str) -> str:

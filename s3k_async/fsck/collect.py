@@ -22,6 +22,7 @@ from s3k_async.fsck.naming import names_in, need_settled, open_transactions
 from s3k_async.fsck.verdicts import Ages, Verdict, named_by
 from s3k_async.model import Entry, Progress
 from s3k_async.oplog.entries import EntryKey, decode, history_prefix, parse_key
+from s3k_async.oplog.objects import ENTRY_BYTES, read_object
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import MAX_DELETION, BlobStore, Unfinished
@@ -226,6 +227,7 @@ class Sweeper:
             return set()
         found = await store.items.get_many(store.keys.keys(paths))
         named = names_in(found.values(), self._place.key_of)
+        named.need_names()
         held = named.unclear | {str(item.get("id")) for item in found.values() if item.get("physcommitted") is False}
         return named.keys | {verdict.blob.key for verdict in verdicts if verdict.blob.key[-36:] in held}
 
@@ -259,7 +261,7 @@ class _News:
     def __init__(self, place: Place, seen: Seen) -> None:
         assert place.log is not None
         self._log = place.log
-        self._reader = LogReader(place.log)
+        self._reader = LogReader(place.log, has_key=place.store.keys.has)
         self._key_of = place.key_of
         self._segments = set(seen.segments)
         self._checkpoints = set(seen.checkpoints)
@@ -295,7 +297,7 @@ class _News:
             if (key.version, key.operation_id) in known or (last is not None and key.version > last + 1):
                 continue
             try:
-                operation = decode(await self._log.get(info.key), info.key).operation
+                operation = decode(await read_object(self._log, info.key, ENTRY_BYTES), info.key).operation
             except BlobNotFoundError:
                 continue
             except LogFormatError:

@@ -22,6 +22,7 @@ from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.items import Key
 
 __all__ = [
+    "CHUNK",
     "checked_bytes",
     "decided",
     "item_facts",
@@ -34,6 +35,7 @@ __all__ = [
 READS: Final = 16
 BATCH: Final = 500
 CHUNK: Final = 8 * 1024 * 1024
+"""Bytes of a blob that are read at once."""
 
 
 async def with_jobs(ground: Ground, facts: Sequence[Facts]) -> list[Facts]:
@@ -53,7 +55,7 @@ async def with_adopted(ground: Ground, facts: Sequence[Facts]) -> list[Facts]:
     found: dict[str, list[BlobInfo]] = {}
 
     async def look(object_id: str, key: str) -> None:
-        blob = await ground.blobs.head(key)
+        blob = await _head(ground, key)
         if blob is not None:
             found.setdefault(object_id, []).append(blob)
 
@@ -211,9 +213,17 @@ async def _heads(ground: Ground, facts: Facts, seen: _Seen) -> None:
     keys = {blob.key for blob in facts.blobs}
     keys |= {ground.key_of(state.physical) for state in states if state.physical and state.physical != UNCOMMITTED}
     for key in sorted(keys - {""}):
-        blob = await ground.blobs.head(key)
+        blob = await _head(ground, key)
         if blob is not None:
             seen.blobs.append(blob)
+
+
+async def _head(ground: Ground, key: str) -> BlobInfo | None:
+    """The facts of a blob that an entry or the log names; None also for what can be no blob's key."""
+    try:
+        return await ground.blobs.head(key)
+    except InvalidPathError:
+        return None
 
 
 async def item_facts(ground: Ground, found: Sequence[ItemFacts]) -> list[ItemFacts]:
@@ -274,7 +284,7 @@ async def checked_bytes(ground: Ground, entry: Entry) -> Finding | None:
     try:
         for start in range(0, entry.size, CHUNK):
             digest.update(await ground.blobs.get(key, start, start + CHUNK))
-    except BlobNotFoundError:
+    except (BlobNotFoundError, InvalidPathError):
         return None
     found = f"xxh128:{digest.hexdigest()}"
     if found == entry.checksum:

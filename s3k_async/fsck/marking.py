@@ -197,8 +197,9 @@ class Marker:
         """Write the list of candidates to a local file.
 
         Raises ReadOnlyVolumeError (a volume of S3-FileSystem 1.0, whose writers keep none of our rules), BusyError (the
-        volume is being loaded or moved), LogFormatError (something in the log cannot be understood, and nobody knows
-        what it is about), VolumeMismatchError (the table is empty, the log is not), and the stores' errors.
+        volume is being loaded or moved), LogFormatError and ItemFormatError (something in the log or the table cannot
+        be understood, and nobody knows what it is about), VolumeMismatchError (the table is empty, the log is not), and
+        the stores' errors.
         """
         place = self._place
         record = await need_collectable(place)
@@ -213,7 +214,7 @@ class Marker:
             for statement in (_INDEX_NAMED, _UNNAMED, _INDEX_UNNAMED):
                 spill.database.execute(statement)
             if place.log is not None:
-                await self._read_log(LogReader(place.log), spill, writer)
+                await self._read_log(LogReader(place.log, has_key=place.store.keys.has), spill, writer)
             else:
                 writer.end.digest = str(digest)
             _judge(sieve, spill, writer)
@@ -238,6 +239,7 @@ class Marker:
         async with aclosing(merge(streams, limit=SEGMENTS)) as pages:
             async for page in pages:
                 named = sieve.items(page)
+                named.need_names()
                 spill.many("INSERT INTO named VALUES (?)", [(key,) for key in named.keys])
                 spill.many("INSERT OR IGNORE INTO held VALUES (?)", [(each,) for each in named.unclear])
                 if self._place.log is None:

@@ -18,7 +18,7 @@ from s3k_async.errors import BlobExistsError, ConflictError, ItemFormatError, S3
 from s3k_async.fsck.decide import decide, next_version
 from s3k_async.fsck.facts import Action, Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts, standing
 from s3k_async.fsck.ground import Ground
-from s3k_async.fsck.look import look_again, still_damaged
+from s3k_async.fsck.look import CHUNK, look_again, still_damaged
 from s3k_async.fsck.scans import is_newer_format
 from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import JobRecord
@@ -249,12 +249,17 @@ class Mender:
         await self._store.items.write(_removal(item))
 
     async def _quarantine_log(self, key: str) -> None:
+        """An object of any size: it is read in pieces, and copied inside the store."""
         blobs = self._log()
-        data = await blobs.get(key)
         if await is_newer_format(blobs, key):
             raise LeftError("the log object is of a newer format", path=key)
-        name = f"{key}.{sha256(data).hexdigest()[:16]}"
-        await self._put_log(QUARANTINE + name, data)
+        digest, start = sha256(), 0
+        while piece := await blobs.get(key, start, start + CHUNK):
+            digest.update(piece)
+            start += len(piece)
+        name = f"{QUARANTINE}{key}.{digest.hexdigest()[:16]}"
+        if await blobs.head(name) is None:
+            await blobs.copy(blobs, key, name)
         await blobs.delete(key)
 
     # What these stand on
@@ -279,7 +284,7 @@ class Mender:
         try:
             await blobs.put(key, data, if_absent=True)
         except BlobExistsError as error:
-            if await blobs.get(key) != data:
+            if await blobs.get(key, 0, len(data) + 1) != data:
                 raise ConflictError("the operation log holds something else under this key", path=key) from error
 
     def _log(self) -> BlobStore:

@@ -13,10 +13,22 @@ from s3k_async.metadata.jobs import JOB_PARTITION, PART_SEPARATOR
 from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.metadata.marks import parse_mark
 from s3k_async.metadata.record import LOCK, RECORD_KEY, STATE
-from s3k_async.model import Entry
+from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.storage.physical import is_uri
 from s3k_async.stores.items import PARTITION, SORT, Item, ItemStore
 
-__all__ = ["SEGMENTS", "Named", "digest_of", "names_in", "need_settled", "open_transactions", "scan_segment"]
+__all__ = [
+    "SEGMENTS",
+    "Named",
+    "digest_of",
+    "nameless_item",
+    "names_in",
+    "need_settled",
+    "open_transactions",
+    "scan_segment",
+]
+
+_ANY = "00000000-0000-0000-0000-000000000000"
 
 SEGMENTS = 4
 """Parts of the table that are scanned at the same time."""
@@ -29,6 +41,13 @@ class Named:
     keys: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
     """Ids of objects an item of which cannot be understood: it may name any bytes of theirs."""
+    nameless: list[str] = field(default_factory=list)
+    """Keys of items of which not even the object can be told: they may name any bytes."""
+
+    def need_names(self) -> None:
+        """Raise ItemFormatError if an item may name any bytes."""
+        for place in self.nameless:
+            raise nameless_item(place)
 
 
 def names_in(items: Iterable[Item], key_of: KeyOf) -> Named:
@@ -41,18 +60,41 @@ def names_in(items: Iterable[Item], key_of: KeyOf) -> Named:
         physical, mark = item.get("physpath"), item.get("next")
         if isinstance(physical, str):
             _add(named, key_of(physical))
-        elif not item.get("isdir"):
-            named.unclear.add(str(item.get("id")))
+        if item.get("isdir") is not True and not _names_bytes(physical):
+            _add_unclear(named, item)
         if mark is None:
             continue
         try:
             then = parse_mark(str(mark)).then
         except ItemFormatError:
-            named.unclear.add(str(item.get("id")))
+            _add_unclear(named, item)
             continue
         if isinstance(then, Entry) and then.physical:
             _add(named, key_of(then.physical))
     return named
+
+
+def nameless_item(place: str) -> ItemFormatError:
+    """The error for an item that may name any bytes."""
+    return ItemFormatError(
+        "an item of the table cannot be understood, and it may name any bytes; s3k fsck repair puts it into quarantine",
+        path=place,
+    )
+
+
+def _names_bytes(physical: object) -> bool:
+    """Whether an item says for certain what its bytes are, or that it has none."""
+    return isinstance(physical, str) and (
+        PHYSICAL_KEY.fullmatch(physical) is not None or physical == UNCOMMITTED or is_uri(physical)
+    )
+
+
+def _add_unclear(named: Named, item: Item) -> None:
+    identity = item.get("id")
+    if isinstance(identity, str) and PHYSICAL_KEY.fullmatch(f"{_ANY}.id={identity}"):
+        named.unclear.add(identity)
+    else:
+        named.nameless.append(f"{item[PARTITION]} / {item[SORT]}")
 
 
 def _add(named: Named, key: str | None) -> None:

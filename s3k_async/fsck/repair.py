@@ -118,7 +118,8 @@ def ground_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = R
     log: LogReader | JavaLogReader | None = None
     if volume.log_blobs is not None:
         binary = volume.record.log_mode == "binary"
-        log = JavaLogReader(volume.log_blobs, volume=volume.record.name) if binary else LogReader(volume.log_blobs)
+        native = LogReader(volume.log_blobs, has_key=volume.store.keys.has)
+        log = JavaLogReader(volume.log_blobs, volume=volume.record.name) if binary else native
     return Ground(volume.store, volume.blobs, log, volume.log_blobs, volume.store.sources, int(grace * 1000), path)
 
 

@@ -37,6 +37,7 @@ async def plan_restore(
     sources: Sources,
     *,
     volume_id: str,
+    has_key: Callable[[str], bool] | None = None,
     standing: AsyncIterator[Sequence[Entry]] | None = None,
     path: str = ROOT,
     directory: str | None = None,
@@ -44,13 +45,13 @@ async def plan_restore(
 ) -> RestorePlan:
     """Read log, bytes and what the table still has (`standing`), and decide what to restore at and below `path`.
 
-    `directory`: where the temporary file is made. The plan has to be closed. Raises the stores' errors; damage is an
-    outcome.
+    `has_key`: as of `LogReader`. `directory`: where the temporary file is made. The plan has to be closed. Raises the
+    stores' errors; damage is an outcome.
     """
     plan = RestorePlan(Spill(directory), volume_id, path)
     tell = progress or (lambda _: None)
     try:
-        await plan.read_log(log, tell)
+        await plan.read_log(LogReader(log, has_key=has_key), tell)
         await plan.read_data(data, tell)
         if standing is not None:
             async for entries in standing:
@@ -83,10 +84,10 @@ class RestorePlan:
         """Remove the temporary file."""
         self._spill.__exit__(None, None, None)
 
-    async def read_log(self, log: BlobStore, tell: Callable[[Progress], object]) -> None:
+    async def read_log(self, log: LogReader, tell: Callable[[Progress], object]) -> None:
         """Keep what the log says."""
         records = []
-        async for finding in LogReader(log).records():
+        async for finding in log.records():
             if isinstance(finding, DamagedLog):
                 self.report.note(Outcome("log_damaged", finding.key, detail=str(finding.error)))
                 continue

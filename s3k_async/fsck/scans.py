@@ -21,6 +21,7 @@ from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.checkpoints import FORMAT as CHECKPOINT_FORMAT
 from s3k_async.oplog.entries import FORMAT as ENTRY_FORMAT
 from s3k_async.oplog.entries import parse_line
+from s3k_async.oplog.objects import ENTRY_BYTES
 from s3k_async.oplog.reader import DamagedLog, Finding, JavaLogReader
 from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
 from s3k_async.stores.blobs import BlobStore
@@ -167,7 +168,7 @@ async def is_newer_format(log_blobs: BlobStore | None, key: str) -> bool:
     if log_blobs is None:
         return False
     try:
-        head = (await log_blobs.get(key)).partition(b"\n")[0]
+        head = (await log_blobs.get(key, 0, ENTRY_BYTES)).partition(b"\n")[0]
         document = parse_line(head, key)
     except (BlobNotFoundError, LogFormatError):
         return False

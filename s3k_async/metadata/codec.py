@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from s3k_async._native import Entries, Rows
+from s3k_async.errors import ItemFormatError
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.stores.items import OPERATION, PARTITION, SORT, Condition, Item, Value
 
 __all__ = ["NEXT", "from_item", "from_items", "in_columns", "is_unmarked_directory", "to_item", "unchanged"]
+
+_REMEDY = "s3k fsck tells what is damaged, s3k fsck repair puts it into quarantine"
 
 NEXT = "next"
 """The attribute that holds the pending change of a live job."""
@@ -54,7 +57,10 @@ def from_item(item: Item, keys: KeyScheme) -> Entry:
 def from_items(items: Sequence[Item], keys: KeyScheme, *, records: bool = False) -> Entries:
     """The entries that items store, in their order; with `records`, without the items that are none but records of
     the volume. Raises ItemFormatError as `from_item`."""
-    return Rows(items).entries(keys.volume, records=records)
+    try:
+        return Rows(items).entries(keys.volume, records=records)
+    except ItemFormatError as error:
+        raise ItemFormatError(f"a damaged item: {error.message} ({_REMEDY})", path=error.path) from error
 
 
 def in_columns(entries: Iterable[Entry], keys: KeyScheme) -> Entries:

@@ -38,6 +38,13 @@ class KeyScheme:
         """`key` for many paths."""
         return list(map(Key, *_native.item_keys(self.volume, list(paths), self.suffix_count, self.hash)))
 
+    def has(self, path: str) -> bool:
+        """Whether an entry can be at the path: it is that of no root, normalised, and not too long."""
+        try:
+            return _native.normalize(path) == path and bool(self.key(path))
+        except InvalidPathError:
+            return False
+
     def partitions(self, directory: str) -> list[str]:
         """The partitions that together hold a directory's children; none if its path leaves no room for a child."""
         try:

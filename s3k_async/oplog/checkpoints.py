@@ -14,13 +14,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from s3k_async.errors import BlobNotFoundError, LogFormatError
 from s3k_async.oplog.damage import DamagedLog, Finding
 from s3k_async.oplog.entries import LogRecord, operation_from, operation_line, parse_line, read_field, seal, unseal
+from s3k_async.oplog.objects import MANIFEST_BYTES, read_object
 from s3k_async.stores.blobs import BlobStore
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "CheckpointWriter",
     "Part",
     "owner_of_part",
+    "possible",
 ]
 
 FORMAT: Final = 1
@@ -194,15 +196,17 @@ class CheckpointWriter:
 class CheckpointReader:
     """Reads the checkpoints of a log."""
 
-    def __init__(self, blobs: BlobStore) -> None:
+    def __init__(self, blobs: BlobStore, *, has_key: Callable[[str], bool] | None = None) -> None:
+        """`has_key`: as of `LogReader`."""
         self._blobs = blobs
+        self._possible = possible(has_key)
 
     async def valid(self) -> list[Checkpoint | DamagedLog]:
         """The checkpoints that have a manifest, and manifests that cannot be understood."""
         found: list[Checkpoint | DamagedLog] = []
         async for info in self._blobs.list_all(MANIFESTS):
             try:
-                found.append(decode_manifest(await self._blobs.get(info.key), info.key))
+                found.append(decode_manifest(await read_object(self._blobs, info.key, MANIFEST_BYTES), info.key))
             except LogFormatError as error:
                 found.append(DamagedLog(info.key, error))
             except BlobNotFoundError:
@@ -243,13 +247,26 @@ class CheckpointReader:
         """The records of a part, or its damage; None if the whole checkpoint was superseded."""
         key = checkpoint.part_key(number)
         try:
-            return list(decode_part(await self._blobs.get(key), checkpoint, number))
+            records = decode_part(await read_object(self._blobs, key), checkpoint, number)
+            return [self._possible(record) for record in records]
         except LogFormatError as error:
             return [DamagedLog(key, error)]
         except BlobNotFoundError:
             if await self._blobs.head(checkpoint.key) is None:
                 return None
             return [DamagedLog(key, LogFormatError("a part of the checkpoint is missing", path=key))]
+
+
+def possible(has_key: Callable[[str], bool] | None) -> Callable[[LogRecord], LogRecord]:
+    """What gives a record back, or raises LogFormatError if an entry of it can have no key in the volume."""
+
+    def checked(record: LogRecord) -> LogRecord:
+        for entry in (record.operation.before, record.operation.after):
+            if entry is not None and has_key is not None and not has_key(entry.path):
+                raise LogFormatError("a path that is too long for an entry of the volume", path=record.key)
+        return record
+
+    return checked
 
 
 def _is_about(finding: Finding, object_id: str) -> bool:

@@ -15,8 +15,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
-from s3k_async.errors import LogFormatError
-from s3k_async.model import Entry
+from s3k_async import _native
+from s3k_async.errors import InvalidPathError, LogFormatError
+from s3k_async.model import ROOT, UNCOMMITTED, Entry
 
 __all__ = [
     "FORMAT",
@@ -57,6 +58,8 @@ _ID: Final = r"[0-9A-Za-z_-]{1,64}"
 _ENTRY_KEY: Final = re.compile(rf"entries/([^/]+)/({_ID})\.([0-9]{{10}})\.({_ID})\.(pending|committed)", re.ASCII)
 _SEGMENT_KEY: Final = re.compile(rf"segments/({_ID})\.(pending|committed)", re.ASCII)
 _IS_ID: Final = re.compile(_ID, re.ASCII)
+_LEAST: Final = -(2**63)
+_LARGEST: Final = 2**63 - 1
 _SEAL_LENGTH: Final = len('{"sha256":""}\n') + 64
 
 _TEXT = (str,)
@@ -196,8 +199,12 @@ def entry_document(entry: Entry) -> dict[str, Any]:
 
 
 def entry_from(document: dict[str, Any], key: str) -> Entry:
-    """The state of an entry that a JSON object holds. Raises LogFormatError, with the key."""
-    return Entry(**{name: read_field(document, name, kinds, key) for name, kinds in _ENTRY_FIELDS.items()})
+    """The state of an entry that a JSON object holds. Raises LogFormatError, with the key, also for a state that no
+    item of a table can have."""
+    entry = Entry(**{name: read_field(document, name, kinds, key) for name, kinds in _ENTRY_FIELDS.items()})
+    if flaw := _impossible(entry):
+        raise LogFormatError(flaw, path=key)
+    return entry
 
 
 def seal(body: bytes) -> bytes:
@@ -304,13 +311,31 @@ _SIDES: Final[dict[str, frozenset[tuple[bool, bool]]]] = {
 }
 
 
+def _impossible(entry: Entry) -> str | None:
+    """Why no item can hold the entry, or None: what is taken from the log is looked up, and put back, at its path."""
+    try:
+        is_path = entry.path != ROOT and _native.normalize(entry.path) == entry.path
+        _native.ancestors(entry.path)  # refuses what is longer than every key
+    except InvalidPathError as error:
+        return f"a path that no entry has: {error.message}"
+    if not is_path:
+        return f"a path that no entry has: {entry.path!r} is the root, or not normalised"
+    if not 0 < entry.ctime <= _LARGEST // 1000 or not 0 < entry.version <= _LARGEST or not 0 <= entry.size <= _LARGEST:
+        return "a ctime, version or size that no entry has"
+    if not entry.id or not _LEAST <= entry.mtime_ms <= _LARGEST or not _LEAST <= entry.lease_ms <= _LARGEST:
+        return "an id or a time that no entry has"
+    if entry.committed and (entry.is_dir or entry.physical in (None, UNCOMMITTED)):
+        return "a committed file must name its physical object"
+    return None
+
+
 def _flaw(operation: Operation) -> str | None:
     """What contradicts itself in the operation, or None."""
     before, after, version = operation.before, operation.after, operation.version
     if (before is not None, after is not None) not in _SIDES[operation.kind]:
         return f"a {operation.kind} with the wrong state before or after"
-    if not 1 <= version <= MAX_VERSION:
-        return f"version {version} is out of range"
+    if not 1 <= version <= MAX_VERSION or not _LEAST <= operation.time_ms <= _LARGEST:
+        return f"version {version} or time {operation.time_ms} is out of range"
     if not _IS_ID.fullmatch(operation.id) or not _IS_ID.fullmatch(operation.object_id):
         return "an operation id or object id that no key can hold"
     if any(entry is not None and entry.id != operation.object_id for entry in (before, after)):

@@ -208,7 +208,7 @@ class NativeLog:
             await self._blobs.put(key, data, if_absent=True)
         except BlobExistsError as error:
             possibly.discard(key)
-            if await self._blobs.get(key) != data:
+            if await self._blobs.get(key, 0, len(data) + 1) != data:
                 raise ConflictError("the operation log holds another record under this key", path=key) from error
 
     async def commit(self, key: str, data: bytes) -> bool:

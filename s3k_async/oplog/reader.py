@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Cont
 from dataclasses import dataclass
 from typing import Final, get_args
 
+from s3k_async import _native
 from s3k_async.concurrency import gather
-from s3k_async.errors import BlobNotFoundError, LogFormatError
+from s3k_async.errors import BlobNotFoundError, InvalidPathError, LogFormatError
 from s3k_async.model import UNCOMMITTED, Entry
-from s3k_async.oplog.checkpoints import CheckpointReader
+from s3k_async.oplog.checkpoints import CheckpointReader, possible
 from s3k_async.oplog.damage import DamagedLog, Finding
 from s3k_async.oplog.entries import (
     EntryKey,
@@ -29,6 +30,7 @@ from s3k_async.oplog.entries import (
     segment_key,
 )
 from s3k_async.oplog.java import JavaEntry, JavaEntryV1, read_java
+from s3k_async.oplog.objects import ENTRY_BYTES, OBJECT_BYTES, read_object
 from s3k_async.oplog.segments import Mark, Segment, decode_segment
 from s3k_async.stores.blobs import BlobInfo, BlobStore
 from s3k_async.stores.key_ranges import KeyRange, list_range
@@ -121,11 +123,16 @@ def _truth(committed: list[LogRecord], pending: dict[tuple[int, str], LogRecord]
 class LogReader:
     """Reads the entries and segments of a native log."""
 
-    def __init__(self, blobs: BlobStore, *, concurrency: int = 32) -> None:
-        """`blobs`: rooted at the log, its reads already retried. `concurrency`: entries read at once."""
+    def __init__(
+        self, blobs: BlobStore, *, concurrency: int = 32, has_key: Callable[[str], bool] | None = None
+    ) -> None:
+        """`blobs`: rooted at the log, its reads already retried. `concurrency`: entries read at once. `has_key`:
+        whether an entry of the volume can have a path; an object with another one is damaged.
+        """
         self._blobs = blobs
         self._concurrency = concurrency
-        self.checkpoints = CheckpointReader(blobs)
+        self._possible = possible(has_key)
+        self.checkpoints = CheckpointReader(blobs, has_key=has_key)
 
     async def records(self) -> AsyncIterator[Finding]:
         """Every operation in the log, in the highest state that an object knows for it, and every object that cannot be
@@ -284,11 +291,10 @@ class LogReader:
     async def _entry(self, keys: dict[LogState, str]) -> list[Finding]:
         findings: list[Finding] = []
         for state in ("committed", "pending"):
-            data = await _get(self._blobs, keys.get(state))
-            if data is None:
-                continue
             try:
-                return [*findings, decode(data, keys[state])]
+                data = await _get(self._blobs, keys.get(state), ENTRY_BYTES)
+                if data is not None:
+                    return [*findings, self._possible(decode(data, keys[state]))]
             except LogFormatError as error:
                 findings.append(DamagedLog(keys[state], error))
         return findings
@@ -318,7 +324,7 @@ class LogReader:
                 return list(mark.records(begun, key, keys["pending"]))
             except LogFormatError as error:
                 return [DamagedLog(key, error), *begun.records(keys["pending"])]
-        if damaged or await _get(self._blobs, key) is None or mark.id in await self._covered():
+        if damaged or await self._blobs.head(key) is None or mark.id in await self._covered():
             return []
         return [DamagedLog(key, LogFormatError("the pending object with the operations is missing", path=key))]
 
@@ -326,11 +332,16 @@ class LogReader:
         """What an object of a segment holds; None if it is not there, or if it cannot be understood, which is added to
         the damage.
         """
-        data = await _get(self._blobs, key)
-        if data is None or key is None:
+        if key is None:
             return None
         try:
-            return decode_segment(data, key)
+            data = await _get(self._blobs, key, OBJECT_BYTES)
+            if data is None:
+                return None
+            found = decode_segment(data, key)
+            for record in found.records(key) if isinstance(found, Segment) else ():
+                self._possible(record)
+            return found
         except LogFormatError as error:
             damage.append(DamagedLog(key, error))
             return None
@@ -376,17 +387,15 @@ class JavaLogReader:
         return [] if info is None else await self._one(info)
 
     async def _one(self, info: BlobInfo) -> list[Finding]:
-        data = await _get(self._blobs, info.key)
-        if data is None:
-            return []
         try:
-            return self._record(read_java(data, info.key), info)
+            data = await _get(self._blobs, info.key, ENTRY_BYTES)
+            return [] if data is None else self._record(read_java(data, info.key), info)
         except LogFormatError as error:
             return [DamagedLog(info.key, error)]
 
     def _record(self, entry: JavaEntry, info: BlobInfo) -> list[Finding]:
         logical = _JAVA_PATH.fullmatch(entry.logical)
-        if logical is None or entry.size < 0:
+        if logical is None or entry.size < 0 or not _is_normal(logical[2]):
             raise LogFormatError("a Java log entry without a file's path and size", path=info.key)
         if self._volume not in (None, logical[1]):
             return []
@@ -431,6 +440,13 @@ def _java_v1(entry: JavaEntryV1, object_id: str, path: str, time_ms: int) -> Ope
     return Operation("", "update" if entry.committed else "create", object_id, 0, time_ms, None, file)
 
 
+def _is_normal(path: str) -> bool:
+    try:
+        return _native.normalize(path) == path
+    except InvalidPathError:
+        return False
+
+
 def entry_ranges(count: int) -> list[KeyRange]:
     """Ranges that together hold the key of every entry, each about as many: `count` of them, but no more than there are
     beginnings of keys. Both objects of an entry are in one range.
@@ -453,12 +469,13 @@ def _segment_id(key: str) -> str:
     return parsed.segment_id if isinstance(parsed, SegmentKey) else ""
 
 
-async def _get(blobs: BlobStore, key: str | None) -> bytes | None:
-    """The object's bytes, or None for one that was rolled back or compacted away since it was listed."""
+async def _get(blobs: BlobStore, key: str | None, most: int) -> bytes | None:
+    """The object's bytes, or None for one that was rolled back or compacted away since it was listed. Raises
+    LogFormatError for more than `most`."""
     if key is None:
         return None
     try:
-        return await blobs.get(key)
+        return await read_object(blobs, key, most)
     except BlobNotFoundError:
         return None
 

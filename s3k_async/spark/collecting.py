@@ -26,7 +26,7 @@ from s3k_async.fsck.audit import AuditTrail
 from s3k_async.fsck.candidates import verdict_from
 from s3k_async.fsck.collect import BATCH, Collector, Seen, Sweeper, Swept
 from s3k_async.fsck.marking import MOST, Count, Marked, Sieve, held_by, need_collectable
-from s3k_async.fsck.naming import need_settled
+from s3k_async.fsck.naming import nameless_item, need_settled
 from s3k_async.fsck.parts import from_line
 from s3k_async.fsck.repair import ground_of
 from s3k_async.fsck.verdicts import GRACE_SECONDS, Ages
@@ -298,7 +298,9 @@ class _Found:
         sieve.done.counts["named"] = Count()
 
     def take(self, frame: DataFrame) -> DataFrame:
-        """Take the lines of a stage that are the driver's; the stage's lines. Raises LogFormatError."""
+        """Take the lines of a stage that are the driver's; the stage's lines. Raises LogFormatError,
+        ItemFormatError.
+        """
         done = self.sieve.done
         for row in frame.where(F.col("part") == NOWHERE).collect():
             text = bytes(row.line).decode()
@@ -312,6 +314,8 @@ class _Found:
                 self.segments.add(text)
             elif row.pile == "damage":
                 held_by(*json.loads(text))
+            elif row.pile == "nameless":
+                raise nameless_item(text)
         return frame
 
 

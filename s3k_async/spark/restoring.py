@@ -119,7 +119,8 @@ class LostPlace:
             log = connections.blobs(log_location(config), "log")
             keys = KeyScheme(config.name, config.suffix_count or 1, config.hash or "java31")
             store = MetadataStore(items, keys, DisabledLog(), SYSTEM, config.tuning, read_only=True)
-            return Ground(store, connections.blobs(config.data, "data"), LogReader(log), log, SYSTEM, 0)
+            reader = LogReader(log, has_key=keys.has)
+            return Ground(store, connections.blobs(config.data, "data"), reader, log, SYSTEM, 0)
 
         try:
             yield run(connected), run

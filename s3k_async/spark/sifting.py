@@ -116,7 +116,9 @@ class Table:
         """As Piece."""
         async for page in scan_segment(volume.store.items, self.segment, self.segments):
             named = sieve.items(page)
-            yield [(hash_of(key[-36:]), "named", key) for key in named.keys] + [_held(each) for each in named.unclear]
+            lines = [(hash_of(key[-36:]), "named", key) for key in named.keys]
+            lines += [_held(each) for each in named.unclear]
+            yield lines + [(NOWHERE, "nameless", place) for place in named.nameless]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ def read_entries(terms: Terms, count: int, batches: Iterable[pa.RecordBatch], se
     ranges = entry_ranges(count)
     with opened(terms.config) as (volume, run):
         assert volume.log_blobs is not None
-        log = LogReader(volume.log_blobs)
+        log = LogReader(volume.log_blobs, has_key=volume.store.keys.has)
         for number, lines in _runs(batches):
             wanted = {text for pile, text in lines if pile == "wanted"}
             yield from _drained(_entries(log, ranges[number], wanted), run, seen)

@@ -9,10 +9,17 @@ import anyio
 
 from s3k_async._native import Xxh3_128
 from s3k_async.config import BlobLocation, S3Bucket, Tuning
-from s3k_async.errors import BlobNotFoundError, CorruptDataError, DataMissingError, UnsupportedError
+from s3k_async.errors import (
+    BlobNotFoundError,
+    CorruptDataError,
+    DataMissingError,
+    InvalidPathError,
+    UnsupportedError,
+)
 from s3k_async.model import Content
 from s3k_async.sources import Sources
 from s3k_async.storage.upload import CHECKSUM_PREFIX, PhysicalWriter
+from s3k_async.stores.blob_keys import check_key
 from s3k_async.stores.blobs import BlobStore, Buffer
 
 __all__ = ["PhysicalStorage", "checksum_of", "is_uri", "key_below"]
@@ -148,17 +155,21 @@ class PhysicalStorage:
         """The key below the data location of what an entry names; None for a URI elsewhere."""
         try:
             return self._key(physical)
-        except UnsupportedError:
+        except (DataMissingError, UnsupportedError):
             return None
 
     def _key(self, physical: str) -> str:
-        """The key below the data location. Raises UnsupportedError for a URI elsewhere."""
-        if not is_uri(physical):
-            return physical
-        key = key_below(self._root(), physical)
+        """The key below the data location. Raises UnsupportedError for a URI elsewhere, DataMissingError for what can
+        be no key."""
+        key = key_below(self._root(), physical) if is_uri(physical) else physical
         if key is None:
             raise UnsupportedError("the physical object lies outside the volume's data location", path=physical)
-        return key
+        try:
+            return check_key(key)
+        except InvalidPathError as error:
+            raise DataMissingError(
+                f"the entry names no physical object that there can be ({error.message})", path=physical
+            ) from error
 
     def _root(self) -> str:
         """The URI of the data location, with the `/` that keys follow."""

@@ -3,6 +3,8 @@
 Format 1: `items` has one row for each item, its attributes besides the key as a JSON object; keys compare by their
 UTF-8 bytes. `segment` is the CRC-32 of the partition key, from which scans choose their part. `tags` are the table's
 tags, `tokens` the idempotency tokens of the last ten minutes.
+
+A damaged row is an item like any other, so that every reader finds, names and removes it: see `sqlite_rows`.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ from s3k_async.stores.items import (
 )
 from s3k_async.stores.os_errors import os_errors, sync_directory
 from s3k_async.stores.sqlite_connections import APPLICATION_ID, FORMAT, Connections, connect, sqlite_errors
+from s3k_async.stores.sqlite_rows import bound, fetch, item_of, items_of, key_from
 from s3k_async.stores.threads import Threads
 from s3k_async.stores.write_queue import WriteQueue
 
@@ -123,11 +126,15 @@ class SqliteItems:
         size = limit or _PAGE
 
         def page(connection: sqlite3.Connection) -> ItemPage:
-            rows = connection.execute(
-                "SELECT partition, sort, attributes FROM items WHERE partition = ? AND sort > ? ORDER BY sort LIMIT ?",
-                (partition, cursor or "", size + 1),
-            ).fetchall()
-            return ItemPage(_items(rows[:size]), rows[size - 1][1] if len(rows) > size else None)
+            (here, place), (after, last) = bound(partition), bound(cursor or "")
+            rows = fetch(
+                connection,
+                f"SELECT partition, sort, attributes FROM items WHERE partition = {here}"  # noqa: S608 - of `bound`
+                f" AND sort {'>' if cursor else '>='} {after} ORDER BY sort LIMIT ?",
+                (place, last, size + 1),
+            )
+            following = key_from(rows[size - 1]).sort if len(rows) > size else None
+            return ItemPage(items_of(rows[:size]), following)
 
         return await self._read(page)
 
@@ -140,13 +147,17 @@ class SqliteItems:
         after = Key("", "") if cursor is None else key_of(cursor)
 
         def page(connection: sqlite3.Connection) -> ItemPage:
-            rows = connection.execute(
-                "SELECT partition, sort, attributes FROM items WHERE (partition, sort) > (?, ?) AND segment % ? = ? "
-                "ORDER BY partition, sort LIMIT ?",
-                (after.partition, after.sort, segments, segment, size + 1),
-            ).fetchall()
-            last = cursor_of(Key(*rows[size - 1][:2])) if len(rows) > size else None
-            return ItemPage(_items(rows[:size]), last)
+            (partition, place), (sort, name) = map(bound, after)
+            # Of a damaged segment the last bits count: no row is in none of the parts, and none in two.
+            rows = fetch(
+                connection,
+                "SELECT partition, sort, attributes FROM items"  # noqa: S608 - of `bound`
+                f" WHERE (partition, sort) {'>' if cursor else '>='}"
+                f" ({partition}, {sort}) AND (segment & 0xFFFFFFFF) % ? = ? ORDER BY partition, sort LIMIT ?",
+                (place, name, segments, segment, size + 1),
+            )
+            following = cursor_of(key_from(rows[size - 1])) if len(rows) > size else None
+            return ItemPage(items_of(rows[:size]), following)
 
         return await self._read(page)
 
@@ -287,16 +298,16 @@ def _unlink(path: str) -> None:
         os.unlink(path)
 
 
-def _items(rows: Sequence[tuple[str, str, str]]) -> list[dict[str, Value]]:
-    attributes: list[dict[str, Value]] = json.loads(f"[{','.join(row[2] for row in rows)}]")
-    return [{PARTITION: row[0], SORT: row[1], **each} for row, each in zip(rows, attributes, strict=True)]
-
-
 def _select(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None:
-    row = connection.execute(
-        "SELECT partition, sort, attributes FROM items WHERE partition = ? AND sort = ?", key
-    ).fetchone()
-    return None if row is None else _items([row])[0]
+    where, values = _at(key)
+    rows = fetch(connection, f"SELECT partition, sort, attributes FROM items WHERE {where}", values)  # noqa: S608
+    return item_of(rows[0]) if rows else None
+
+
+def _at(key: Key) -> tuple[str, tuple[str | bytes, str | bytes]]:
+    """What of a query finds a key, and its values."""
+    (partition, place), (sort, name) = map(bound, key)
+    return f"partition = {partition} AND sort = {sort}", (place, name)
 
 
 def _change(connection: sqlite3.Connection, actions: Sequence[Action]) -> S3kError | None:
@@ -308,7 +319,8 @@ def _change(connection: sqlite3.Connection, actions: Sequence[Action]) -> S3kErr
     for action, before in zip(actions, current, strict=True):
         after = outcome(action, before)
         if isinstance(action, Delete):
-            connection.execute("DELETE FROM items WHERE partition = ? AND sort = ?", action.key)
+            where, values = _at(action.key)
+            connection.execute(f"DELETE FROM items WHERE {where}", values)  # noqa: S608 - of `bound`
         elif after is not None and not isinstance(action, Check):
             connection.execute(_PUT, _row(action.key, after))
     return None

@@ -21,6 +21,7 @@ from s3k_async.fsck.restore import RestorePlan, plan_restore
 from s3k_async.fsck.restore_tree import RestoreReport, TreePlan
 from s3k_async.metadata.codec import from_items, to_item
 from s3k_async.metadata.exclusive import ExclusiveLock
+from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.record import LOCK_PURPOSE, RECORD_KEY
 from s3k_async.model import ROOT, Entry, HashName, Progress
 from s3k_async.oplog.entries import Operation
@@ -49,6 +50,13 @@ class Lost:
     table: Volume | None
     """None if it does not exist."""
     sources: Sources
+
+    @property
+    def keys(self) -> KeyScheme:
+        """The keys of its entries. Without a suffix count nothing can be restored, only planned."""
+        if self.table is not None:
+            return self.table.store.keys
+        return KeyScheme(self.config.name or "-", self.config.suffix_count or 1, self.config.hash or "xxh3")
 
 
 class PlannedRestore(Protocol):
@@ -98,6 +106,7 @@ def _alone(audit: str | None, directory: str | None, progress: Callable[[Progres
             lost.data,
             lost.sources,
             volume_id=lost.volume_id,
+            has_key=lost.keys.has,
             standing=None if lost.table is None else _entries(lost.table),
             path=lost.path,
             directory=directory,

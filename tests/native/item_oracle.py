@@ -14,6 +14,13 @@ T = TypeVar("T", str, int, bool)
 
 def from_item(item: Item, volume: str) -> Entry:
     path = _native.decode_key(volume, _need(item, PARTITION, str), _need(item, SORT, str))
+    try:
+        return _meaning(item, path)
+    except ItemFormatError as error:
+        raise ItemFormatError(error.message, path=path) from None
+
+
+def _meaning(item: Item, path: str) -> Entry:
     is_dir = _need(item, "isdir", bool)
     ctime = _need(item, "ctime", int)
     entry = Entry(

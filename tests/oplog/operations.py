@@ -84,10 +84,12 @@ def records_only(findings: list[LogRecord | DamagedLog]) -> list[LogRecord]:
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
 names = st.text(
     st.one_of(
-        st.sampled_from("\n\r\t\"\\'\u2028\u2029\x85\x7f\u00e9\ufeff\U0001f600{}:,"), st.characters(codec="utf-8")
+        st.sampled_from("\n\r\t\"\\'\u2028\u2029\x85\x7f\u00e9\ufeff\U0001f600{}:,"),
+        st.characters(codec="utf-8", exclude_characters="/\0"),
     ),
+    min_size=1,
     max_size=40,
-)
+).filter(lambda name: name not in {".", ".."})
 numbers = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 ids = st.text("0123456789abcdefXYZ_-", min_size=1, max_size=64)
 versions = st.integers(min_value=1, max_value=9_999_999_999)
@@ -95,15 +97,18 @@ versions = st.integers(min_value=1, max_value=9_999_999_999)
 
 @st.composite
 def entries(draw: st.DrawFn, object_id: str, version: int) -> Entry:
-    """Any entry of the object at the version."""
+    """Any entry of the object at the version that an item can hold."""
+    is_dir = draw(st.booleans())
+    committed = not is_dir and draw(st.booleans())
+    named = texts.filter(lambda text: text != UNCOMMITTED)
     fields: dict[str, Any] = {
-        "path": draw(names.map(lambda name: "/" + name)),
-        "is_dir": draw(st.booleans()),
-        "ctime": draw(numbers),
+        "path": "/" + draw(names),
+        "is_dir": is_dir,
+        "ctime": draw(st.integers(min_value=1, max_value=(2**63 - 1) // 1000)),
         "mtime_ms": draw(numbers),
-        "size": draw(numbers),
-        "physical": draw(st.none() | texts),
-        "committed": draw(st.booleans()),
+        "size": draw(st.integers(min_value=0, max_value=2**63 - 1)),
+        "physical": draw(named if committed else st.none() | texts),
+        "committed": committed,
         "etag": draw(texts),
         "checksum": draw(texts),
         "operation": draw(texts),
@@ -120,7 +125,7 @@ def operations(draw: st.DrawFn) -> Operation:
     object_id = draw(ids)
     version = draw(versions.filter(lambda number: number > 1))
     has_before = kind in {"rename", "delete"} or (kind == "update" and draw(st.booleans()))
-    earlier = version - 1 if kind == "delete" else draw(st.integers(min_value=0, max_value=version - 1))
+    earlier = version - 1 if kind == "delete" else draw(st.integers(min_value=1, max_value=version - 1))
     return Operation(
         id=draw(ids),
         kind=kind,

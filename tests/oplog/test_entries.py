@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from s3k_async.errors import LogFormatError
-from s3k_async.model import Entry
+from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import (
     EntryKey,
     LogRecord,
@@ -27,6 +27,7 @@ from s3k_async.oplog.entries import (
     entry_key,
     history_prefix,
     parse_key,
+    seal,
     segment_key,
 )
 from tests.oplog import operations as sample
@@ -215,12 +216,47 @@ CONTRADICTIONS: dict[str, Operation] = {
     "half a surrogate pair": replace(sample.CREATE, after=replace(sample.RESERVED, path="/\ud83d")),
     "a number as text": replace(sample.CREATE, after=replace(sample.RESERVED, size="1")),  # type: ignore[arg-type]
 }
+IMPOSSIBLE: dict[str, dict[str, Any]] = {
+    "path above the root": {"path": "/../x"},
+    "path with NUL": {"path": "/a\0b"},
+    "name too long": {"path": "/" + "x" * 1025},
+    "path too long": {"path": "/x" * 2000},
+    "path with a double slash": {"path": "/a//b"},
+    "path with a slash at its end": {"path": "/a/"},
+    "path with a dot": {"path": "/a/./b"},
+    "relative path": {"path": "a"},
+    "empty path": {"path": ""},
+    "the root": {"path": "/"},
+    "no creation": {"ctime": 0},
+    "creation beyond 64 bits in ms": {"ctime": 10**18},
+    "modification beyond 64 bits": {"mtime_ms": 2**63},
+    "lease beyond 64 bits": {"lease_ms": -(2**63) - 1},
+    "negative size": {"size": -1},
+    "size beyond 64 bits": {"size": 2**63},
+    "committed without bytes": {"committed": True, "physical": None},
+    "committed with no bytes yet": {"committed": True, "physical": UNCOMMITTED},
+    "a committed directory": {"committed": True, "is_dir": True, "physical": "key"},
+}
+"""States that no item of a table can have."""
+CONTRADICTIONS |= {
+    what: replace(sample.CREATE, after=replace(sample.RESERVED, **fields)) for what, fields in IMPOSSIBLE.items()
+}
+CONTRADICTIONS["time beyond 64 bits"] = replace(sample.CREATE, time_ms=2**63)
 
 
 @pytest.mark.parametrize("what", CONTRADICTIONS)
 def test_an_operation_that_contradicts_itself_is_not_written(what: str) -> None:
     with pytest.raises(LogFormatError):
         encode(LogRecord(CONTRADICTIONS[what], "pending"))
+
+
+@pytest.mark.parametrize("what", IMPOSSIBLE)
+def test_a_sealed_entry_with_an_impossible_state_is_not_read(what: str) -> None:
+    whole = encode(LogRecord(sample.CREATE, "pending"))
+    document = json.loads(whole.partition(b"\n")[0])
+    document["after"] |= IMPOSSIBLE[what]
+    with pytest.raises(LogFormatError):
+        decode(seal(json.dumps(document).encode() + b"\n"), entry_key(sample.CREATE, "pending"))
 
 
 @pytest.mark.parametrize(

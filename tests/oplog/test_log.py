@@ -426,7 +426,7 @@ async def test_long_operations_make_more_segments(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(log_module, "SEGMENT_BYTES", 20_000)
     blobs, log = await native()
     operations = [
-        replace(one, after=replace(one.after, path=one.after.path + "/" + "n" * 3000))
+        replace(one, after=replace(one.after, path=one.after.path + ("/" + "n" * 980) * 3))
         for one in make_directories(50)
         if one.after is not None
     ]

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from s3k_async.errors import ResponseLostError, UnreachableError
 from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.oplog.compaction import Compactor
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key
 from s3k_async.oplog.java import JavaEntryV1, JavaEntryV2, write_java
 from s3k_async.oplog.log import NativeLog
+from s3k_async.oplog.objects import ENTRY_BYTES, MANIFEST_BYTES
 from s3k_async.oplog.reader import DamagedLog, JavaLogReader, LogReader, Truth, latest
 from s3k_async.oplog.segments import Mark, encode_mark
 from s3k_async.stores.faults import FaultPlan
@@ -393,3 +395,43 @@ async def test_a_java_log_of_many_pages_is_read_whole() -> None:
     assert len(records_only(await java_findings(blobs))) == 1100
     assert await JavaLogReader(blobs).history(sample.OBJECT) == []
     assert await JavaLogReader(blobs).history("../x") == []
+
+
+class Bounded(MemoryBlobs):
+    """A store that notes how much of an object may be asked for at once."""
+
+    asked = 0
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        assert end is not None, f"{key} is read whole, whatever its size"
+        self.asked = max(self.asked, end - start)
+        return await super().get(key, start, end)
+
+
+async def test_no_object_of_the_log_is_read_whole_whatever_its_size() -> None:
+    """A log object of 300 MB took fsck past 2.5 GB."""
+    blobs = Bounded("test-reader-bounded")
+    await blobs.create()
+    await commit(blobs, *LIFE[:2])
+    await (await NativeLog(blobs, SOURCES).begin(make_directories(2))).commit()
+    await Compactor(blobs, fake_sources(), grace=0.0).run()
+    await commit(blobs, sample.RENAME)
+    reader = LogReader(blobs)
+    assert [finding async for finding in reader.records()]
+    assert await reader.history(sample.UPDATE.object_id)
+    assert await reader.segment("none") == []
+    assert 0 < blobs.asked <= MANIFEST_BYTES + 1
+    await blobs.drop()
+
+
+async def test_an_object_that_is_too_large_is_damage() -> None:
+    blobs = await log_blobs()
+    await commit(blobs, sample.CREATE)
+    key = entry_key(sample.UPDATE, "committed")
+    whole = encode(LogRecord(sample.UPDATE, "committed"))
+    await blobs.put(key, b" " * (ENTRY_BYTES + 1 - len(whole)) + whole)
+    found = await findings(blobs)
+    (damage,) = [each for each in found if isinstance(each, DamagedLog)]
+    assert damage.key == key
+    assert "1,048,576" in str(damage.error)
+    assert [each.operation for each in found if isinstance(each, LogRecord)] == [sample.CREATE]

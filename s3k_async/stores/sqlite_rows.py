@@ -1,0 +1,139 @@
+"""Rows of a SQLite table as items, damaged ones included.
+
+A row is damaged if its attributes are no JSON object of texts, whole numbers and truth values, or if a key is no text.
+It is an item nevertheless: one that no entry of a volume is, so that whoever decodes it refuses it by its key, and
+that can be read, compared and removed as any other. Its attributes are one, `RAW`, or `RAW_BASE64` if they are no
+UTF-8. A key that is no text of UTF-8, or empty, is written out as `<text form>///<t or b><hexadecimal digits>`, for a
+text or a blob of these bytes: no key of ours has three slashes, since no name is empty.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from s3k_async.stores.items import PARTITION, SORT, Key, Value
+
+__all__ = ["RAW", "RAW_BASE64", "bound", "fetch", "item_of", "items_of", "key_from"]
+
+RAW: Final = "attributes"
+RAW_BASE64: Final = "attributes_base64"
+
+_MARK: Final = "///"
+_PLAIN: Final = frozenset({str, int, bool})
+_NOT_FLAT: Final = ("[", "null", "\\ud", "\\uD", f'"{PARTITION}"', f'"{SORT}"')
+
+Row: TypeAlias = tuple[Any, Any, Any]
+"""Partition, sort and attributes, as they are stored."""
+
+
+class _Undecoded(bytes):
+    """A text of SQLite that is no UTF-8; a blob is plain `bytes`."""
+
+
+def _not_plain(text: str) -> Any:
+    raise ValueError(f"{text} is no value of an attribute")
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=_not_plain, parse_constant=_not_plain)
+
+
+def fetch(connection: sqlite3.Connection, statement: str, values: Sequence[object]) -> list[Row]:
+    """All rows of a query. Raises the errors of SQLite, but none for a text that is no UTF-8."""
+    try:
+        return connection.execute(statement, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if not str(error).startswith("Could not decode to UTF-8"):
+            raise
+    connection.text_factory = _decoded
+    try:
+        return connection.execute(statement, values).fetchall()
+    finally:
+        connection.text_factory = str
+
+
+def items_of(rows: Sequence[Row]) -> list[dict[str, Value]]:
+    """The items that rows hold."""
+    attributes = _flat(rows)
+    if attributes is None:
+        return [item_of(row) for row in rows]
+    return [{PARTITION: row[0], SORT: row[1], **each} for row, each in zip(rows, attributes, strict=True)]
+
+
+def item_of(row: Row) -> dict[str, Value]:
+    """The item that a row holds."""
+    try:
+        attributes = _DECODER.decode(row[2])
+        json.dumps(attributes, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+    except (ValueError, TypeError, RecursionError):
+        return _damaged(row)
+    if type(attributes) is not dict or not {*map(type, attributes.values())} <= _PLAIN:
+        return _damaged(row)
+    if PARTITION in attributes or SORT in attributes:
+        return _damaged(row)
+    place, name = key_from(row)
+    return {PARTITION: place, SORT: name, **attributes}
+
+
+def _flat(rows: Sequence[Row]) -> list[dict[str, Value]] | None:
+    """The attributes of rows that are all read at once, which takes half the time; None unless it is plain that each
+    row is one object, and what `item_of` would take, and that its key is what it says.
+    """
+    places, names, texts = ([row[column] for row in rows] for column in range(3))
+    try:
+        text = ",".join(texts)
+        if (
+            not (all(places) and all(names))
+            or _MARK in "\n".join(places)
+            or _MARK in "\n".join(names)
+            or text.count("{") != len(rows)
+            or not all(each.startswith("{") for each in texts)
+            or any(part in text for part in _NOT_FLAT)
+        ):
+            return None
+        found: list[Any] = _DECODER.decode(f"[{text}]")
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return found if len(found) == len(rows) and {*map(type, found)} <= {dict} else None
+
+
+def key_from(row: Row) -> Key:
+    """The key of a row, as the item port has it."""
+    return Key(_key_text(row[0]), _key_text(row[1]))
+
+
+def bound(text: str) -> tuple[str, str | bytes]:
+    """Half of a key as a query needs it: an expression with a placeholder, and the value for that."""
+    _, mark, stored = text.rpartition(_MARK)
+    if not mark or stored[:1] not in ("t", "b"):
+        return "?", text
+    try:
+        data = bytes.fromhex(stored[1:])
+    except ValueError:
+        return "?", text
+    return ("CAST(? AS TEXT)" if stored[0] == "t" else "?"), data
+
+
+def _key_text(value: object) -> str:
+    if type(value) is str and value and _MARK not in value:
+        return value
+    data = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]
+    kind = "t" if isinstance(value, str | _Undecoded) else "b"
+    return f"{data.decode(errors='backslashreplace')}{_MARK}{kind}{data.hex()}"
+
+
+def _damaged(row: Row) -> dict[str, Value]:
+    key, value = key_from(row), row[2]
+    if isinstance(value, str):
+        return {PARTITION: key.partition, SORT: key.sort, RAW: value}
+    return {PARTITION: key.partition, SORT: key.sort, RAW_BASE64: base64.b64encode(value).decode()}
+
+
+def _decoded(data: bytes) -> str | bytes:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _Undecoded(data)
