@@ -468,6 +468,16 @@ def test_every_service_and_client_option_arrives_by_every_way(home: Home, name: 
         assert getattr(config.tuning, name) == wanted
 
 
+def test_the_old_systems_log_is_among_its_data(home: Home) -> None:
+    base = {"table": "meta", "bucket": "b", "prefix": "p", "kind": "s3k-1.0", "suffix_count": 3}
+    assert home.resolve("s3k://v", **base, data_region="r", log_region="s").log == S3Bucket(
+        "b", "p/", AwsConfig(region="s")
+    )
+    base["data_location"] = "memory://m"
+    del base["bucket"], base["prefix"]
+    assert home.resolve("s3k://v", **base).log == MemoryBlobs("m")
+
+
 def test_encryption_and_its_key_are_of_one_piece(home: Home) -> None:
     base = {"table": "meta", "bucket": "b"}
     home.write('[volumes.v]\nencryption = "aws:kms"\nkms_key = "k"\nlog_encryption = "AES256"')

@@ -17,11 +17,13 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
+from s3k_async.fsck.repair import verify_volume
 from s3k_async.stores.items import ABSENT, Item, ItemStore, Put
 from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes import destroy_volume, init_volume, open_volume
 from tests.engines.volumes import fresh_name, fresh_table
+from tests.old_volume import suffix
 
 HASHES = {
     "a": 97,
@@ -36,9 +38,14 @@ HASHES = {
 """`java.lang.String.hashCode` of some names."""
 
 
+def test_the_old_hash() -> None:
+    for name, value in HASHES.items():
+        assert suffix(name, 80) == abs(value) % 80
+
+
 def legacy_item(volume: str, parent: str, name: str, count: int, **changes: Any) -> Item:
     item: dict[str, Any] = {
-        "path": f"ks://{volume}{parent}-sf{abs(HASHES[name]) % count}",
+        "path": f"ks://{volume}{parent}-sf{suffix(name, count)}",
         "children": name,
         "isdir": False,
         "ctime": 1_600_000_000,
@@ -160,6 +167,45 @@ async def test_items_that_are_no_entries_are_refused(legacy: Legacy, item: Item)
     await legacy.put(item)
     with pytest.raises(NotAVolumeError):
         await open_volume(legacy.config)
+
+
+BAD: dict[str, Item] = {
+    "foreign": {"path": "no-entry", "children": "x"},
+    "undecodable": {"path": "ks://bucket/nosuffix", "children": "a"},
+    "malformed": legacy_item("bucket", "/", "new", 10, ver=0),
+    "misplaced": legacy_item("bucket", "/", "new", 10, path="ks://bucket/-sf3"),
+}
+
+
+@pytest.mark.parametrize("bad", sorted(BAD))
+async def test_one_bad_item_among_many_does_not_keep_it_closed(
+    legacy: Legacy, bad: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await legacy.fill()
+    await legacy.put(BAD[bad])
+    volume = await open_volume(legacy.config)
+    assert "run fsck" in caplog.text
+    for name in HASHES:
+        assert await volume.store.get(f"/{name}") is not None
+    found = {finding.kind for finding in (await verify_volume(volume, grace=-60.0)).problems}
+    assert found & {"foreign_item", "item_damaged", "item_misplaced"}
+    await volume.close()
+
+
+@pytest.mark.parametrize("count", [3, 5, 9, 11, 20, 80])
+async def test_another_suffix_count_is_refused_beside_bad_items(legacy: Legacy, count: int) -> None:
+    await legacy.fill()
+    await legacy.put(*BAD.values())
+    with pytest.raises(VolumeMismatchError, match=f"not written with suffix count {count}: .* it may be"):
+        await open_volume(replace(legacy.config, suffix_count=count))
+
+
+async def test_half_of_a_volume_misplaced_is_another_count(legacy: Legacy) -> None:
+    """With twice the count, half of the names have the same suffix by chance."""
+    await legacy.put(*(legacy_item("bucket", "/", f"part-{n:05}", 10) for n in range(100)))
+    with pytest.raises(VolumeMismatchError, match="it may be 10"):
+        await open_volume(replace(legacy.config, suffix_count=20))
+    await (await open_volume(legacy.config)).close()
 
 
 async def test_without_a_record_a_suffix_count_is_needed(legacy: Legacy) -> None:

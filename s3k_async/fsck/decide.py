@@ -173,6 +173,11 @@ class _Case:
             same_blob(blob.key, entry.physical) and (not whole or blob.size == entry.size) for blob in self.facts.blobs
         )
 
+    def moved_entry_by_entry(self) -> bool:
+        """Whether the directory is one of a rename of S3-FileSystem 1.0: at its target it is one version on."""
+        versions = [entry.version for entry in self.stand.entries]
+        return self.entry.is_dir and len(set(versions)) == len(versions)
+
     def lease_runs(self, entry: Entry) -> bool:
         return entry.is_reservation and entry.lease_ms > self.facts.now_ms
 
@@ -212,7 +217,7 @@ class _Case:
         after = self.logged_state
         if after is None or self.entry is NOBODY:
             return []
-        compared = COMPARED_BINARY if self.facts.binary_log else COMPARED
+        compared = COMPARED_BINARY if self.facts.legacy else COMPARED
         different = [name for name in compared if getattr(self.entry, name) != getattr(after, name)]
         if not _same_physical(self.entry.physical, after.physical):
             different.append("physical")
@@ -245,6 +250,8 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "keeps the id": lambda case: case.entry is case.keeper,
     "entry young": lambda case: case.facts.is_young(case.entry.mtime_ms),
     "directory": lambda case: case.entry.is_dir,
+    "S3-FileSystem 1.0": lambda case: case.facts.legacy,
+    "of several versions": lambda case: case.moved_entry_by_entry(),
     "reservation": lambda case: case.entry.is_reservation,
     "no reservation": lambda case: not case.entry.is_reservation,
     "lease runs": lambda case: case.lease_runs(case.entry),
@@ -297,6 +304,12 @@ IDS: Final = Table(
         Row(("only entry",)),
         Row(("keeps the id",)),
         Row(("entry young",)),
+        Row(
+            ("S3-FileSystem 1.0", "directory", "of several versions"),
+            "rename_unfinished",
+            "none",
+            "a rename of the directory is under way, or was interrupted: {paths}",
+        ),
         Row(("directory",), "duplicate_id", "renumber", "more than one directory has this id: {paths}"),
         Row(("size differs",), "duplicate_id", "report", "several entries have this id, and no whole bytes: {paths}"),
         Row((), "duplicate_id", "renumber", "more than one entry has this id: {paths}"),
@@ -311,6 +324,12 @@ RESERVATIONS: Final = Table(
         Row(("lease runs",)),
         Row(("entry young",)),
         Row(("upload complete",)),
+        Row(
+            ("S3-FileSystem 1.0",),
+            "reservation_open",
+            "none",
+            "uncommitted for {age:,} s; there are no leases, so its writer may still be at work",
+        ),
         Row((), "reservation_expired", "remove_entry", "its writer never committed it"),
     ),
 )
@@ -466,6 +485,7 @@ def _detail(row: Row, case: _Case) -> str:
         conflict=", ".join(record.operation.id for record in conflict),
         differences=", ".join(case.differences()),
         entry=case.entry,
+        age=(case.facts.now_ms - case.entry.mtime_ms) // 1000,
         stored=sizes[0] if sizes else 0,
     )
 

@@ -53,7 +53,9 @@ FindingKind = Literal[
     "log_pending",
     "missing_parent",
     "orphan_data",
+    "rename_unfinished",
     "reservation_expired",
+    "reservation_open",
     "size_mismatch",
     "stale_job",
     "stale_mark",
@@ -77,7 +79,7 @@ Action = Literal[
 ]
 """What mends a finding. `report`: nothing that a program may do by itself. `none`: nothing needs to be done."""
 
-NOTES: Final[frozenset[str]] = frozenset({"collectable_data", "stale_job"})
+NOTES: Final[frozenset[str]] = frozenset({"collectable_data", "rename_unfinished", "reservation_open", "stale_job"})
 """Findings that are the ordinary course of things."""
 PROBLEMS: Final[frozenset[str]] = frozenset(FindingKind.__args__) - NOTES  # type: ignore[attr-defined]
 
@@ -124,7 +126,9 @@ class Facts:
     """Physical objects whose key ends in this id, and those that an entry or the log names."""
     logged: bool = True
     """Whether objects of this kind are logged at all: not on a volume without log, nor directories of s3k-1.0."""
-    binary_log: bool = False
+    legacy: bool = False
+    """Whether S3-FileSystem 1.0 wrote the object, and may be writing it: it has no leases, renames directories entry by
+    entry, and its log keeps less."""
     jobs: Mapping[str, JobRecord] = field(default_factory=dict)
     """The records that there are of the jobs that mark the entries, by id; one that is missing is over."""
     occupied: Mapping[str, bool] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from s3k_async.metadata.jobs import JOB_PARTITION, JobRecord, record_from
 from s3k_async.metadata.marks import parse_mark
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry, Progress
-from s3k_async.oplog.reader import JavaLogReader, Truth, latest
+from s3k_async.oplog.reader import Truth, latest
 from s3k_async.stores.items import Key
 from s3k_async.stores.key_ranges import HEX, hex_ranges
 
@@ -116,7 +116,7 @@ class Gatherer:
         yield from first.values()
 
     def _facts(self, object_id: str, entries: Sequence[Entry], truth: Truth | None, blobs: Sequence[Any]) -> Facts:
-        binary = isinstance(self.ground.log, JavaLogReader)
+        legacy = self.ground.is_legacy
         is_dir = bool(entries) and entries[0].is_dir
         return Facts(
             object_id=object_id,
@@ -125,8 +125,8 @@ class Gatherer:
             entries=entries,
             truth=truth,
             blobs=blobs,
-            logged=self.ground.log is not None and not (binary and is_dir),
-            binary_log=binary,
+            logged=self.ground.log is not None and not (legacy and is_dir),
+            legacy=legacy,
         )
 
     def _ids(self, entries: dict[str, list[Entry]], truths: dict[str, Truth], blobs: Iterable[str]) -> set[str]:

@@ -40,11 +40,13 @@ class Ground:
     sources: Sources
     grace_ms: int
     path: str = ROOT
+    legacy: bool = False
+    """Whether S3-FileSystem 1.0 wrote the volume, where no log of its says so."""
 
     @property
     def is_legacy(self) -> bool:
         """Whether S3-FileSystem 1.0 wrote the volume."""
-        return isinstance(self.log, JavaLogReader) or self.store.keys.hash == "java31"
+        return self.legacy or isinstance(self.log, JavaLogReader)
 
     def key_of(self, physical: str) -> str:
         """The key below the data location of what an entry names. S3-FileSystem 1.0 may have named a bucket that its

@@ -120,7 +120,9 @@ def ground_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = R
         binary = volume.record.log_mode == "binary"
         native = LogReader(volume.log_blobs, has_key=volume.store.keys.has)
         log = JavaLogReader(volume.log_blobs, volume=volume.record.name) if binary else native
-    return Ground(volume.store, volume.blobs, log, volume.log_blobs, volume.store.sources, int(grace * 1000), path)
+    legacy = volume.record.kind == "s3k-1.0"
+    sources = volume.store.sources
+    return Ground(volume.store, volume.blobs, log, volume.log_blobs, sources, int(grace * 1000), path, legacy)
 
 
 async def verify_volume(
@@ -141,7 +143,14 @@ async def verify_volume(
     """
     ground = ground_of(volume)
     verifier = Verifier(
-        ground.store, ground.blobs, ground.log, ground.sources, grace=grace, log_blobs=ground.log_blobs, held=held
+        ground.store,
+        ground.blobs,
+        ground.log,
+        ground.sources,
+        grace=grace,
+        log_blobs=ground.log_blobs,
+        held=held,
+        legacy=ground.legacy,
     )
     return await verifier.verify(path, deep=deep, directory=directory, progress=progress)
 

@@ -22,7 +22,7 @@ from s3k_async.oplog.checkpoints import FORMAT as CHECKPOINT_FORMAT
 from s3k_async.oplog.entries import FORMAT as ENTRY_FORMAT
 from s3k_async.oplog.entries import parse_line
 from s3k_async.oplog.objects import ENTRY_BYTES
-from s3k_async.oplog.reader import DamagedLog, Finding, JavaLogReader
+from s3k_async.oplog.reader import DamagedLog, Finding
 from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import PARTITION, SORT, Item, Key
@@ -148,11 +148,10 @@ async def log_things(ground: Ground, findings: AsyncIterable[Finding], counts: C
 
 async def blob_things(ground: Ground, keys: KeyRange, counts: Counts) -> AsyncIterator[list[Thing]]:
     """The bytes in a range of keys, added to the counts. Raises the store's errors."""
-    binary = isinstance(ground.log, JavaLogReader)
     things: list[Thing] = []
     async for blob in list_range(ground.blobs, keys):
         object_id = _native.object_id_of(blob.key)
-        if object_id is None and binary and blob.key.endswith(JAVA_LOG_SUFFIX):
+        if object_id is None and ground.is_legacy and blob.key.endswith(JAVA_LOG_SUFFIX):
             continue
         counts.blobs += 1
         counts.blob_bytes += blob.size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from s3k_async.concurrency import run_all
@@ -83,10 +83,11 @@ class Verifier:
         grace: float = GRACE_SECONDS,
         log_blobs: BlobStore | None = None,
         held: int = HELD,
+        legacy: bool = False,
     ) -> None:
         """`log_blobs`: where the log is; with it, objects of newer formats are told from damaged ones. `held`: what is
-        kept in memory before it is written to files."""
-        self._ground = Ground(store, blobs, log, log_blobs, sources, int(grace * 1000))
+        kept in memory before it is written to files. `legacy`: the volume is S3-FileSystem 1.0's, log or not."""
+        self._ground = Ground(store, blobs, log, log_blobs, sources, int(grace * 1000), legacy=legacy)
         self._held = held
 
     async def verify(
@@ -103,8 +104,7 @@ class Verifier:
         stores' errors, InvalidArgumentError (the directory is that of another run); damage is a finding, never an
         error.
         """
-        ground = self._ground
-        ground = Ground(ground.store, ground.blobs, ground.log, ground.log_blobs, ground.sources, ground.grace_ms, path)
+        ground = replace(self._ground, path=path)
         parts = Parts(directory, held=self._held)
         try:
             gatherer = Gatherer(ground, parts)

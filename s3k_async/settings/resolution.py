@@ -249,6 +249,7 @@ def _check_named(address: NamedVolume, values: Values, file: ConfigFile, missing
 
 
 def _built(values: Values, kind: VolumeKind | None) -> VolumeConfig:
+    kind = cast("VolumeKind | None", values.get("kind", kind))
     directory = cast("str | None", values.get("directory"))
     data = _data(values, directory)
     name = str(values.get("name", ""))
@@ -256,8 +257,8 @@ def _built(values: Values, kind: VolumeKind | None) -> VolumeConfig:
         name=check_name(name) if name else "",
         table=_table(values, directory),
         data=data,
-        log=_log(values, directory, data),
-        kind=cast("VolumeKind | None", values.get("kind", kind)),
+        log=_log(values, directory, data, kind),
+        kind=kind,
         suffix_count=cast("int | None", values.get("suffix_count")),
         hash=cast("HashName | None", values.get("hash")),
         log_mode=cast("LogMode | None", values.get("log_mode")),
@@ -290,8 +291,8 @@ def _data(values: Values, directory: str | None) -> BlobLocation:
     return LocalDirectory(os.path.join(directory, "data"))
 
 
-def _log(values: Values, directory: str | None, data: BlobLocation) -> BlobLocation | None:
-    """None: beside the data."""
+def _log(values: Values, directory: str | None, data: BlobLocation, kind: VolumeKind | None) -> BlobLocation | None:
+    """None: beside the data. S3-FileSystem 1.0 has its log among the data."""
     aws = _aws(values, "log")
     if "log_location" in values:
         return blob_location(str(values["log_location"]), aws)
@@ -301,6 +302,8 @@ def _log(values: Values, directory: str | None, data: BlobLocation) -> BlobLocat
         if not isinstance(data, S3Bucket):
             raise ConfigError("log_prefix needs the log_bucket it is in")
         return S3Bucket(data.bucket, s3_prefix(str(values["log_prefix"])), aws)
+    if kind == "s3k-1.0":
+        return replace(data, aws=aws) if isinstance(data, S3Bucket) else data
     if isinstance(data, S3Bucket):
         return S3Bucket(data.bucket, f"{data.prefix}oplog/", aws)
     if directory is not None and data == LocalDirectory(os.path.join(directory, "data")):

@@ -206,13 +206,14 @@ async def _legacy_record(config: VolumeConfig, items: ReliableItems, where: str)
         raise ConfigError("an s3k-1.0 volume is opened by its name, which is its bucket's", path=where)
     keys = KeyScheme(config.name, config.suffix_count, config.hash or "java31")
     await check_suffixes(items, keys, where)
+    logged = config.log is not None and config.log_mode != "disabled"
     return VolumeRecord(
         name=config.name,
         suffix_count=config.suffix_count,
         hash=keys.hash,
         data=location_text(config.data, config.table),
-        log_mode="binary" if config.log is not None else "disabled",
-        log=location_text(config.log, config.table) if config.log is not None else "",
+        log_mode="binary" if logged else "disabled",
+        log=location_text(config.log, config.table) if config.log is not None and logged else "",
         volume_id="",
         created_ms=0,
         kind="s3k-1.0",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,71 +16,24 @@ from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.config import DynamoTable, S3Bucket
 from s3k_async.errors import ReadOnlyVolumeError, UncommittedFileError
 from s3k_async.fsck.verify import Report, Verifier
-from s3k_async.oplog.java import JavaEntryV2, write_java
 from s3k_async.oplog.reader import JavaLogReader
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.dynamodb import DynamoItems
-from s3k_async.stores.items import ABSENT, Condition, Delete, Put
 from s3k_async.stores.s3 import S3Blobs
 from s3k_async.volumes import open_volume
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_bucket, fresh_table
+from tests.old_volume import CTIME, OldFiles
 
 pytestmark = pytest.mark.engine
 
-COUNT = 10
-CTIME = 1_600_000_000
-
-
-def suffix(name: str) -> int:
-    """`Math.abs(String.hashCode()) % COUNT`."""
-    value = 0
-    for unit in memoryview(name.encode("utf-16-le")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return abs(value - (1 << 32) if value >= 1 << 31 else value) % COUNT
-
 
 @dataclass
-class OldVolume:
-    """Writes what the old system would have written: unconditional items, bytes and log in one bucket's root."""
+class OldVolume(OldFiles):
+    """One on engines, with the settings that the old system's jobs had."""
 
-    table: DynamoTable
-    bucket: S3Bucket
-    items: DynamoItems
-    blobs: S3Blobs
-
-    async def put(self, path: str, data: bytes | None, *, directory: bool = False, version: int = 2) -> str:
-        parent, _, name = path.rpartition("/")
-        authority = f"ks://{self.bucket.bucket}"
-        identity = SYSTEM.uuid()
-        item: dict[str, Any] = {
-            "path": f"{authority}{parent or '/'}-sf{suffix(name)}",
-            "children": name,
-            "isdir": directory,
-            "ctime": CTIME,
-            "ver": 1 if directory or data is None else version,
-            "id": identity,
-        }
-        if not directory:
-            key = SYSTEM.physical_key(identity)
-            physical = f"s3a://{self.bucket.bucket}/{key}" if data is not None else "<uncommitted>"
-            item |= {"size": len(data or b""), "physpath": physical, "physcommitted": data is not None}
-            if data is not None:
-                await self.blobs.put(key, data)
-            entry = JavaEntryV2(
-                ctime=CTIME,
-                size=item["size"],
-                physical=physical,
-                logical=authority + path,
-                committed=data is not None,
-                version=item["ver"],
-                id=identity,
-                state="COMMITTED",
-                kind="UPDATE" if data is not None else "CREATE",
-            )
-            await self.blobs.put(f"{identity}.info", write_java(entry))
-        await self.items.write(Put(item, ABSENT))
-        return identity
+    table: DynamoTable = field(kw_only=True)
+    bucket: S3Bucket = field(kw_only=True)
 
     def hadoop(self) -> dict[str, str]:
         """The keys that the old system's jobs were configured with."""
@@ -89,7 +41,7 @@ class OldVolume:
         table, data = self.table.aws, self.bucket.aws
         keys = {
             "metastore.dynamo.table": self.table.name,
-            "metastore.dynamo.suffix.count": str(COUNT),
+            "metastore.dynamo.suffix.count": str(self.count),
             "metastore.dynamo.endpoint": table.endpoint,
             "metastore.dynamo.signing.region": table.region,
             "metastore.dynamo.access": table.access_key_id.reveal(),
@@ -124,12 +76,12 @@ async def old(dynoxide: Engine, seaweedfs: Engine) -> AsyncIterator[OldVolume]:
         items, blobs = DynamoItems(table), S3Blobs(bucket)
         await items.create()
         await blobs.create()
-        volume = OldVolume(table, bucket, items, blobs)
+        volume = OldVolume(bucket.bucket, items, blobs, table=table, bucket=bucket)
         for path in ("/logs", "/logs/day=1", "/empty"):
-            await volume.put(path, None, directory=True)
+            await volume.directory(path)
         for number in range(20):
-            await volume.put(f"/logs/day=1/part-{number:05}", b"%d" % number, version=2 + number % 3)
-        await volume.put("/logs/being-written", None)
+            await volume.file(f"/logs/day=1/part-{number:05}", b"%d" % number, version=2 + number % 3)
+        await volume.reserve("/logs/being-written")
         yield volume
         await items.close()
         await blobs.close()
@@ -149,26 +101,27 @@ async def test_it_is_listed_read_and_not_written(old: OldVolume) -> None:
                 await change
 
 
-async def test_verify_finds_it_sound_but_for_the_writer_that_died(old: OldVolume) -> None:
+async def test_verify_finds_it_sound_and_notes_the_writer(old: OldVolume) -> None:
     report = await old.verify()
     assert (report.files, report.directories, report.reservations) == (20, 3, 1)
     assert report.log_records == 21
-    assert [(finding.kind, finding.path) for finding in report.problems] == [
-        ("reservation_expired", "/logs/being-written")
+    assert [(finding.kind, finding.path) for finding in report.findings] == [
+        ("reservation_open", "/logs/being-written")
     ]
+    assert report.clean
 
 
 async def test_verify_finds_damage(old: OldVolume) -> None:
-    lost = await old.put("/logs/lost", b"lost", version=2)
-    gone = await old.put("/logs/gone", b"gone", version=2)
-    unknown = await old.put("/logs/unknown", b"unknown", version=2)
+    lost = await old.file("/logs/lost", b"lost")
+    gone = await old.file("/logs/gone", b"gone")
+    unknown = await old.file("/logs/unknown", b"unknown")
     keys = {info.key async for info in old.blobs.list_all()}
     await old.blobs.delete(next(key for key in keys if key.endswith(f".id={lost}")))
-    await old.items.write(Delete(_key(old, "/logs", "gone"), Condition()))
+    await old.delete_item("/logs/gone")
     await old.blobs.delete(f"{unknown}.info")
     found = {(finding.kind, finding.object_id) for finding in (await old.verify()).problems}
     assert found >= {("data_missing", lost), ("entry_missing", gone), ("log_missing", unknown)}
-    assert len(found) == 4
+    assert len(found) == 3
 
 
 async def test_O1_its_log_can_be_shown_and_not_compacted(
@@ -190,9 +143,3 @@ async def test_O1_its_log_can_be_shown_and_not_compacted(
     assert len((await s3k("oplog", "tail", volume, "-n", "30"))[1]) == 21
     code, _, errors = await s3k("oplog", "compact", volume, "--yes")
     assert (code, "not ours to compact" in errors) == (ExitCode.DENIED, True)
-
-
-def _key(old: OldVolume, parent: str, name: str) -> Any:
-    from s3k_async.stores.items import Key
-
-    return Key(f"ks://{old.bucket.bucket}{parent}-sf{suffix(name)}", name)

@@ -11,6 +11,9 @@ from s3k_async.fsck.decide import TABLES, reached
 from s3k_async.fsck.facts import Finding
 from s3k_async.fsck.repair import RepairReport, repair_volume, verify_volume
 from s3k_async.fsck.verify import Report
+from s3k_async.volumes import open_volume
+from tests.engines.volumes import fresh_name
+from tests.old_volume import memory_volume
 from tests.torture.damage import DAMAGES, GRACE, PATHS, Scene
 
 LEFT = {
@@ -77,6 +80,7 @@ async def test_each_damage_is_mended_and_every_row_of_the_tables_is_reached() ->
                 error.add_note(name)
                 raise
         await without_log()
+        await of_the_old_system()
     missing = [(table.name, row.when) for table in TABLES for row in table.rows if (table.name, row) not in rows]
     assert missing == [], missing
 
@@ -90,6 +94,18 @@ async def without_log() -> None:
         assert {finding.kind for finding in (await verify(scene)).problems} == {"orphan_data"}
     finally:
         await scene.end()
+
+
+async def of_the_old_system() -> None:
+    """What is a note in a volume of S3-FileSystem 1.0, which repair does not write to."""
+    files, config = await memory_volume(fresh_name("old"))
+    await files.directory("/target", identity=await files.directory("/source"), version=2)
+    await files.reserve("/open")
+    volume = await open_volume(config)
+    report = await verify_volume(volume, grace=-60.0)
+    await volume.close()
+    assert report.clean
+    assert set(report.kinds) == {"rename_unfinished", "reservation_open"}
 
 
 @settings(

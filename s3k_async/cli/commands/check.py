@@ -35,6 +35,10 @@ _PARTS: Final = {
 """Name to module of `s3k_async.cli.commands` and a summary."""
 
 
+_NOTED: Final = ("rename_unfinished", "reservation_open")
+"""Notes about volumes of S3-FileSystem 1.0, whose work in progress nothing tells from what it left."""
+
+
 class _Parts(click.Group):
     """The commands of fsck, each imported when it is run; without the name of one, it is verify."""
 
@@ -258,6 +262,8 @@ def _summary(report: Report) -> str:
         text += f", {plural(report.reservations, 'reservation')}"
     if counts["collectable"]:
         text += f", {plural(counts['collectable'], 'object')} to collect"
+    if noted := [kind for kind in _NOTED if report.kinds[kind]]:
+        text += f"; noted: {', '.join(f'{report.kinds[kind]:,} {kind}' for kind in noted)}"
     if report.clean:
         return f"clean: {text}"
     kinds = {kind: count for kind, count in report.kinds.items() if kind in PROBLEMS}
