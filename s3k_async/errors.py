@@ -477,7 +477,7 @@ class BlobExistsError(S3kError, FileExistsError):
 
 
 class BlobChangedError(S3kError, OSError):
-    """The blob's etag is not the expected one; nothing was replaced."""
+    """The blob's etag or size is not the expected one; nothing was replaced, and no bytes are returned."""
 
     code = "blob_changed"
     default_errno = errno.ESTALE

@@ -31,7 +31,7 @@ from s3k_async.errors import (
 from s3k_async.metadata.store import MetadataStore, Target
 from s3k_async.model import Content, Entry, FileStatus
 from s3k_async.races import Race
-from s3k_async.reading import SPAN_REQUESTS, OpenVolume, need_readable, read_span
+from s3k_async.reading import SPAN_REQUESTS, OpenVolume, check_empty, need_readable, read_span
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
@@ -195,6 +195,8 @@ class FileReader:
         self._window = b""
         self._window_start = 0
         self._run = 0
+        self._checked = False
+        """Of an empty file: whether its object was looked at."""
         self._ahead = ReadAhead()
         self._closed = False
 
@@ -291,6 +293,8 @@ class FileReader:
         """The next `n` bytes if they are buffered or there are none, else None (then `read` has to fetch)."""
         self.need_open()
         length = self._length(n)
+        if not self.size and not self._checked:
+            return None
         start = self._position - self._window_start
         if length and not 0 <= start <= len(self._window) - length:
             return None
@@ -328,6 +332,10 @@ class FileReader:
         return left if n is None or n < 0 else min(n, left)
 
     async def _fetch(self, length: int) -> bytes:
+        if not self.size:
+            await check_empty(self._volume().storage, self._entry)
+            self._checked = True
+            return b""
         start = self._position
         window_end = self._window_start + len(self._window)
         in_window = self._window_start <= start <= window_end

@@ -89,6 +89,11 @@ class Entry:
         """Whether this is a file whose bytes are not durable yet."""
         return not self.is_dir and not self.committed
 
+    @property
+    def content(self) -> Content:
+        """The bytes of a committed file, as they were when it was published."""
+        return Content(self.physical or "", self.size, self.etag, self.checksum)
+
     def with_content(self, content: Content, *, mtime_ms: int, operation: str) -> Entry:
         """The next version of a file, publishing `content`."""
         return replace(

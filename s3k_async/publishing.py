@@ -108,8 +108,7 @@ async def touch(volume: Published, path: str) -> Entry:
                     raise
             if current.is_reservation or current.physical is None:
                 raise UncommittedFileError("the file is being written", path=path)
-            content = Content(current.physical, current.size, current.etag, current.checksum)
-            return await store.publish(target, content)
+            return await store.publish(target, current.content)
         except (ConflictError, PathExistsError) as error:
             await race.lost(error)
 
@@ -167,9 +166,9 @@ async def _copy_file(origin: Published, entry: Entry, destination: Published, ta
     for _ in range(LOOKS):
         try:
             return await _copy_version(origin, entry, destination, target, overwrite=overwrite)
-        except DataMissingError:
+        except (CorruptDataError, DataMissingError):
             current = await origin.store.get(entry.path)
-            if current is None or current.is_dir or current.physical == entry.physical:
+            if current is None or current.is_dir or current.content == entry.content:
                 raise
             entry = current
     return await _copy_version(origin, entry, destination, target, overwrite=overwrite)
@@ -179,15 +178,13 @@ async def _copy_version(
     origin: Published, entry: Entry, destination: Published, target: str, *, overwrite: bool
 ) -> Entry:
     need_readable(entry)
-    physical = entry.physical
-    assert physical is not None
 
     async def upload(at: Target) -> Content:
         storage = destination.storage
         try:
-            return await storage.copy_from(origin.storage, physical, at.object_id, entry.size, entry.checksum)
+            return await storage.copy_from(origin.storage, entry.content, at.object_id)
         except DataMissingError as error:
-            raise DataMissingError(f"the physical object {physical} is gone", path=entry.path) from error
+            raise DataMissingError(f"the physical object {entry.physical} is gone", path=entry.path) from error
         except CorruptDataError as error:
             raise CorruptDataError(error.message, path=entry.path) from error
 

@@ -15,14 +15,15 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.model import Entry, FileStatus
-from s3k_async.storage.physical import PhysicalStorage, checksum_of
+from s3k_async.model import Content, Entry, FileStatus
+from s3k_async.storage.physical import PhysicalStorage, checksum_of, is_uri
 from s3k_async.storage.upload import CHECKSUM_PREFIX
 
 __all__ = [
     "LOOKS",
     "SPAN_REQUESTS",
     "OpenVolume",
+    "check_empty",
     "existing",
     "need_readable",
     "need_same",
@@ -82,18 +83,23 @@ def need_readable(entry: Entry) -> None:
 async def read_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
     """Bytes [start, end) of the version that the entry names, in several requests at once if they are many.
 
-    Raises DataMissingError, CorruptDataError (the physical object is shorter than the entry says).
+    Raises DataMissingError, CorruptDataError (the physical object has another size than the entry says, or is an
+    adopted one that was replaced).
     """
     physical = entry.physical
     if physical is None or start >= end:
+        if not entry.size:
+            await check_empty(storage, entry)
         return b""
 
     async def fetch(begin: int) -> bytes:
         stop = min(end, begin + step)
         try:
-            data = await storage.read(physical, begin, stop)
+            data = await storage.read(physical, begin, stop, size=entry.size, etag=entry.etag)
         except DataMissingError as error:
             raise DataMissingError(f"the physical object {physical} is gone", path=entry.path) from error
+        except CorruptDataError as error:
+            raise CorruptDataError(error.message, path=entry.path) from error
         if len(data) != stop - begin:
             raise CorruptDataError(f"the physical object ends before byte {stop} of {entry.size}", path=entry.path)
         return data
@@ -105,6 +111,19 @@ async def read_span(storage: PhysicalStorage, entry: Entry, start: int, end: int
     return b"".join(await gather(fetch, starts, limit=SPAN_REQUESTS))
 
 
+async def check_empty(storage: PhysicalStorage, entry: Entry) -> None:
+    """See that the adopted object of an empty file is still empty. What is the volume's own is not asked for.
+
+    Raises DataMissingError, CorruptDataError.
+    """
+    if entry.physical is None or not is_uri(entry.physical):
+        return
+    try:
+        await storage.check(entry.content)
+    except (CorruptDataError, DataMissingError) as error:
+        raise type(error)(error.message, path=entry.path) from error
+
+
 async def read_spans(
     volume: OpenVolume, path: str, spans: Sequence[tuple[int, int | None]]
 ) -> tuple[Entry, list[bytes]]:
@@ -113,14 +132,14 @@ async def read_spans(
     A version that was replaced and collected meanwhile is looked up again. Raises PathNotFoundError, IsDirectoryError,
     UncommittedFileError, DataMissingError, CorruptDataError.
     """
-    gone: DataMissingError | None = None
-    seen: str | None = None
+    gone: CorruptDataError | DataMissingError | None = None
+    seen: Content | None = None
     for _ in range(LOOKS):
         entry = await existing(volume.store, path)
         need_readable(entry)
-        if gone is not None and entry.physical == seen:
+        if gone is not None and entry.content == seen:
             break
-        seen = entry.physical
+        seen = entry.content
 
         async def fetch(span: tuple[int, int | None], entry: Entry = entry) -> bytes:
             start, end = span
@@ -128,7 +147,7 @@ async def read_spans(
 
         try:
             return entry, await gather(fetch, spans, limit=RANGES)
-        except DataMissingError as error:
+        except (CorruptDataError, DataMissingError) as error:
             gone = error
     assert gone is not None
     raise gone

@@ -383,7 +383,7 @@ class Transaction:
         """The file that it was to replace is not at its path any more: it may live on at another one."""
         storage, content = self._volume().storage, write.content
         target = self._volume().store.target(write.path, None)
-        copied = await storage.copy_from(storage, content.physical, target.object_id, content.size, content.checksum)
+        copied = await storage.copy_from(storage, content, target.object_id)
         await self._remove_bytes(write)
         renewed = replace(write, object_id=target.object_id, content=copied, lease_ms=target.lease_ms, replaces=False)
         self._intents[self._intents.index(write)] = renewed

@@ -31,6 +31,7 @@ from s3k_async.fsck.facts import (
 )
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.storage.physical import is_uri
 from s3k_async.stores.blobs import BlobInfo
 
 __all__ = [
@@ -178,6 +179,14 @@ class _Case:
         versions = [entry.version for entry in self.stand.entries]
         return self.entry.is_dir and len(set(versions)) == len(versions)
 
+    def was_replaced(self) -> bool:
+        """Whether the adopted object that the entry names has another etag than the one that was adopted. Objects of
+        ours keep their bytes, but not their etags, when they are copied or restored to another place."""
+        entry = self.entry
+        return bool(entry.etag and entry.physical and is_uri(entry.physical)) and any(
+            same_blob(blob.key, entry.physical) and blob.etag not in ("", entry.etag) for blob in self.facts.blobs
+        )
+
     def lease_runs(self, entry: Entry) -> bool:
         return entry.is_reservation and entry.lease_ms > self.facts.now_ms
 
@@ -261,6 +270,7 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     ),
     "bytes missing": lambda case: not case.has_bytes(case.entry),
     "size differs": lambda case: not case.has_bytes(case.entry, whole=True),
+    "adopted, etag differs": lambda case: case.was_replaced(),
     "operation young": lambda case: case.facts.is_young(case.record.operation.time_ms),
     "table shows it": lambda case: case.shown(),
     "a later one began from it": lambda case: case.built_upon(),
@@ -405,6 +415,12 @@ DATA: Final = Table(
             "size_mismatch",
             "report",
             "the entry says {entry.size} bytes, the physical object has {stored}",
+        ),
+        Row(
+            ("adopted, etag differs",),
+            "etag_mismatch",
+            "report",
+            "the adopted object was replaced since: its entity tag is not {entry.etag} any more",
         ),
         ROW_OK,
     ),

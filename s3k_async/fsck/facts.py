@@ -41,6 +41,7 @@ FindingKind = Literal[
     "data_missing",
     "duplicate_id",
     "entry_missing",
+    "etag_mismatch",
     "foreign_blob",
     "foreign_item",
     "item_damaged",

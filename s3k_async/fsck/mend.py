@@ -199,9 +199,7 @@ class Mender:
         identity = self._sources.uuid()
         after = replace(entry, id=identity, version=1 if entry.is_dir else 2, operation=self._sources.uuid())
         if not entry.is_dir and entry.committed:
-            content = await self._storage.copy_from(
-                self._storage, str(entry.physical), identity, entry.size, entry.checksum
-            )
+            content = await self._storage.copy_from(self._storage, entry.content, identity)
             checksum = content.checksum or entry.checksum
             after = replace(after, physical=content.physical, etag=content.etag, checksum=checksum)
         operation = self._store.changes.operation("create" if entry.is_dir else "update", None, after)

@@ -14,7 +14,7 @@ from fsspec.utils import glob_translate
 from s3k_async._native import ancestors
 from s3k_async.client import S3kClient
 from s3k_async.concurrency import gather
-from s3k_async.errors import DataMissingError, NotDirectoryError, PathNotFoundError
+from s3k_async.errors import CorruptDataError, DataMissingError, NotDirectoryError, PathNotFoundError
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.integrations.fsspec_arguments import Range
 from s3k_async.listing import Listing
@@ -201,9 +201,9 @@ async def read_ranges(client: S3kClient, path: str, ranges: Sequence[Range], gap
     for _ in range(LOOKS):
         try:
             return await _read_ranges(client, entry, ranges, gap)
-        except DataMissingError:
+        except (CorruptDataError, DataMissingError):
             gone, entry = entry, readable(await existing(volume.store, path))
-            if entry.physical == gone.physical:
+            if entry.content == gone.content:
                 raise
     return await _read_ranges(client, entry, ranges, gap)
 

@@ -67,9 +67,10 @@ class Landing:
 
         async def lacks(entry: Entry) -> bool:
             try:
-                return await self.volume.storage.size_of(entry.physical or "") != entry.size
-            except UnsupportedError:
+                await self.volume.storage.check(entry.content)
+            except (CorruptDataError, DataMissingError, UnsupportedError):
                 return True
+            return False
 
         files = [entry for entry in portion if entry.committed]
         found = await gather(lacks, files, limit=_LOOKS)

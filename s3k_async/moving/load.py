@@ -248,7 +248,7 @@ class _Alone:
                 return present  # by a load that was interrupted: the log names these bytes already
             if not entry.committed or entry.physical is None:
                 return entry
-            content = await volume.storage.copy_from(storage, entry.physical, entry.id, entry.size, entry.checksum)
+            content = await volume.storage.copy_from(storage, entry.content, entry.id)
             return replace(entry, physical=content.physical, etag=content.etag, checksum=content.checksum)
 
         return await gather(copied, portion, limit=_COPIES)

@@ -10,6 +10,7 @@ import anyio
 from s3k_async._native import Xxh3_128
 from s3k_async.config import BlobLocation, S3Bucket, Tuning
 from s3k_async.errors import (
+    BlobChangedError,
     BlobNotFoundError,
     CorruptDataError,
     DataMissingError,
@@ -19,7 +20,7 @@ from s3k_async.errors import (
 from s3k_async.model import Content
 from s3k_async.sources import Sources
 from s3k_async.storage.upload import CHECKSUM_PREFIX, PhysicalWriter
-from s3k_async.stores.blob_keys import check_key
+from s3k_async.stores.blob_keys import check_key, check_unchanged
 from s3k_async.stores.blobs import BlobStore, Buffer
 
 __all__ = ["PhysicalStorage", "checksum_of", "is_uri", "key_below"]
@@ -85,34 +86,54 @@ class PhysicalStorage:
         """A writer to a fresh physical key."""
         return PhysicalWriter(self.blobs, self._sources.physical_key(object_id), self.tuning, self._slots)
 
-    async def read(self, physical: str, start: int = 0, end: int | None = None) -> bytes:
-        """Bytes [start, end) of an object, cut at its end. Raises DataMissingError, UnsupportedError (a URI outside
-        the volume's data location).
+    async def read(
+        self, physical: str, start: int = 0, end: int | None = None, *, size: int | None = None, etag: str = ""
+    ) -> bytes:
+        """Bytes [start, end) of an object, cut at its end.
+
+        `size`, `etag`: what was recorded of the object. Every object must have the size; an adopted one, which others
+        may have replaced, the etag too, if one was recorded. Raises DataMissingError, CorruptDataError (the object is
+        another one), UnsupportedError (a URI outside the volume's data location).
         """
         try:
-            return await self.blobs.get(self._key(physical), start, end)
+            return await self.blobs.get(self._key(physical), start, end, if_match=_match(physical, etag), if_size=size)
         except BlobNotFoundError as error:
             raise DataMissingError("the physical object is gone", path=physical) from error
+        except BlobChangedError as error:
+            raise _changed(physical) from error
 
-    async def copy_from(
-        self, source: PhysicalStorage, physical: str, object_id: str, size: int, checksum: str
-    ) -> Content:
-        """Copy an object of `source` to a fresh key here: inside the service where it can, else through this process.
+    async def check(self, content: Content) -> None:
+        """See that an object is there and has the recorded size, and an adopted one its etag. Raises as `read`."""
+        info = await self.blobs.head(self._key(content.physical))
+        if info is None:
+            raise DataMissingError("the physical object is gone", path=content.physical)
+        try:
+            check_unchanged(info, _match(content.physical, content.etag), content.size)
+        except BlobChangedError as error:
+            raise _changed(content.physical) from error
 
-        `checksum` is that of the source's bytes, or empty if unknown. Raises DataMissingError, CorruptDataError (the
-        source does not have the given size or checksum), UnsupportedError.
+    async def copy_from(self, source: PhysicalStorage, content: Content, object_id: str) -> Content:
+        """Copy bytes of `source` to a fresh key here: inside the service where it can, else through this process.
+
+        The checksum of the content may be empty, if it is unknown. Raises DataMissingError, CorruptDataError (the
+        source does not have the size or checksum, or is an adopted object that was replaced), UnsupportedError.
         """
+        physical, size = content.physical, content.size
         if size > SERVICE_COPY_LIMIT or not self.blobs.can_copy_from(source.blobs):
-            return await self._stream_from(source, physical, object_id, size, checksum)
+            return await self._stream_from(source, content, object_id)
         key = self._sources.physical_key(object_id)
         try:
-            info = await self.blobs.copy(source.blobs, source._key(physical), key)
+            info = await self.blobs.copy(
+                source.blobs, source._key(physical), key, if_match=_match(physical, content.etag)
+            )
         except BlobNotFoundError as error:
             raise DataMissingError("the physical object is gone", path=physical) from error
+        except BlobChangedError as error:
+            raise _changed(physical) from error
         if info.size != size:
             await self.delete(key)
-            raise CorruptDataError(f"the physical object has {info.size} bytes instead of {size}", path=physical)
-        return Content(key, size, info.etag, checksum)
+            raise _changed(physical)
+        return Content(key, size, info.etag, content.checksum)
 
     def uri(self, physical: str) -> str:
         """Where an object is, as a full URI."""
@@ -122,34 +143,30 @@ class PhysicalStorage:
         """Whether the object is there."""
         return await self.blobs.head(self._key(physical)) is not None
 
-    async def size_of(self, physical: str) -> int | None:
-        """Bytes of an object, or None if it is not there. Raises UnsupportedError as `read`."""
-        info = await self.blobs.head(self._key(physical))
-        return None if info is None else info.size
-
     async def delete(self, physical: str) -> None:
         """Remove an object; absent is fine. Only for bytes that no entry names and no reader can have open."""
         await self.blobs.delete(self._key(physical))
 
-    async def _stream_from(
-        self, source: PhysicalStorage, physical: str, object_id: str, size: int, checksum: str
-    ) -> Content:
+    async def _stream_from(self, source: PhysicalStorage, content: Content, object_id: str) -> Content:
+        physical, size = content.physical, content.size
         writer = self.writer(object_id)
         try:
+            if not size:
+                await source.check(content)
             for start in range(0, size, writer.part_size):
                 end = min(size, start + writer.part_size)
-                data = await source.read(physical, start, end)
+                data = await source.read(physical, start, end, size=size, etag=content.etag)
                 if len(data) != end - start:
                     raise CorruptDataError(f"the physical object ends before byte {end}", path=physical)
                 await writer.write(data)
-            content = await writer.finish()
+            copied = await writer.finish()
         except BaseException:
             await writer.abort()
             raise
-        if checksum and content.checksum != checksum:
-            await self.delete(content.physical)
-            raise CorruptDataError(f"the checksum is {content.checksum} instead of {checksum}", path=physical)
-        return content
+        if content.checksum and copied.checksum != content.checksum:
+            await self.delete(copied.physical)
+            raise CorruptDataError(f"the checksum is {copied.checksum} instead of {content.checksum}", path=physical)
+        return copied
 
     def own_key(self, physical: str) -> str | None:
         """The key below the data location of what an entry names; None for a URI elsewhere."""
@@ -181,6 +198,27 @@ class PhysicalStorage:
 def is_uri(physical: str) -> bool:
     """Whether what an entry names is a full URI."""
     return _URI.fullmatch(physical) is not None
+
+
+def _match(physical: str, etag: str) -> str | None:
+    """The etag that an object must have. Keys of ours are written once, and their objects keep their bytes when they
+    are copied or restored to another place, but not their etags.
+    """
+    return etag if etag and is_uri(physical) else None
+
+
+def _changed(physical: str) -> CorruptDataError:
+    if is_uri(physical):
+        return CorruptDataError(
+            f"the object {physical} was replaced since it was adopted (its size or its entity tag is another): put the "
+            "old object back, or adopt the new one in its place",
+            path=physical,
+        )
+    return CorruptDataError(
+        f"the physical object {physical} does not have the size that was recorded: restore it from a copy, or delete "
+        "the file",
+        path=physical,
+    )
 
 
 def key_below(root: str, uri: str) -> str | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from s3k_async.errors import InvalidPathError
+from s3k_async.errors import BlobChangedError, InvalidPathError
+from s3k_async.stores.blobs import BlobInfo
 
-__all__ = ["MAX_KEY", "check_key", "check_page", "check_put", "check_range", "part_numbers"]
+__all__ = ["MAX_KEY", "check_key", "check_page", "check_put", "check_range", "check_unchanged", "part_numbers"]
 
 MAX_KEY = 1024
 """UTF-8 bytes of a key."""
@@ -42,6 +43,14 @@ def check_page(limit: int | None) -> None:
     """Raise ValueError for a page that holds nothing."""
     if limit is not None and limit < 1:
         raise ValueError("a page holds at least one blob")
+
+
+def check_unchanged(found: BlobInfo, if_match: str | None, if_size: int | None = None) -> None:
+    """Raise BlobChangedError unless the blob has the etag and the size in bytes; None is any."""
+    if if_match is not None and found.etag != if_match:
+        raise BlobChangedError(f"the blob has the etag {found.etag}, not {if_match}", path=found.key)
+    if if_size is not None and found.size != if_size:
+        raise BlobChangedError(f"the blob has {found.size} bytes, not {if_size}", path=found.key)
 
 
 def part_numbers(sizes: dict[int, int], min_part: int) -> list[int]:

@@ -89,9 +89,20 @@ class BlobStore(Protocol):
         """Store a blob whole, durably, visible at once and never in part; replaces an existing one, unless
         `if_absent` (BlobExistsError) or `if_match` with an etag that differs (BlobChangedError)."""
 
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+    async def get(
+        self,
+        key: str,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> bytes:
         """Bytes [start, end) of the blob, cut at its end; empty when start is at or past the end.
-        Raises BlobNotFoundError."""
+
+        `if_match`, `if_size`: the etag and the size in bytes that the blob must have when it is read. Raises
+        BlobNotFoundError, BlobChangedError (another etag or size).
+        """
 
     async def head(self, key: str) -> BlobInfo | None:
         """The blob's facts, or None."""
@@ -99,8 +110,17 @@ class BlobStore(Protocol):
     def can_copy_from(self, source: BlobStore) -> bool:
         """Whether `copy` can read from that store without the bytes passing through this process."""
 
-    async def copy(self, source: BlobStore, source_key: str, key: str, *, found: BlobInfo | None = None) -> BlobInfo:
-        """Copy inside the service. Raises BlobNotFoundError; UnsupportedError unless `can_copy_from(source)`.
+    async def copy(
+        self,
+        source: BlobStore,
+        source_key: str,
+        key: str,
+        *,
+        found: BlobInfo | None = None,
+        if_match: str | None = None,
+    ) -> BlobInfo:
+        """Copy inside the service. Raises BlobNotFoundError; BlobChangedError (`if_match` is not the source's etag);
+        UnsupportedError unless `can_copy_from(source)`.
 
         `found`: what `source.head(source_key)` says, for an adapter that would have to ask.
         """

@@ -14,7 +14,14 @@ from typing import NamedTuple, TypeVar
 
 from s3k_async.errors import CorruptDataError, InvalidPathError, ServiceError, UnsupportedError, VolumeNotFoundError
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.blob_keys import check_key, check_page, check_put, check_range, part_numbers
+from s3k_async.stores.blob_keys import (
+    check_key,
+    check_page,
+    check_put,
+    check_range,
+    check_unchanged,
+    part_numbers,
+)
 from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
 from s3k_async.stores.local_files import LocalFiles, write_fully
 from s3k_async.stores.local_walk import PRIVATE, blob_info, walk
@@ -66,13 +73,25 @@ class LocalBlobs:
             ),
         )
 
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+    async def get(
+        self,
+        key: str,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> bytes:
         _checked(key)
         check_range(start, end)
 
         def read() -> bytes:
             with self._files.opened(key) as (file, facts):
-                return _read_range(file, start, facts.st_size if end is None else min(end, facts.st_size))
+                check_unchanged(blob_info(key, facts), if_match, if_size)
+                data = _read_range(file, start, facts.st_size if end is None else min(end, facts.st_size))
+                if if_match is not None:  # other programs write in place
+                    check_unchanged(blob_info(key, os.fstat(file)), if_match)
+                return data
 
         return await self._run(key, read)
 
@@ -91,6 +110,7 @@ class LocalBlobs:
         key: str,
         *,
         found: BlobInfo | None = None,  # noqa: ARG002 - the port's
+        if_match: str | None = None,
     ) -> BlobInfo:
         _checked(source_key)
         _checked(key)
@@ -100,7 +120,13 @@ class LocalBlobs:
 
         def copy() -> BlobInfo:
             with files.opened(source_key) as (file, facts):
-                return self._files.write(key, lambda target: _copy_range(file, 0, target, 0, facts.st_size))
+                check_unchanged(blob_info(source_key, facts), if_match)
+
+                def fill(target: int) -> None:
+                    _copy_range(file, 0, target, 0, facts.st_size)
+                    check_unchanged(blob_info(source_key, os.fstat(file)), if_match)
+
+                return self._files.write(key, fill)
 
         return await self._run(key, copy)
 

@@ -20,7 +20,14 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.blob_keys import check_key, check_page, check_put, check_range, part_numbers
+from s3k_async.stores.blob_keys import (
+    check_key,
+    check_page,
+    check_put,
+    check_range,
+    check_unchanged,
+    part_numbers,
+)
 from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
 from s3k_async.stores.faults import FaultPlan, guarded
 
@@ -114,11 +121,21 @@ class MemoryBlobs:
                     raise BlobChangedError("the blob is not the expected one", path=key)
                 return bucket.put(key, bytes(data), self._sources.now_ms())
 
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+    async def get(
+        self,
+        key: str,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> bytes:
         check_key(key)
         check_range(start, end)
         async with self._call("get", key):
-            return self._blob(key).data[start:end]
+            blob = self._blob(key)
+            check_unchanged(blob.info, if_match, if_size)
+            return blob.data[start:end]
 
     async def head(self, key: str) -> BlobInfo | None:
         check_key(key)
@@ -136,16 +153,18 @@ class MemoryBlobs:
         key: str,
         *,
         found: BlobInfo | None = None,  # noqa: ARG002 - the port's
+        if_match: str | None = None,
     ) -> BlobInfo:
         check_key(source_key)
         check_key(key)
         if not isinstance(source, MemoryBlobs):
             raise UnsupportedError("memory cannot copy from another kind of store", path=key)
         async with self._call("copy", key):
-            data = source._blob(source_key).data
+            blob = source._blob(source_key)
+            check_unchanged(blob.info, if_match)
             bucket = self._bucket()
             with bucket.lock:
-                return bucket.put(key, data, self._sources.now_ms())
+                return bucket.put(key, blob.data, self._sources.now_ms())
 
     async def delete(self, key: str) -> None:
         check_key(key)

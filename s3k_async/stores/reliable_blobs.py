@@ -12,6 +12,7 @@ from s3k_async.errors import BlobNotFoundError, OutcomeUnknownError, S3kError, T
 from s3k_async.requests import Meter
 from s3k_async.retry import TRANSIENT, Retries, RetryPolicy
 from s3k_async.sources import Sources
+from s3k_async.stores.blob_keys import check_unchanged
 from s3k_async.stores.blobs import (
     MAX_DELETION,
     BlobInfo,
@@ -81,8 +82,17 @@ class ReliableBlobs:
             else:
                 raise failure
 
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        return await self._sender.read("GetObject", lambda: self._store.get(key, start, end), received=len)
+    async def get(
+        self,
+        key: str,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> bytes:
+        request = partial(self._store.get, key, start, end, if_match=if_match, if_size=if_size)
+        return await self._sender.read("GetObject", request, received=len)
 
     async def head(self, key: str) -> BlobInfo | None:
         return await self._sender.read("HeadObject", lambda: self._store.head(key))
@@ -90,11 +100,20 @@ class ReliableBlobs:
     def can_copy_from(self, source: BlobStore) -> bool:
         return self._store.can_copy_from(_bare(source))
 
-    async def copy(self, source: BlobStore, source_key: str, key: str, *, found: BlobInfo | None = None) -> BlobInfo:
+    async def copy(
+        self,
+        source: BlobStore,
+        source_key: str,
+        key: str,
+        *,
+        found: BlobInfo | None = None,
+        if_match: str | None = None,
+    ) -> BlobInfo:
         found = found or await source.head(source_key)
         if found is None:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
-        request = partial(self._store.copy, _bare(source), source_key, key, found=found)
+        check_unchanged(found, if_match)
+        request = partial(self._store.copy, _bare(source), source_key, key, found=found, if_match=if_match)
         return await self._sender.write("CopyObject", request)
 
     async def delete(self, key: str) -> None:

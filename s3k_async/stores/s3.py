@@ -30,7 +30,7 @@ from s3k_async.errors import (
     VolumeExistsError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.blob_keys import MAX_KEY, check_key, check_page, check_put, check_range
+from s3k_async.stores.blob_keys import MAX_KEY, check_key, check_page, check_put, check_range, check_unchanged
 from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
 from s3k_async.stores.s3_upload import S3Upload, request_body
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client
 
 __all__ = [
+    "BY_COPY",
     "BY_GET",
     "BY_HEAD",
     "IF_ABSENT",
@@ -69,7 +70,10 @@ class PastEndError(S3kError):
 
 
 BY_HEAD: Codes = dict.fromkeys(("404", "NoSuchKey", "NotFound"), (AbsentError, "not found"))
-BY_GET: Codes = dict.fromkeys(("416", "InvalidRange"), (PastEndError, "past the end"))
+BY_COPY: Codes = dict.fromkeys(
+    ("412", "PreconditionFailed"), (BlobChangedError, "the blob is not the expected one: its entity tag is another")
+)
+BY_GET: Codes = {**dict.fromkeys(("416", "InvalidRange"), (PastEndError, "past the end")), **BY_COPY}
 IF_ABSENT: Codes = dict.fromkeys(("412", "PreconditionFailed"), (BlobExistsError, "a blob has this key already"))
 IF_MATCH: Codes = dict.fromkeys(
     ("412", "PreconditionFailed", "NoSuchKey"), (BlobChangedError, "the blob is not the expected one")
@@ -151,7 +155,15 @@ class S3Blobs:
             answer = await client.put_object(**request)
         return _etag(answer)
 
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+    async def get(
+        self,
+        key: str,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        if_match: str | None = None,
+        if_size: int | None = None,
+    ) -> bytes:
         full = self._full(key)
         check_range(start, end)
         if end is not None and end <= start:
@@ -159,23 +171,39 @@ class S3Blobs:
                 raise BlobNotFoundError("no blob has this key", path=self.uri(key))
             return b""
         try:
-            return await self._get_object(full, start, end)
+            return await self._get_object(full, start, end, if_match, if_size)
         except PastEndError:
+            if if_size is not None and if_size > start:
+                raise BlobChangedError("the blob is shorter than expected", path=self._uri(full)) from None
             return b""
 
-    async def _get_object(self, full: str, start: int, end: int | None) -> bytes:
-        """Bytes of an object; `end` is above `start`. Raises PastEndError."""
+    async def _get_object(
+        self, full: str, start: int, end: int | None, if_match: str | None, if_size: int | None
+    ) -> bytes:
+        """Bytes of an object; `end` is above `start`. Raises PastEndError, BlobChangedError."""
         request: dict[str, Any] = {"Bucket": self._bucket, "Key": full}
         if start or end is not None:
             request["Range"] = range_text(start, end)
+        if if_match is not None:
+            request["IfMatch"] = f'"{if_match}"'
         client = await self._client()
         with map_exceptions(self._uri(full), codes=BY_GET):
             answer = await client.get_object(**request)
             async with answer["Body"] as body:
                 data: bytes = await body.read()
+        total = answer.get("ContentRange", "").rpartition("/")[2] or str(len(data))
+        self._require_expected(full, _etag(answer), total, if_match, if_size)
         if "Range" in request and "ContentRange" not in answer:
             return data[start:end]
         return data
+
+    def _require_expected(self, full: str, etag: str, total: str, if_match: str | None, if_size: int | None) -> None:
+        """Compare what an answer says of the whole object: not every service knows `If-Match` of a GET. `total`: its
+        size, or `*` where the answer does not say it. Raises BlobChangedError.
+        """
+        known = total.isdecimal()
+        found = BlobInfo(self._uri(full), int(total) if known else 0, etag)
+        check_unchanged(found, if_match if etag else None, if_size if known else None)
 
     async def head(self, key: str) -> BlobInfo | None:
         try:
@@ -193,26 +221,40 @@ class S3Blobs:
     def can_copy_from(self, source: BlobStore) -> bool:
         return isinstance(source, S3Blobs) and self._aws.shares_account_with(source._aws)
 
-    async def copy(self, source: BlobStore, source_key: str, key: str, *, found: BlobInfo | None = None) -> BlobInfo:
+    async def copy(
+        self,
+        source: BlobStore,
+        source_key: str,
+        key: str,
+        *,
+        found: BlobInfo | None = None,
+        if_match: str | None = None,
+    ) -> BlobInfo:
         full = self._full(key)
         if not isinstance(source, S3Blobs) or not self.can_copy_from(source):
             raise UnsupportedError("the service cannot copy from that store", path=self.uri(key))
         found = found or await source.head(source_key)
         if found is None:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
+        check_unchanged(found, if_match)
         origin = {"Bucket": source._bucket, "Key": source._full(source_key)}
         if found.size > self.copy_limit:
             return await self._copy_in_parts(origin, found, key)
-        return BlobInfo(key, found.size, await self._copy_object(source._bucket, origin["Key"], full))
+        return BlobInfo(key, found.size, await self._copy_object(source._bucket, origin["Key"], full, if_match))
 
-    async def _copy_object(self, source_bucket: str, source_full: str, full: str) -> str:
-        """Copy an object inside the service; the copy's entity tag."""
-        encrypted = self._encrypted()
+    async def _copy_object(self, source_bucket: str, source_full: str, full: str, if_match: str | None) -> str:
+        """Copy an object inside the service; the copy's entity tag. Raises BlobChangedError."""
+        request: dict[str, Any] = {
+            "Bucket": self._bucket,
+            "Key": full,
+            "CopySource": {"Bucket": source_bucket, "Key": source_full},
+            **self._encrypted(),
+        }
+        if if_match is not None:
+            request["CopySourceIfMatch"] = f'"{if_match}"'
         client = await self._client()
-        with map_exceptions(f"s3://{source_bucket}/{source_full}", writing=True):
-            answer = await client.copy_object(
-                Bucket=self._bucket, Key=full, CopySource={"Bucket": source_bucket, "Key": source_full}, **encrypted
-            )
+        with map_exceptions(f"s3://{source_bucket}/{source_full}", writing=True, codes=BY_COPY):
+            answer = await client.copy_object(**request)
         return _etag(answer["CopyObjectResult"])
 
     async def _copy_in_parts(self, origin: dict[str, str], found: BlobInfo, key: str) -> BlobInfo:

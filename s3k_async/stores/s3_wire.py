@@ -28,7 +28,7 @@ from s3k_async.config import S3Bucket
 from s3k_async.errors import BlobNotFoundError, ResponseLostError, S3kError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blobs import Buffer
-from s3k_async.stores.s3 import BY_GET, BY_HEAD, IF_ABSENT, IF_MATCH, Objects, S3Blobs, range_text
+from s3k_async.stores.s3 import BY_COPY, BY_GET, BY_HEAD, IF_ABSENT, IF_MATCH, Objects, S3Blobs, range_text
 
 __all__ = ["WireBlobs"]
 
@@ -46,7 +46,7 @@ _HOST_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 """Buckets that can stand before the host. With dots in it, a name would fit no certificate."""
 _AWS_HOST = re.compile(r"\.amazonaws\.com(\.cn)?$")
 _ELSEWHERE = ("AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect")
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(?:\d+|\*)")
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 class _ElsewhereError(S3kError):
@@ -132,18 +132,24 @@ class WireBlobs(S3Blobs):
         return answer.headers["ETag"]
 
     @_else_by_reference
-    async def _get_object(self, full: str, start: int, end: int | None) -> bytes:
+    async def _get_object(
+        self, full: str, start: int, end: int | None, if_match: str | None, if_size: int | None
+    ) -> bytes:
         ranged = start > 0 or end is not None
         headers = [("Range", range_text(start, end))] if ranged else []
+        if if_match is not None:
+            headers.append(("If-Match", f'"{if_match}"'))
         answer = await self._send("GetObject", "GET", full, headers=headers, codes=BY_GET)
         announced = answer.headers.get("Content-Length")
         if announced is not None and len(answer.body) != int(announced):
             raise self._cut(full)
         if answer.status != 206:
+            self._require_expected(full, _etag(answer), str(len(answer.body)), if_match, if_size)
             return answer.body[start:end] if ranged else answer.body
         covered = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         if covered is None or int(covered[1]) != start or int(covered[2]) + 1 - start != len(answer.body):
             raise self._cut(full)
+        self._require_expected(full, _etag(answer), covered[3], if_match, if_size)
         return answer.body
 
     @_else_by_reference
@@ -155,11 +161,15 @@ class WireBlobs(S3Blobs):
         return int(size), _etag(answer), _modified_ms(answer)
 
     @_else_by_reference
-    async def _copy_object(self, source_bucket: str, source_full: str, full: str) -> str:
+    async def _copy_object(self, source_bucket: str, source_full: str, full: str, if_match: str | None) -> str:
         path = f"s3://{source_bucket}/{source_full}"
         headers = [("x-amz-copy-source", quote(f"/{source_bucket}/{source_full}"))]
+        if if_match is not None:
+            headers.append(("x-amz-copy-source-if-match", f'"{if_match}"'))
         headers += encryption_headers(self._location.aws, self._root)
-        answer = await self._send("CopyObject", "PUT", full, headers=headers, path=path, writing=True, document=True)
+        answer = await self._send(
+            "CopyObject", "PUT", full, headers=headers, path=path, writing=True, document=True, codes=BY_COPY
+        )
         return _native.decode_copied(answer.body, path)
 
     @_else_by_reference

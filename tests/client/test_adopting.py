@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ArgumentTypeError,
+    BlobChangedError,
+    CorruptDataError,
     DataMissingError,
     InvalidArgumentError,
     InvalidPathError,
@@ -34,6 +37,8 @@ from s3k_async.model import ManyResult, Progress
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.stores.items import Condition, Update
+from s3k_async.stores.local import LocalBlobs
 from s3k_async.sync import S3kSyncClient
 from s3k_async.volumes import init_volume
 from s3k_async.volumes.claims import CLAIM
@@ -157,6 +162,76 @@ async def test_verify_tells_an_adopted_object_that_is_gone_or_changed() -> None:
         assert {kind for kind, _ in await findings(fs)} == {"data_missing", "size_mismatch"}
         with pytest.raises(DataMissingError):
             await fs.read("/in/0")
+
+
+REPLACEMENTS = {"longer": b"longer than it was", "shorter": b"short", "as long": b"replacd", "empty": b""}
+
+
+@everywhere
+@pytest.mark.parametrize("replacement", REPLACEMENTS.values(), ids=list(REPLACEMENTS))
+async def test_a_replaced_object_is_never_read(fs: S3kClient, replacement: bytes) -> None:
+    """Whatever reads or copies it says that it was replaced, until what is there now is adopted."""
+    await adopt_all(fs)
+    blobs = fs._volume().blobs
+    await blobs.put("bronze/day=1/part-0", replacement)
+    opened = await fs.open("/in/0")
+    reads: dict[str, Callable[[], Awaitable[object]]] = {
+        "read": lambda: fs.read("/in/0"),
+        "ranges": lambda: fs.read_ranges("/in/0", [(1, 3), (4, 9)]),
+        "read to the end": opened.read,
+        "read at": lambda: opened.read_at(2, 4),
+        "checksum": lambda: fs.checksum("/in/0"),
+        "copy": lambda: fs.copy("/in/0", "/copy"),
+    }
+    for name, read in reads.items():
+        with pytest.raises(CorruptDataError, match="adopt") as raised:
+            await read()
+        assert (raised.value.path, blobs.uri("bronze/day=1/part-0") in str(raised.value)) == ("/in/0", True), name
+    (many,) = await fs.read_many(["/in/0"], return_errors=True)
+    assert isinstance(many, CorruptDataError)
+    assert not await fs.exists("/copy")
+    kind = "etag_mismatch" if len(replacement) == len(b"adopted") else "size_mismatch"
+    assert [kind] == [found for found, _ in await findings(fs, deep=False)]
+    async with fs.transaction() as tx:
+        await tx.adopt("/in/0", blobs.uri("bronze/day=1/part-0"), overwrite=True)
+    assert await fs.read("/in/0") == replacement
+
+
+@everywhere
+async def test_an_empty_object_that_was_replaced_is_not_read_as_empty(fs: S3kClient) -> None:
+    await adopt_all(fs)
+    assert await fs.read("/in/3") == b""
+    assert await (await fs.open("/in/3")).read() == b""
+    await fs._volume().blobs.put("empty", b"not any more")
+    with pytest.raises(CorruptDataError, match="adopt"):
+        await fs.read("/in/3")
+    with pytest.raises(CorruptDataError, match="adopt"):
+        await (await fs.open("/in/3")).read()
+
+
+async def test_without_an_etag_the_size_tells_that_an_object_was_replaced() -> None:
+    async with faulty_client(FaultPlan()) as fs:
+        await adopt_all(fs)
+        store = fs._volume().store
+        entry = await store.get("/in/0")
+        assert entry is not None
+        await store.items.write(Update(store.keys.key("/in/0"), Condition(), remove=("etag",)))
+        await fs._volume().blobs.put("bronze/day=1/part-0", b"longer than it was")
+        with pytest.raises(CorruptDataError, match="adopt"):
+            await fs.read_ranges("/in/0", [(0, 3)])
+
+
+async def test_a_file_that_was_written_in_place_is_another(tmp_path: Path) -> None:
+    blobs = LocalBlobs(tmp_path / "data")
+    await blobs.create()
+    (tmp_path / "data" / "feed").write_bytes(b"adopted")
+    info = await blobs.head("feed")
+    assert info is not None
+    with (tmp_path / "data" / "feed").open("r+b") as file:
+        file.write(b"another")
+    os.utime(tmp_path / "data" / "feed", ns=(1, 1))
+    with pytest.raises(BlobChangedError):
+        await blobs.get("feed", if_match=info.etag)
 
 
 async def test_verify_asks_for_each_adopted_object_once() -> None:

@@ -117,6 +117,26 @@ async def test_ranges(blobs: Blobs) -> None:
         assert await blobs.get("key", start, end) == content[start:end], (start, end)
 
 
+async def test_a_get_with_conditions(blobs: Blobs) -> None:
+    first = await blobs.put("key", b"content")
+    for start, end, data in ((0, None, b"content"), (2, 5, b"nte"), (5, 100, b"nt"), (7, None, b"")):
+        assert await blobs.get("key", start, end, if_match=first.etag, if_size=7) == data
+    for replacement in (b"another", b"longer than before", b"short", b""):
+        second = await blobs.put("key", replacement)
+        for start, end in ((0, None), (0, 3), (2, 6), (6, 7), (5, None)):
+            with pytest.raises(BlobChangedError):
+                await blobs.get("key", start, end, if_match=first.etag)
+            with pytest.raises(BlobChangedError):
+                await blobs.get("key", start, end, if_match=first.etag, if_size=7)
+            if len(replacement) != 7:
+                with pytest.raises(BlobChangedError):
+                    await blobs.get("key", start, end, if_size=7)
+        assert await blobs.get("key", if_match=second.etag, if_size=second.size) == replacement
+    await blobs.delete("key")
+    with pytest.raises(BlobNotFoundError):
+        await blobs.get("key", if_match=first.etag, if_size=7)
+
+
 async def test_requests_without_meaning_are_refused(blobs: Blobs) -> None:
     stored = await blobs.put("key", b"content")
     for start, end in ((-1, None), (0, -1), (-3, -1)):
@@ -450,6 +470,16 @@ async def test_copy_replaces(blobs: Blobs) -> None:
     await blobs.put("target", b"old and longer")
     await blobs.copy(blobs, "source", "target")
     assert await blobs.get("target") == b"new"
+
+
+async def test_copy_of_a_blob_that_was_replaced(blobs: Blobs) -> None:
+    first = await blobs.put("source", b"adopted")
+    second = await blobs.put("source", b"another")
+    with pytest.raises(BlobChangedError):
+        await blobs.copy(blobs, "source", "target", if_match=first.etag)
+    assert await blobs.head("target") is None
+    await blobs.copy(blobs, "source", "target", if_match=second.etag)
+    assert await blobs.get("target") == b"another"
 
 
 async def test_copy_of_an_absent_blob(blobs: Blobs) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -150,7 +151,7 @@ async def test_a_segment_that_is_compacted_away_while_it_is_read_is_passed_over(
     keys = await keys_of(blobs)
 
     class CompactedMeanwhile(MemoryBlobs):
-        async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        async def get(self, key: str, start: int = 0, end: int | None = None, **conditions: Any) -> bytes:
             data = await super().get(key, start, end)
             for gone in keys:
                 await blobs.delete(gone)
@@ -196,7 +197,7 @@ async def test_what_is_rolled_back_while_it_is_read_is_passed_over() -> None:
     handles.append(await log.begin(make_directories(2)))
 
     class RolledBackMeanwhile(MemoryBlobs):
-        async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        async def get(self, key: str, start: int = 0, end: int | None = None, **conditions: Any) -> bytes:
             for handle in handles:
                 await handle.rollback()
             return await super().get(key, start, end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,7 @@ async def test_a_copy_within_a_service_keeps_the_checksum_and_reads_nothing() ->
     rig, other = await StorageRig().start(), await StorageRig().start()
     data = b"x" * 1000
     content = await rig.storage.put(OBJECT, data)
-    copied = await other.storage.copy_from(rig.storage, content.physical, "other", content.size, content.checksum)
+    copied = await other.storage.copy_from(rig.storage, content, "other")
     assert copied == Content(copied.physical, 1000, content.etag, content.checksum)
     assert copied.physical.endswith(".id=other")
     assert await other.storage.read(copied.physical) == data
@@ -101,15 +102,15 @@ async def test_a_copy_between_services_is_streamed_and_verified(tmp_path: Path) 
     rig = await StorageRig().start()
     data = bytes(range(256)) * 4
     content = await rig.storage.put(OBJECT, data)
-    copied = await local.copy_from(rig.storage, content.physical, "other", content.size, content.checksum)
+    copied = await local.copy_from(rig.storage, content, "other")
     assert (copied.size, copied.checksum) == (1024, checksum_of(data))
     assert await local.read(copied.physical) == data
     assert rig.count("get") == 11
 
     with pytest.raises(CorruptDataError):
-        await local.copy_from(rig.storage, content.physical, "other", content.size, checksum_of(b"something else"))
+        await local.copy_from(rig.storage, replace(content, checksum=checksum_of(b"something else")), "other")
     with pytest.raises(CorruptDataError):
-        await local.copy_from(rig.storage, content.physical, "other", content.size + 1, content.checksum)
+        await local.copy_from(rig.storage, replace(content, size=content.size + 1), "other")
     assert [info.key async for info in blobs.list_all()] == [copied.physical]
 
 
@@ -117,10 +118,10 @@ async def test_a_copy_of_missing_bytes_and_of_a_wrong_size() -> None:
     rig, other = await StorageRig().start(), await StorageRig().start()
     content = await rig.storage.put(OBJECT, b"abc")
     with pytest.raises(CorruptDataError):
-        await other.storage.copy_from(rig.storage, content.physical, "other", 4, content.checksum)
+        await other.storage.copy_from(rig.storage, replace(content, size=4), "other")
     await rig.storage.delete(content.physical)
     with pytest.raises(DataMissingError) as raised:
-        await other.storage.copy_from(rig.storage, content.physical, "other", 3, content.checksum)
+        await other.storage.copy_from(rig.storage, content, "other")
     assert raised.value.path == content.physical
 
 

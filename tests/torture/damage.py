@@ -11,7 +11,7 @@ from s3k_async.config import MemoryBlobs as MemoryLocation
 from s3k_async.fsck.gather import read_item
 from s3k_async.metadata.codec import to_item
 from s3k_async.metadata.jobs import JOB_PARTITION
-from s3k_async.model import UNCOMMITTED, Entry
+from s3k_async.model import UNCOMMITTED, Content, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, history_prefix
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update
@@ -218,6 +218,15 @@ async def no_bytes(scene: Scene, path: str) -> None:
 async def short_bytes(scene: Scene, path: str) -> None:
     scene.harmed.add(path)
     await scene.volume.blobs.put(str((await scene.need(path)).physical), b"")
+
+
+async def replaced_object(scene: Scene, path: str) -> None:
+    """An adopted object that somebody has written over with as many bytes."""
+    key, blobs = f"feeds/{scene.uuid()}", scene.volume.blobs
+    info = await blobs.put(key, b"adopted")
+    target = await scene.volume.store.prepare(path + "-adopted")
+    await scene.volume.store.publish(target, Content(blobs.uri(key), info.size, info.etag, ""))
+    await blobs.put(key, b"another")
 
 
 async def no_physical(scene: Scene, path: str) -> None:
@@ -486,6 +495,7 @@ DAMAGES: Mapping[str, Damage] = {
         young_child,
         no_bytes,
         short_bytes,
+        replaced_object,
         no_physical,
         stray_bytes,
         young_bytes,

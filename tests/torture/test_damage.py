@@ -21,6 +21,7 @@ LEFT = {
     "file_for_directory": {"missing_parent", "log_removal", "entry_missing"},
     "no_bytes": {"data_missing"},
     "short_bytes": {"size_mismatch"},
+    "replaced_object": {"etag_mismatch"},
     "foreign_bytes": {"foreign_blob"},
     "newer_log": {"log_newer"},
     "same_id_no_bytes": {"duplicate_id", "data_missing"},
