@@ -31,7 +31,15 @@ from s3k_async.errors import (
 from s3k_async.metadata.store import MetadataStore, Target
 from s3k_async.model import Content, Entry, FileStatus
 from s3k_async.races import Race
-from s3k_async.reading import SPAN_REQUESTS, OpenVolume, check_empty, need_readable, read_span
+from s3k_async.reading import (
+    SPAN_REQUESTS,
+    OpenVolume,
+    SequentialCheck,
+    check_empty,
+    fetch_span,
+    need_readable,
+    read_span,
+)
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.storage.upload import CLEANUP_SECONDS, PhysicalWriter
 from s3k_async.stores.blobs import Buffer
@@ -181,6 +189,9 @@ async def _abandon(store: MetadataStore, reservation: Entry) -> None:
 class FileReader:
     """A committed file, open for reading at the version it had: old bytes stay old while others overwrite it.
 
+    A file that is read in order from its start is verified where its last bytes are fetched: CorruptDataError is raised
+    instead of returning them if the checksum is not the one that was recorded. What is read here and there is not.
+
     Not for several tasks at once, apart from `read_at`. Every call may raise DataMissingError (the bytes are gone from
     under the entry), CorruptDataError, StreamClosedError, ClosedClientError, WrongLoopError, ForkedClientError.
     """
@@ -195,6 +206,7 @@ class FileReader:
         self._window = b""
         self._window_start = 0
         self._run = 0
+        self._check = SequentialCheck(entry)
         self._checked = False
         """Of an empty file: whether its object was looked at."""
         self._ahead = ReadAhead()
@@ -325,7 +337,7 @@ class FileReader:
             raise StreamClosedError("the file is closed", path=self._entry.path)
 
     async def _span(self, start: int, end: int) -> bytes:
-        return await read_span(self._volume().storage, self._entry, start, end)
+        return await fetch_span(self._volume().storage, self._entry, start, end)
 
     def _length(self, n: int | None) -> int:
         left = max(0, self.size - self._position)
@@ -343,6 +355,7 @@ class FileReader:
         wanted = length - len(head)
         begin = start + len(head)
         data = await self._following(begin, wanted, sequential=in_window or start == 0)
+        self._check.add(begin, data)
         self._position = begin + wanted
         if len(data) > wanted or wanted < self._volume().storage.tuning.read_ahead:
             self._window, self._window_start = data, begin

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Protocol
 
+from s3k_async._native import Xxh3_128
 from s3k_async.concurrency import gather
 from s3k_async.errors import (
     ConflictError,
@@ -23,8 +25,10 @@ __all__ = [
     "LOOKS",
     "SPAN_REQUESTS",
     "OpenVolume",
+    "SequentialCheck",
     "check_empty",
     "existing",
+    "fetch_span",
     "need_readable",
     "need_same",
     "read_file",
@@ -80,7 +84,50 @@ def need_readable(entry: Entry) -> None:
         raise UncommittedFileError("the file is being written: its bytes are not durable yet", path=entry.path)
 
 
+class SequentialCheck:
+    """Verifies the checksum of a file that is fetched in order, from its start to its end.
+
+    Bytes that are fetched again count once, and bytes beyond a gap count when the gap has been fetched: what is read
+    here and there is not verified. Fetches of several threads at the same time end the verification.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+        self._digest = Xxh3_128() if entry.checksum.startswith(CHECKSUM_PREFIX) else None
+        self._hashed = 0
+        self._lock = threading.Lock()
+
+    def add(self, start: int, data: bytes) -> None:
+        """Take in bytes that were fetched, before they are returned. Raises CorruptDataError where they complete a file
+        that has not the checksum that was recorded, and ever after.
+        """
+        if self._digest is None or not start <= self._hashed <= start + len(data):
+            return
+        # Not awaited: a child forked while another thread holds it would wait for ever.
+        if not self._lock.acquire(blocking=False):
+            self._digest = None
+            return
+        try:
+            digest, skip = self._digest, self._hashed - start
+            if digest is None:
+                return
+            digest.update(memoryview(data)[skip:] if skip else data)
+            self._hashed = start + len(data)
+            if self._hashed == self._entry.size:
+                _require(self._entry, CHECKSUM_PREFIX + digest.hexdigest())
+        finally:
+            self._lock.release()
+
+
 async def read_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
+    """As `fetch_span`; a span that is the whole file is verified. Raises CorruptDataError for a wrong checksum, too."""
+    data = await fetch_span(storage, entry, start, end)
+    if len(data) == entry.size and entry.checksum.startswith(CHECKSUM_PREFIX):
+        _require(entry, checksum_of(data))
+    return data
+
+
+async def fetch_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
     """Bytes [start, end) of the version that the entry names, in several requests at once if they are many.
 
     Raises DataMissingError, CorruptDataError (the physical object has another size than the entry says, or is an
@@ -155,8 +202,7 @@ async def read_spans(
 
 async def read_file(volume: OpenVolume, path: str) -> bytes:
     """A whole file, its size and checksum verified. Raises as `read_spans`."""
-    entry, (data,) = await read_spans(volume, path, [(0, None)])
-    return _verified(entry, data)
+    return (await read_spans(volume, path, [(0, None)]))[1][0]
 
 
 async def read_version(volume: OpenVolume, entry: Entry) -> bytes | None:
@@ -166,14 +212,16 @@ async def read_version(volume: OpenVolume, entry: Entry) -> bytes | None:
     """
     need_readable(entry)
     try:
-        data = await read_span(volume.storage, entry, 0, entry.size)
+        return await read_span(volume.storage, entry, 0, entry.size)
     except DataMissingError:
         return None
-    return _verified(entry, data)
 
 
-def _verified(entry: Entry, data: bytes) -> bytes:
-    """The data. Raises CorruptDataError if it has not the checksum that was recorded."""
-    if entry.checksum.startswith(CHECKSUM_PREFIX) and checksum_of(data) != entry.checksum:
-        raise CorruptDataError(f"the checksum of the bytes is {checksum_of(data)}", path=entry.path)
-    return data
+def _require(entry: Entry, checksum: str) -> None:
+    """Raise CorruptDataError unless the checksum of the bytes is the one that was recorded."""
+    if checksum != entry.checksum:
+        raise CorruptDataError(
+            f"the checksum of the bytes of {entry.physical} is {checksum} instead of {entry.checksum}: restore them "
+            "from a copy, or delete the file",
+            path=entry.path,
+        )

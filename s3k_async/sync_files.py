@@ -51,6 +51,8 @@ class _SyncFile(io.RawIOBase):
 class SyncFileReader(_SyncFile):
     """A committed file, open for reading at the version it had: old bytes stay old while others overwrite it.
 
+    A file that is read in order from its start is verified where its last bytes are fetched, as `FileReader` does.
+
     It reads ahead by itself, so no `io.BufferedReader` is needed; `io.TextIOWrapper(reader)` gives text. Not for
     several threads at once, apart from `read_at`. Every call may raise DataMissingError, CorruptDataError,
     StreamClosedError, ClosedClientError, ForkedClientError.

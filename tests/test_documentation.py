@@ -38,7 +38,7 @@ def test_every_row_of_the_promises_names_a_test() -> None:
     rows = [
         line
         for line in (ROOT / "docs/semantics.md").read_text(encoding="utf-8").splitlines()
-        if line.startswith("| ") and not line.startswith(("| promise", "| rule", "|---"))
+        if line.startswith("| ") and not line.startswith(("| promise", "| rule", "| what is read", "|---"))
     ]
     assert len(rows) >= 30
     for row in rows:

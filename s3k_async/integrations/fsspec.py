@@ -43,7 +43,7 @@ from s3k_async.integrations.fsspec_looking import Info, info_of, is_reserved, st
 from s3k_async.integrations.fsspec_moving import merge, merges, pairs_of
 from s3k_async.integrations.fsspec_transfer import download, download_into, upload
 from s3k_async.model import Entry
-from s3k_async.reading import existing, read_span
+from s3k_async.reading import existing, fetch_span
 
 __all__ = ["S3kFileSystem"]
 
@@ -534,8 +534,8 @@ class S3kFileSystem(VolumeFileSystem):
         volume = (await self._client())._volume()
         return looking.readable(await existing(volume.store, self._strip_protocol(path)))
 
-    async def _read_span(self, entry: Entry, start: int, end: int) -> bytes:
-        return await read_span((await self._client())._volume().storage, entry, start, end)
+    async def _fetch_span(self, entry: Entry, start: int, end: int) -> bytes:
+        return await fetch_span((await self._client())._volume().storage, entry, start, end)
 
     async def _writer(self, path: str, mode: str) -> FileWriter:
         client = await self._client()

@@ -19,6 +19,7 @@ from s3k_async.integrations.fsspec_looking import Info, info_of
 from s3k_async.integrations.sessions import post_on
 from s3k_async.integrations.unwinding import Unwinding
 from s3k_async.model import Entry, FileStatus
+from s3k_async.reading import SequentialCheck
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -37,8 +38,9 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
     """A file, open for reading at the version it had: old bytes stay old while others overwrite it.
 
     `cache_type` and `block_size` say how much is fetched at once and what is kept, as for every filesystem of fsspec.
-    It holds no connection: a forked child reads on, and so does whoever unpickles it, the same version. Every read may
-    raise DataMissingError, CorruptDataError, StreamClosedError.
+    It holds no connection: a forked child reads on, and so does whoever unpickles it, the same version. What the cache
+    fetches in order from the start of the file is verified where its last bytes are fetched. Every read may raise
+    DataMissingError, CorruptDataError, StreamClosedError.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
         cache_options: dict[str, Any] | None = None,
     ) -> None:
         self._entry = entry
+        self._check = SequentialCheck(entry)
         self._details: Info = info_of(FileStatus.of(entry))
         self._cache_type = cache_type or "readahead"
         self._cache_options = cache_options
@@ -101,7 +104,9 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
         return _reopened, (self.fs, self._entry, self.blocksize, self._cache_type, self._cache_options, place)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        return cast(bytes, self.fs._wait(lambda: self.fs._read_span(self._entry, start, min(end, self.size))))
+        data = cast(bytes, self.fs._wait(lambda: self.fs._fetch_span(self._entry, start, min(end, self.size))))
+        self._check.add(start, data)
+        return data
 
     def _need_open(self) -> None:
         if self.closed:

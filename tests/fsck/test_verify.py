@@ -115,6 +115,14 @@ async def flip_bytes(volume: Volume) -> None:
     await volume.data.put(str((await volume.rig.need("/a/d0/f0")).physical), b"SOME BYTES")
 
 
+async def replace_adopted(volume: Volume) -> None:
+    first = await volume.data.put("feed", b"adopted")
+    target = await volume.rig.store.prepare("/a/adopted")
+    await volume.rig.store.publish(target, Content(volume.data.uri("feed"), first.size, first.etag, ""))
+    await volume.data.put("feed", b"another")
+    volume.rig.clock.advance(1000)
+
+
 async def stray_bytes(volume: Volume) -> None:
     await volume.data.put(volume.rig.sources.physical_key(volume.rig.sources.uuid()), DATA)
 
@@ -204,6 +212,7 @@ async def undo_delete(volume: Volume) -> None:
         (lose_bytes, {"data_missing"}),
         (shorten_bytes, {"size_mismatch", "checksum_mismatch"}),
         (flip_bytes, {"checksum_mismatch"}),
+        (replace_adopted, {"etag_mismatch"}),
         (foreign_bytes, {"foreign_blob"}),
         (lose_log, {"log_missing"}),
         (lose_commit, {"log_pending"}),
