@@ -62,7 +62,7 @@ class AdoptingVolume(Protocol):
 async def look_at(volume: AdoptingVolume, uri: str) -> Content:
     """What an object that others have stored is, by one request: no checksum is known of it.
 
-    Raises ArgumentTypeError, InvalidPathError, UnsupportedError (not in the data location, or one of the volume's own),
+    Raises ArgumentTypeError, UnsupportedError (not in the data location, or one of the volume's own),
     DataMissingError (not there).
     """
     key = _key(volume, uri)
@@ -92,7 +92,7 @@ def _key(volume: AdoptingVolume, uri: str) -> str:
         raise UnsupportedError("an object is adopted by its URI", path=uri)
     key = volume.storage.own_key(full)
     if key is None:
-        raise UnsupportedError("the object lies outside of the volume's data location", path=uri)
+        raise UnsupportedError("the object lies outside of the volume's data location, or its URI is none", path=uri)
     if is_own(volume, key):
         raise UnsupportedError("the object is one of the volume's own", path=uri)
     return key

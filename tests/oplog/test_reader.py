@@ -403,7 +403,7 @@ class Bounded(MemoryBlobs):
 
     asked = 0
 
-    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+    async def get(self, key: str, start: int = 0, end: int | None = None, **conditions: Any) -> bytes:
         assert end is not None, f"{key} is read whole, whatever its size"
         self.asked = max(self.asked, end - start)
         return await super().get(key, start, end)
