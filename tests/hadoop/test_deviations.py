@@ -31,6 +31,49 @@ def functions_of(path: str) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, functions))
 
 
+OLD_OPTIONS = {
+    "is-blobstore": False,
+    "is-case-sensitive": True,
+    "create-overwrites-directory": False,
+    "create-visibility-delayed": False,
+    "metadata_updated_on_hsync": False,
+    "rejects-seek-past-eof": True,
+    "rename-creates-dest-dirs": False,
+    "rename-overwrites-dest": False,
+    "rename-remove-dest-if-empty-dir": False,
+    "rename-returns-false-if-dest-exists": True,
+    "rename-returns-false-if-source-missing": False,
+    "supports-append": False,
+    "supports-atomic-directory-delete": False,
+    "supports-atomic-file-rename": True,
+    "supports-atomic-rename": False,
+    "supports-block-locality": False,
+    "supports-concat": False,
+    "supports-content-check": False,
+    "supports-file-reference": False,
+    "supports-getfilestatus": True,
+    "supports-hflush": False,
+    "supports-hsync": False,
+    "supports-seek": True,
+    "supports-settimes": False,
+    "supports-strict-exceptions": True,
+    "supports-unbuffer": False,
+    "supports-unix-permissions": False,
+    "test.root-tests-enabled": True,
+}
+"""S3-FileSystem 1.0's `s3k.xml`; what that does not set is false."""
+
+
+def test_the_options_differ_from_the_old_ones_as_the_page_says() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    head, table = text.split("## Contract options", 1)[1].split("## From Hadoop", 1)[0].split("| option |", 1)
+    options = {name: value == "true" for name, value in re.findall(r"^\| `([\w.-]+)` \| (\w+) \|", table, re.MULTILINE)}
+    assert options.keys() == OLD_OPTIONS.keys()
+    changed = {name for name, value in options.items() if value != OLD_OPTIONS[name]}
+    assert changed == {"supports-atomic-rename", "supports-atomic-directory-delete"}
+    assert changed == set(re.findall(r"`(supports-[\w-]+)`", head))
+
+
 def test_the_page_has_its_tables() -> None:
     assert len(rows()) > 60
 
