@@ -7,6 +7,7 @@ log's place first.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -37,13 +38,18 @@ from s3k_async.oplog.entries import (
 )
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.items import ABSENT, Check, Condition, Delete, Item, Key, Put
+from s3k_async.stores.items import ABSENT, OPERATION, PARTITION, SORT, Check, Condition, Delete, Item, Key, Put
 from s3k_async.stores.items import Action as ItemAction
 
 __all__ = ["QUARANTINE", "FsckVolume", "LeftError", "Mender", "MissingDirectoryError", "Task"]
 
 QUARANTINE: Final = "quarantine/"
 """What the keys of quarantined things begin with, below the log's root."""
+
+_TYPED: Final = re.compile(r'\{"(?:N|B|NULL|L|M|SS|NS|BS)":.*\}', re.DOTALL)
+"""How the item port gives an attribute of a type of DynamoDB that is neither text, whole number nor truth value."""
+_ALWAYS: Final = ("isdir", "ctime", "ver", "id", OPERATION)
+"""Attributes that every entry of ours has."""
 
 
 class FsckVolume(Protocol):
@@ -327,7 +333,15 @@ class Mender:
 
 
 def _removal(item: Item) -> Delete:
-    """Remove exactly this item."""
-    key = Key(str(item["path"]), str(item["children"]))
-    equals = {name: value for name, value in item.items() if name not in {"path", "children"}}
-    return Delete(key, Condition(equals=equals))
+    """Remove exactly this item.
+
+    Its attributes of foreign types are known by their text form only, which no stored value equals. Whoever writes an
+    entry gives it an id and an operation of its own, so that what else there is, or is not, tells this item from it.
+    """
+    key = Key(str(item[PARTITION]), str(item[SORT]))
+    equals = {
+        name: value
+        for name, value in item.items()
+        if name not in {PARTITION, SORT} and not (isinstance(value, str) and _TYPED.fullmatch(value))
+    }
+    return Delete(key, Condition(equals=equals, missing=tuple(name for name in _ALWAYS if name not in item)))
