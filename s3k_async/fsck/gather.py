@@ -29,6 +29,8 @@ from s3k_async.stores.key_ranges import HEX, hex_ranges
 __all__ = ["LOOSE", "Gatherer", "Loose", "jobs_of", "read_item"]
 
 SEGMENTS: Final = 4
+LISTINGS: Final = 4
+"""Listings of bytes at once: each holds a page, of 10,000 keys in a directory."""
 LOOSE: Final = frozenset({"items", "log_objects", "jobs"})
 """Piles of what has no object id."""
 STATE_FORMAT: Final = 2
@@ -146,6 +148,7 @@ class Gatherer:
             return
         self.parts.forget(piles)
         await scan()
+        self.parts.flush()
         self._done.append(name)
         self.save()
 
@@ -162,7 +165,7 @@ class Gatherer:
 
     async def _scan_blobs(self) -> None:
         ranges = [blob_things(self.ground, keys, self.counts) for group in hex_ranges(len(HEX)) for keys in group]
-        async for things in merge(ranges, limit=len(HEX)):
+        async for things in merge(ranges, limit=LISTINGS):
             self.put(things)
 
     def put(self, things: Iterable[Thing]) -> None:

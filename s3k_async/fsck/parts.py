@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from s3k_async.errors import InvalidArgumentError
@@ -26,10 +26,12 @@ __all__ = ["HELD", "PARTS", "Child", "Parts", "Pile", "State", "from_line", "has
 
 PARTS: Final = 256
 """Parts of a volume that does not fit into memory."""
-HELD: Final = 50_000
+HELD: Final = 20_000
 """Things of all kinds that are held in memory before the first is written to a file."""
-BUFFER: Final = 64
-"""Lines of one file that are gathered before they are written."""
+BUFFER: Final = 16 * 1024
+"""Characters for one file that are gathered before they are written."""
+BUFFERED: Final = 8 * 1024 * 1024
+"""Characters for all files together: then they are all written."""
 
 Child: TypeAlias = tuple[str, str, str, int]
 """An entry that needs a parent: the parent, its own path and id, its time in ms."""
@@ -91,6 +93,19 @@ def hash_of(key: str) -> int:
     return zlib.crc32(key.encode("utf-8", "surrogatepass"))
 
 
+@dataclass(slots=True)
+class _Lines:
+    """Lines for one file, and how many characters they have."""
+
+    texts: list[str] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, line: str) -> int:
+        self.texts.append(line + "\n")
+        self.size += len(line) + 1
+        return len(line) + 1
+
+
 class Parts:
     """Piles of things, each thing in the part that its key belongs to.
 
@@ -104,6 +119,10 @@ class Parts:
         self._count = 0
         self._spilling = False
         self._parts: dict[tuple[Pile, int], list[Any]] = {}
+        """Things, as long as all are held."""
+        self._lines: dict[tuple[Pile, int], _Lines] = {}
+        """What is about to be written, once they are not."""
+        self._buffered = 0
         if directory is not None:
             os.makedirs(directory, exist_ok=True)
             self._spilling = True
@@ -116,16 +135,19 @@ class Parts:
     def add(self, pile: Pile, key: str, thing: object) -> None:
         """Put a thing where all others of the same key are."""
         number = hash_of(key) % PARTS
-        part = self._parts.setdefault((pile, number), [])
-        part.append(thing)
-        self._count += 1
         if self._spilling:
-            if len(part) >= BUFFER:
-                self._write(pile, number, part)
-        elif self._count > self._held:
+            self._buffer(pile, number, thing)
+            return
+        self._parts.setdefault((pile, number), []).append(thing)
+        self._count += 1
+        if self._count > self._held:
             self._spilling = True
             self._directory = tempfile.mkdtemp(prefix="s3k-fsck-")
-            self.flush()
+            for (name, part), things in self._parts.items():
+                for each in things:
+                    self._buffer(name, part, each)
+                things.clear()
+            self._parts.clear()
 
     def read(self, pile: Pile, number: int) -> Iterator[Any]:
         """The things of a part, in no particular order."""
@@ -134,13 +156,12 @@ class Parts:
                 if name == pile:
                     yield from part
             return
+        self._flush(pile, number)
         path = self._path(pile, number)
         if os.path.exists(path):
             with open(path, encoding="ascii") as file:
                 for line in file:
                     yield from_line(pile, line)
-        held = self._parts.get((pile, number))
-        yield from held or ()
 
     def keep(self, pile: Pile, number: int, things: Iterable[object]) -> None:
         """Keep things of one part for a later run, in the place of what was kept before; nothing if the directory is
@@ -148,14 +169,15 @@ class Parts:
         """
         if not self._is_kept:
             return
-        if os.path.exists(self._path(pile, number)):
-            os.remove(self._path(pile, number))
-        self._write(pile, number, list(things))
+        self._forget(pile, number)
+        for thing in things:
+            self._buffer(pile, number, thing)
+        self._flush(pile, number)
 
     def flush(self) -> None:
-        """Write what is held in memory into the files."""
-        for (pile, number), part in self._parts.items():
-            self._write(pile, number, part)
+        """Write what is gathered into the files, unless all is held in memory."""
+        for pile, number in list(self._lines):
+            self._flush(pile, number)
 
     def forget(self, piles: tuple[Pile, ...]) -> None:
         """Drop whole piles: they are about to be gathered again."""
@@ -163,9 +185,7 @@ class Parts:
             del self._parts[key]
         for pile in piles if self._directory is not None else ():
             for number in range(PARTS):
-                path = self._path(pile, number)
-                if os.path.exists(path):
-                    os.remove(path)
+                self._forget(pile, number)
 
     def load_state(self) -> State:
         """What `save_state` kept; empty at the beginning. Raises InvalidArgumentError if it cannot be read."""
@@ -190,16 +210,33 @@ class Parts:
     def close(self) -> None:
         """Remove the files, unless the directory is the caller's."""
         self._parts.clear()
+        self._lines.clear()
         if self._directory is not None and not self._is_kept:
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _write(self, pile: Pile, number: int, part: list[Any]) -> None:
-        if not part:
+    def _buffer(self, pile: Pile, number: int, thing: object) -> None:
+        """Gather a line: a thing takes several times the memory of its line."""
+        lines = self._lines.setdefault((pile, number), _Lines())
+        added = lines.add(to_line(pile, thing))
+        self._buffered += added
+        if lines.size >= BUFFER:
+            self._flush(pile, number)
+        elif self._buffered >= BUFFERED:
+            self.flush()
+
+    def _flush(self, pile: Pile, number: int) -> None:
+        lines = self._lines.pop((pile, number), None)
+        if lines is None:
             return
-        lines = [to_line(pile, thing) + "\n" for thing in part]
+        self._buffered -= lines.size
         with open(self._path(pile, number), "a", encoding="ascii") as file:
-            file.writelines(lines)
-        part.clear()
+            file.writelines(lines.texts)
+
+    def _forget(self, pile: Pile, number: int) -> None:
+        lines = self._lines.pop((pile, number), None)
+        self._buffered -= lines.size if lines is not None else 0
+        if os.path.exists(self._path(pile, number)):
+            os.remove(self._path(pile, number))
 
     def _path(self, pile: str, number: int | None) -> str:
         assert self._directory is not None

@@ -1,0 +1,66 @@
+"""What fsck holds in memory does not grow with the volume."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from s3k_async.fsck import gather, parts
+from s3k_async.fsck.gather import Gatherer
+from s3k_async.fsck.ground import Counts, Ground
+from s3k_async.fsck.parts import Parts
+from s3k_async.fsck.repair import ground_of
+from s3k_async.model import Entry
+from s3k_async.stores.key_ranges import KeyRange
+from tests.torture.damage import Scene
+
+SMALL = 200_000
+
+
+def entry(number: int) -> Entry:
+    identity = f"00000000-0000-4000-8000-{number:012d}"
+    return Entry(f"/d/part-{number:06d}", False, identity, 2, 1, 1, 1, f"{identity}.id={identity}", True)
+
+
+def test_what_was_scanned_is_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty-four things for each of 256 files of each pile stayed in memory: most of a volume of 30,000 files."""
+    monkeypatch.setattr(parts, "BUFFERED", SMALL)
+    kept = Parts(held=100)
+    try:
+        tracemalloc.start()
+        for number in range(10_000):
+            kept.add("entries", str(number), entry(number))
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert held < 8 * SMALL
+        found = [each for number in range(kept.count) for each in kept.read("entries", number)]
+        assert sorted(found, key=lambda each: each.path) == [entry(number) for number in range(10_000)]
+    finally:
+        tracemalloc.stop()
+        kept.close()
+
+
+async def test_few_listings_are_open_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each holds a page: sixteen of 10,000 keys were those of 160,000 files, 50 MiB."""
+    under_way = 0
+    most = 0
+
+    async def listing(_: Ground, keys: KeyRange, counts: Counts) -> AsyncIterator[list[Any]]:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        yield []
+        under_way -= 1
+
+    monkeypatch.setattr(gather, "blob_things", listing)
+    scene = await Scene.start()
+    kept = Parts()
+    try:
+        await Gatherer(ground_of(scene.volume), kept).scan(lambda _: None)
+    finally:
+        kept.close()
+        await scene.end()
+    assert 0 < most <= 4
