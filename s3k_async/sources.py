@@ -11,8 +11,12 @@ from dataclasses import dataclass
 import anyio
 
 from s3k_async import _native
+from s3k_async.errors import InvalidPathError, ItemFormatError
 
 __all__ = ["SYSTEM", "Sources"]
+
+_SHOWN = 100
+"""Characters of an id that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,13 @@ class Sources:
         return _native.uuid_text(self.entropy(16))
 
     def physical_key(self, object_id: str) -> str:
-        """A fresh physical key for an object: `<random uuid4>.id=<object id>`."""
-        return _native.physical_key(object_id, self.entropy(16))
+        """A fresh physical key for an object: `<random uuid4>.id=<object id>`. Raises ItemFormatError for an id that
+        no key can hold, which only a damaged item has.
+        """
+        try:
+            return _native.physical_key(object_id, self.entropy(16))
+        except InvalidPathError as error:
+            raise ItemFormatError(f"a damaged item: {error.message}", path=object_id[:_SHOWN]) from error
 
 
 def _now_ms() -> int:
