@@ -80,7 +80,9 @@ Action = Literal[
 ]
 """What mends a finding. `report`: nothing that a program may do by itself. `none`: nothing needs to be done."""
 
-NOTES: Final[frozenset[str]] = frozenset({"collectable_data", "rename_unfinished", "reservation_open", "stale_job"})
+NOTES: Final[frozenset[str]] = frozenset(
+    {"collectable_data", "foreign_blob", "rename_unfinished", "reservation_open", "stale_job"}
+)
 """Findings that are the ordinary course of things."""
 PROBLEMS: Final[frozenset[str]] = frozenset(FindingKind.__args__) - NOTES  # type: ignore[attr-defined]
 

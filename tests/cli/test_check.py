@@ -103,3 +103,29 @@ def test_nothing_is_written(cli: Cli, volume: str, small_tree: Tree) -> None:
     lose_bytes(cli, volume, "/top.txt")
     before = cli("fsck", "--grace", "0", "--json").json()
     assert cli("fsck", "--grace", "0", "--json", "--deep").json() == before
+
+
+@pytest.mark.parametrize("key", ["aaa-foreign", "0", "zzz-foreign", "feed/x.txt", "Ä"])
+def test_foreign_objects_are_a_note_whatever_they_begin_with(cli: Cli, volume: str, small_tree: Tree, key: str) -> None:
+    """`aaa-foreign` made the exit code 9, `zzz-foreign` passed."""
+
+    async def put() -> None:
+        opened = await open_volume(resolve(volume))
+        await opened.blobs.put(key, b"somebody's")
+        await opened.close()
+
+    anyio.run(put)
+    document = cli.ok("fsck", "--grace", "0", "--json").json()
+    assert document["clean"]
+    assert {each["kind"] for each in document["notes"]} <= {"foreign_blob"}
+    cli.ok("fsck", "repair", "--grace", "0", "--yes")
+    cli.ok("gc", "--grace", "0", "--lease", "0", "--yes")
+
+    async def kept() -> bytes:
+        opened = await open_volume(resolve(volume))
+        try:
+            return await opened.blobs.get(key)
+        finally:
+            await opened.close()
+
+    assert anyio.run(kept) == b"somebody's"

@@ -127,10 +127,6 @@ async def stray_bytes(volume: Volume) -> None:
     await volume.data.put(volume.rig.sources.physical_key(volume.rig.sources.uuid()), DATA)
 
 
-async def foreign_bytes(volume: Volume) -> None:
-    await volume.data.put("abc.txt", DATA)
-
-
 async def lose_log(volume: Volume) -> None:
     identity = (await volume.rig.need("/a/d0/f0")).id
     for info in [info async for info in volume.log.list_all()]:
@@ -213,7 +209,6 @@ async def undo_delete(volume: Volume) -> None:
         (shorten_bytes, {"size_mismatch", "checksum_mismatch"}),
         (flip_bytes, {"checksum_mismatch"}),
         (replace_adopted, {"etag_mismatch"}),
-        (foreign_bytes, {"foreign_blob"}),
         (lose_log, {"log_missing"}),
         (lose_commit, {"log_pending"}),
         (cut_log, {"log_damaged", "log_pending"}),

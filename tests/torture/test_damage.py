@@ -22,7 +22,6 @@ LEFT = {
     "no_bytes": {"data_missing"},
     "short_bytes": {"size_mismatch"},
     "replaced_object": {"etag_mismatch"},
-    "foreign_bytes": {"foreign_blob"},
     "newer_log": {"log_newer"},
     "same_id_no_bytes": {"duplicate_id", "data_missing"},
     "foreign_items": {"foreign_item"},

@@ -35,8 +35,9 @@ _PARTS: Final = {
 """Name to module of `s3k_async.cli.commands` and a summary."""
 
 
-_NOTED: Final = ("rename_unfinished", "reservation_open")
-"""Notes about volumes of S3-FileSystem 1.0, whose work in progress nothing tells from what it left."""
+_NOTED: Final = ("foreign_blob", "rename_unfinished", "reservation_open")
+"""Notes about what is not the volume's, and about work in progress of S3-FileSystem 1.0, which nothing tells from what
+it left."""
 
 
 class _Parts(click.Group):
