@@ -10,6 +10,7 @@ from enum import Enum
 from s3k_async.concurrency import AdaptiveLimit, gather
 from s3k_async.errors import (
     ConditionFailedError,
+    CorruptDataError,
     OutcomeUnknownError,
     RequestTimeoutError,
     ResponseLostError,
@@ -87,7 +88,10 @@ class ReliableItems:
         return f"ReliableItems({self._store!r})"
 
     async def get(self, key: Key) -> Item | None:
-        return await self._sender.read("GetItem", lambda: self._store.get(key))
+        item = await self._sender.read("GetItem", lambda: self._store.get(key))
+        if item is not None:
+            _require_key(item, key)
+        return item
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         wanted = list(dict.fromkeys(keys))
@@ -98,7 +102,12 @@ class ReliableItems:
         return found
 
     async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
-        return await self._sender.scan("Query", lambda: self._store.query(partition, cursor=cursor, limit=limit))
+        page = await self._sender.scan("Query", lambda: self._store.query(partition, cursor=cursor, limit=limit))
+        # In columns an item is made for each look; a page of another partition differs at its ends, too.
+        for place in (0, -1) if page.items else ():
+            item = page.items[place]
+            _require_key(item, Key(partition, str(item[SORT])))
+        return page
 
     async def scan(
         self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
@@ -180,6 +189,9 @@ class ReliableItems:
                 if not isinstance(error, UnprocessedKeysError):
                     raise
                 raise ThrottledError(error.message, path=error.path) from error
+            asked = set(keys)
+            for key, item in found.items():
+                _require_key(item, key if key in asked else keys[0])
             return found
 
     async def _load_batch(self, items: Sequence[Item]) -> None:
@@ -256,6 +268,16 @@ class ReliableItems:
     async def _read_back(self, keys: Sequence[Key]) -> Mapping[Key, Item]:
         policy = self._sender.retries.read
         return await self._get_batch(keys, replace(policy, attempts=min(policy.attempts, _READ_BACK_ATTEMPTS)))
+
+
+def _require_key(item: Item, key: Key) -> None:
+    """Raise CorruptDataError unless the item is the one that was asked for: another one is another file's bytes."""
+    if (item.get(PARTITION), item.get(SORT)) != key:
+        raise CorruptDataError(
+            "the table answered with another item than the one that was asked for: what answers is no sound table, or "
+            "something between changes its answers",
+            path=f"{key.partition}/{key.sort}",
+        )
 
 
 def _operation(action: Action) -> str | None:

@@ -1,8 +1,9 @@
 """The item port on SQLite: one file on a local disk, many processes, every acknowledged write on the disk.
 
 Format 1: `items` has one row for each item, its attributes besides the key as a JSON object; keys compare by their
-UTF-8 bytes. `segment` is the CRC-32 of the partition key, from which scans choose their part. `tags` are the table's
-tags, `tokens` the idempotency tokens of the last ten minutes.
+UTF-8 bytes. The lower half of `segment` is the CRC-32 of the partition key, from which scans choose their part; the
+upper half is a checksum of the row. `tags` are the table's tags, `tokens` the idempotency tokens of the last ten
+minutes.
 
 A damaged row is an item like any other, so that every reader finds, names and removes it: see `sqlite_rows`.
 """
@@ -27,7 +28,6 @@ from s3k_async.stores.actions import (
     key_of,
     outcome,
     refusal,
-    segment_of,
     token_mismatch,
     validate,
     validate_load,
@@ -50,7 +50,7 @@ from s3k_async.stores.items import (
 )
 from s3k_async.stores.os_errors import os_errors, sync_directory
 from s3k_async.stores.sqlite_connections import APPLICATION_ID, FORMAT, Connections, connect, sqlite_errors
-from s3k_async.stores.sqlite_rows import bound, fetch, item_of, items_of, key_from
+from s3k_async.stores.sqlite_rows import Row, bound, fetch, found_of, items_of, key_from, row_of
 from s3k_async.stores.threads import Threads
 from s3k_async.stores.write_queue import WriteQueue
 
@@ -129,7 +129,7 @@ class SqliteItems:
             (here, place), (after, last) = bound(partition), bound(cursor or "")
             rows = fetch(
                 connection,
-                f"SELECT partition, sort, attributes FROM items WHERE partition = {here}"  # noqa: S608 - of `bound`
+                f"SELECT partition, sort, segment, attributes FROM items WHERE partition = {here}"  # noqa: S608 - of `bound`
                 f" AND sort {'>' if cursor else '>='} {after} ORDER BY sort LIMIT ?",
                 (place, last, size + 1),
             )
@@ -151,7 +151,7 @@ class SqliteItems:
             # Of a damaged segment the last bits count: no row is in none of the parts, and none in two.
             rows = fetch(
                 connection,
-                "SELECT partition, sort, attributes FROM items"  # noqa: S608 - of `bound`
+                "SELECT partition, sort, segment, attributes FROM items"  # noqa: S608 - of `bound`
                 f" WHERE (partition, sort) {'>' if cursor else '>='}"
                 f" ({partition}, {sort}) AND (segment & 0xFFFFFFFF) % ? = ? ORDER BY partition, sort LIMIT ?",
                 (place, name, segments, segment, size + 1),
@@ -300,14 +300,14 @@ def _unlink(path: str) -> None:
 
 def _select(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None:
     where, values = _at(key)
-    rows = fetch(connection, f"SELECT partition, sort, attributes FROM items WHERE {where}", values)  # noqa: S608
-    return item_of(rows[0]) if rows else None
+    rows = fetch(connection, f"SELECT partition, sort, segment, attributes FROM items WHERE {where}", values)  # noqa: S608
+    return found_of(rows)
 
 
-def _at(key: Key) -> tuple[str, tuple[str | bytes, str | bytes]]:
-    """What of a query finds a key, and its values."""
+def _at(key: Key) -> tuple[str, tuple[str | bytes, ...]]:
+    """What of a query finds a key, and its values: all rows that have it, though an intact table has one."""
     (partition, place), (sort, name) = map(bound, key)
-    return f"partition = {partition} AND sort = {sort}", (place, name)
+    return f"partition = {partition} AND sort BETWEEN {sort} AND {sort}", (place, name, name)
 
 
 def _change(connection: sqlite3.Connection, actions: Sequence[Action]) -> S3kError | None:
@@ -326,9 +326,9 @@ def _change(connection: sqlite3.Connection, actions: Sequence[Action]) -> S3kErr
     return None
 
 
-def _row(key: Key, item: Item) -> tuple[str, str, int, str]:
+def _row(key: Key, item: Item) -> Row:
     attributes = json.dumps({name: value for name, value in item.items() if name not in (PARTITION, SORT)})
-    return *key, segment_of(key.partition), attributes
+    return row_of(key, attributes)
 
 
 def _transact(connection: sqlite3.Connection, actions: Sequence[Action], token: str, now_ms: int) -> S3kError | None:

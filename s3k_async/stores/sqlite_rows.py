@@ -1,6 +1,11 @@
 """Rows of a SQLite table as items, damaged ones included.
 
-A row is damaged if its attributes are no JSON object of texts, whole numbers and truth values, or if a key is no text.
+A row is sealed: the upper half of its `segment` is a checksum of its key and attributes, so that a changed byte in any
+of them is noticed, above all in a key, under which another file would be served. A row without one was written before
+there were seals; of it only the partition key is checked.
+
+A row is damaged if its seal is broken, if its attributes are no JSON object of texts, whole numbers and truth values,
+or if a key is no text.
 It is an item nevertheless: one that no entry of a volume is, so that whoever decodes it refuses it by its key, and
 that can be read, compared and removed as any other. Its attributes are one, `RAW`, or `RAW_BASE64` if they are no
 UTF-8. A key that is no text of UTF-8, or empty, is written out as `<text form>///<t or b><hexadecimal digits>`, for a
@@ -12,12 +17,14 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
+import zlib
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
+from s3k_async.stores.actions import segment_of
 from s3k_async.stores.items import PARTITION, SORT, Key, Value
 
-__all__ = ["RAW", "RAW_BASE64", "bound", "fetch", "item_of", "items_of", "key_from"]
+__all__ = ["RAW", "RAW_BASE64", "Row", "bound", "fetch", "found_of", "item_of", "items_of", "key_from", "row_of"]
 
 RAW: Final = "attributes"
 RAW_BASE64: Final = "attributes_base64"
@@ -26,8 +33,11 @@ _MARK: Final = "///"
 _PLAIN: Final = frozenset({str, int, bool})
 _NOT_FLAT: Final = ("[", "null", "\\ud", "\\uD", f'"{PARTITION}"', f'"{SORT}"')
 
-Row: TypeAlias = tuple[Any, Any, Any]
-"""Partition, sort and attributes, as they are stored."""
+Row: TypeAlias = tuple[Any, Any, Any, Any]
+"""Partition, sort, segment and attributes, as they are stored."""
+
+_SEAL_BITS: Final = 0x7FFFFFFF
+"""SQLite's numbers have 63 bits and a sign: 32 are the segment's."""
 
 
 class _Undecoded(bytes):
@@ -39,6 +49,25 @@ def _not_plain(text: str) -> Any:
 
 
 _DECODER: Final = json.JSONDecoder(parse_float=_not_plain, parse_constant=_not_plain)
+
+
+def row_of(key: Key, attributes: str) -> Row:
+    """The row that is to be stored."""
+    segment = segment_of(key.partition)
+    return key.partition, key.sort, (_seal(segment, key.sort, attributes) << 32) | segment, attributes
+
+
+def _seal(segment: int, sort: str, attributes: str) -> int:
+    """The checksum of a row, never 0. It goes on from the partition's, which is the segment."""
+    return zlib.crc32(f"\0{sort}\0{attributes}".encode(), segment) & _SEAL_BITS or 1
+
+
+def _is_intact(row: Row, segment: int) -> bool:
+    """Whether the row is as it was written; `segment` is that of its partition."""
+    stored = row[2]
+    if type(stored) is not int or stored & 0xFFFFFFFF != segment:
+        return False
+    return stored >> 32 in (0, _seal(segment, row[1], row[3]))
 
 
 def fetch(connection: sqlite3.Connection, statement: str, values: Sequence[object]) -> list[Row]:
@@ -63,12 +92,21 @@ def items_of(rows: Sequence[Row]) -> list[dict[str, Value]]:
     return [{PARTITION: row[0], SORT: row[1], **each} for row, each in zip(rows, attributes, strict=True)]
 
 
+def found_of(rows: Sequence[Row]) -> dict[str, Value] | None:
+    """The item of the rows that have one key. Several are damage: the key of one of them was another."""
+    if len(rows) > 1:
+        return _damaged(rows[0])
+    return item_of(rows[0]) if rows else None
+
+
 def item_of(row: Row) -> dict[str, Value]:
     """The item that a row holds."""
     try:
-        attributes = _DECODER.decode(row[2])
+        if not _is_intact(row, segment_of(row[0])):
+            return _damaged(row)
+        attributes = _DECODER.decode(row[3])
         json.dumps(attributes, ensure_ascii=False).encode()  # half of a surrogate pair is no text
-    except (ValueError, TypeError, RecursionError):
+    except (AttributeError, ValueError, TypeError, RecursionError):
         return _damaged(row)
     if type(attributes) is not dict or not {*map(type, attributes.values())} <= _PLAIN:
         return _damaged(row)
@@ -82,7 +120,7 @@ def _flat(rows: Sequence[Row]) -> list[dict[str, Value]] | None:
     """The attributes of rows that are all read at once, which takes half the time; None unless it is plain that each
     row is one object, and what `item_of` would take, and that its key is what it says.
     """
-    places, names, texts = ([row[column] for row in rows] for column in range(3))
+    places, names, texts = ([row[column] for row in rows] for column in (0, 1, 3))
     try:
         text = ",".join(texts)
         if (
@@ -93,6 +131,9 @@ def _flat(rows: Sequence[Row]) -> list[dict[str, Value]] | None:
             or not all(each.startswith("{") for each in texts)
             or any(part in text for part in _NOT_FLAT)
         ):
+            return None
+        segments = {place: segment_of(place) for place in set(places)}
+        if not all(_is_intact(row, segments[row[0]]) for row in rows):
             return None
         found: list[Any] = _DECODER.decode(f"[{text}]")
     except (ValueError, TypeError, RecursionError):
@@ -126,7 +167,7 @@ def _key_text(value: object) -> str:
 
 
 def _damaged(row: Row) -> dict[str, Value]:
-    key, value = key_from(row), row[2]
+    key, value = key_from(row), row[3]
     if isinstance(value, str):
         return {PARTITION: key.partition, SORT: key.sort, RAW: value}
     return {PARTITION: key.partition, SORT: key.sort, RAW_BASE64: base64.b64encode(value).decode()}

@@ -45,6 +45,8 @@ from tests.bad_input.rows import (
 Damage = Callable[[Scene], None]
 
 TABLE = "{vol}/metadata.sqlite"
+UNSEALED = "segment = segment & 0xFFFFFFFF"
+"""What makes a row one that was written before rows had a checksum of their own."""
 RECORD = "partition = 's3k:volume'"
 
 
@@ -108,19 +110,31 @@ def newer_table(scene: Scene) -> None:
 
 
 def newer_format(scene: Scene) -> None:
-    sql(scene, f"UPDATE items SET attributes = json_set(attributes, '$.format', 2) WHERE {RECORD}")
+    sql(
+        scene,
+        f"UPDATE items SET {UNSEALED}, attributes = json_set(attributes, '$.format', 2) WHERE {RECORD}",
+    )
 
 
 def unknown_feature(scene: Scene) -> None:
-    sql(scene, f"UPDATE items SET attributes = json_set(attributes, '$.flags', 'hyperspace') WHERE {RECORD}")
+    sql(
+        scene,
+        f"UPDATE items SET {UNSEALED}, attributes = json_set(attributes, '$.flags', 'hyperspace') WHERE {RECORD}",
+    )
 
 
 def newer_client_needed(scene: Scene) -> None:
-    sql(scene, f"UPDATE items SET attributes = json_set(attributes, '$.min_client', 9) WHERE {RECORD}")
+    sql(
+        scene,
+        f"UPDATE items SET {UNSEALED}, attributes = json_set(attributes, '$.min_client', 9) WHERE {RECORD}",
+    )
 
 
 def damaged_record(scene: Scene) -> None:
-    sql(scene, f"UPDATE items SET attributes = json_remove(attributes, '$.suffix_count') WHERE {RECORD}")
+    sql(
+        scene,
+        f"UPDATE items SET {UNSEALED}, attributes = json_remove(attributes, '$.suffix_count') WHERE {RECORD}",
+    )
 
 
 def damaged_tag(scene: Scene) -> None:
@@ -128,7 +142,10 @@ def damaged_tag(scene: Scene) -> None:
 
 
 def record_against_tag(scene: Scene) -> None:
-    sql(scene, f"UPDATE items SET attributes = json_set(attributes, '$.suffix_count', 5) WHERE {RECORD}")
+    sql(
+        scene,
+        f"UPDATE items SET {UNSEALED}, attributes = json_set(attributes, '$.suffix_count', 5) WHERE {RECORD}",
+    )
 
 
 def no_record(scene: Scene) -> None:
@@ -136,7 +153,10 @@ def no_record(scene: Scene) -> None:
 
 
 def damaged_item(scene: Scene) -> None:
-    sql(scene, "UPDATE items SET attributes = json_remove(attributes, '$.ver') WHERE sort = 'other'")
+    sql(
+        scene,
+        f"UPDATE items SET {UNSEALED}, attributes = json_remove(attributes, '$.ver') WHERE sort = 'other'",
+    )
 
 
 def row(title: str, expected: Kind, about: str, arrange: Damage | None = None, **settings: object) -> Row:

@@ -21,6 +21,8 @@ from s3k_async.volumes import Volume, open_volume
 from tests.cli.conftest import Cli, Done
 
 REMEDY: Final = "s3k fsck repair"
+UNSEALED: Final = "segment = segment & 0xFFFFFFFF"
+"""What makes a row one that was written before rows had a checksum of their own."""
 MANIFEST_BYTES: Final = 100_000
 """Instead of 64 MiB."""
 
@@ -31,7 +33,7 @@ Plant = Callable[[sqlite3.Connection, str, Attributes], object]
 def attributes_are(value: object, expression: str = "?") -> Plant:
     """What gives a row these attributes, as they are."""
     return lambda table, name, _: table.execute(
-        f"UPDATE items SET attributes = {expression} WHERE sort = ?", (value, name)
+        f"UPDATE items SET attributes = {expression}, {UNSEALED} WHERE sort = ?", (value, name)
     )
 
 
@@ -40,7 +42,7 @@ def attribute_is(**changed: object) -> Plant:
 
     def plant(table: sqlite3.Connection, name: str, attributes: Attributes) -> None:
         found = {key: value for key, value in (attributes | changed).items() if value is not None}
-        table.execute("UPDATE items SET attributes = ? WHERE sort = ?", (json.dumps(found), name))
+        table.execute(f"UPDATE items SET attributes = ?, {UNSEALED} WHERE sort = ?", (json.dumps(found), name))
 
     return plant
 
@@ -48,7 +50,7 @@ def attribute_is(**changed: object) -> Plant:
 def column_is(column: str, value: object, expression: str = "?") -> Plant:
     """What gives a row another key or segment."""
     return lambda table, name, _: table.execute(
-        f"UPDATE items SET {column} = {expression} WHERE sort = ?", (value, name)
+        f"UPDATE items SET {column} = {expression}, {UNSEALED} WHERE sort = ?", (value, name)
     )
 
 

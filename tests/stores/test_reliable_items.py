@@ -11,6 +11,7 @@ import pytest
 from s3k_async.concurrency import AdaptiveLimit
 from s3k_async.errors import (
     ConditionFailedError,
+    CorruptDataError,
     LeaseExpiredError,
     OutcomeUnknownError,
     PermissionDeniedError,
@@ -24,7 +25,19 @@ from s3k_async.errors import (
 )
 from s3k_async.retry import RetryPolicy
 from s3k_async.stores.faults import Call, FaultPlan
-from s3k_async.stores.items import ABSENT, Action, Check, Condition, Delete, Item, ItemStore, Key, Put, Update
+from s3k_async.stores.items import (
+    ABSENT,
+    Action,
+    Check,
+    Condition,
+    Delete,
+    Item,
+    ItemPage,
+    ItemStore,
+    Key,
+    Put,
+    Update,
+)
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_items import ReliableItems
 from tests.support import FakeClock, fake_sources
@@ -407,3 +420,31 @@ async def test_an_item_is_loaded_once() -> None:
     with rig.store.loading(lambda: None), pytest.raises(ValueError, match="twice"):
         await rig.store.load([*many(30), many(1)[0]])
     assert await stored(rig) == []
+
+
+class Confused(MemoryItems):
+    """A table that answers with another item than the one that was asked for."""
+
+    async def get(self, key: Key) -> Item | None:
+        return await super().get(Key("p", "b"))
+
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
+        found = await super().get_many([Key("p", "b")])
+        return dict.fromkeys(keys[:1], *found.values()) if keys[0].sort == "a" else found
+
+    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
+        return await super().query("p")
+
+
+async def test_another_item_than_was_asked_for_is_never_an_answer() -> None:
+    rig = await Rig().holding(item("a"), item("b"))
+    store = ReliableItems(Confused(rig.other._name), RetryPolicy(attempts=1), fake_sources())
+    for read in (
+        lambda: store.get(KEY),
+        lambda: store.get_many([KEY]),
+        lambda: store.get_many([Key("p", "c")]),
+        lambda: store.query("q"),
+    ):
+        with pytest.raises(CorruptDataError):
+            await read()
+    assert await store.get(Key("p", "b")) == item("b")
