@@ -100,7 +100,7 @@ class OldFiles:
         identity = SYSTEM.uuid()
         key = f"{SYSTEM.uuid()}.id={identity}"
         await self.blobs.put(key, data)
-        physical = f"s3a://{self.name}/{key}"
+        physical = self.blobs.uri(key).replace("s3://", "s3a://", 1)
         await self.put_item(self.item(path, identity, version, size=len(data), physpath=physical, physcommitted=True))
         if logged:
             await self.log(path, identity, version, physical=physical, size=len(data))

@@ -86,6 +86,7 @@ async def load_volume(
     config: VolumeConfig,
     *,
     check: bool = False,
+    adopt: bool = False,
     bytes_from: Volume | None = None,
     progress: Callable[[Progress], object] | None = None,
     sources: Sources = SYSTEM,
@@ -99,18 +100,26 @@ async def load_volume(
     Ids, versions, times and physical keys are kept, and everything is logged. The volume is locked meanwhile, see
     `volumes.exclusive`; an interrupted load is finished by loading the same dump again. A dump of another volume is
     loaded only if its bytes are here as well: `check` asks for every file's before anything is changed, `bytes_from`
-    copies them from that volume, under fresh keys.
+    copies them from that volume, under fresh keys. `adopt` is for a dump of a volume of S3-FileSystem 1.0 whose bytes
+    are below the data location: each file is checked as by `check`, and adopted where it is, by its URI and etag.
 
     Raises PathNotFoundError (no such dump), CorruptDataError (it was cut or damaged), DirectoryNotEmptyError (the
     volume is not empty), InvalidArgumentError (another volume's dump), DataMissingError (`check`) and BusyError, with
     nothing changed, but that a volume that was made for it stays, empty; NotDirectoryError, LeaseExpiredError; and the
     services' errors.
     """
-    loader = await run_sync(_alone, source, bytes_from, progress or (lambda _: None), sources)
+    if adopt and bytes_from is not None:
+        raise InvalidArgumentError("bytes are adopted where they are, or copied; not both", path=source)
+    loader = await run_sync(_alone, source, bytes_from, adopt, progress or (lambda _: None), sources)
+    if adopt and loader.dump.header.volume_id:
+        raise InvalidArgumentError(
+            "only the bytes of a volume of S3-FileSystem 1.0 are adopted: those of a native volume are its own",
+            path=source,
+        )
     return await load_by(
         loader,
         config,
-        check=check,
+        check=check or adopt,
         bytes_from=bytes_from,
         sources=sources,
         session=session,
@@ -157,14 +166,16 @@ async def load_by(
         return LoadResult(end.entries, end.files, end.directories, end.bytes, skipped, parents)
 
 
-def _alone(source: str, bytes_from: Volume | None, progress: Callable[[Progress], object], sources: Sources) -> _Alone:
+def _alone(
+    source: str, bytes_from: Volume | None, adopt: bool, progress: Callable[[Progress], object], sources: Sources
+) -> _Alone:
     with os_errors(source):
         try:
             dump = open_dump(source)
         except FileNotFoundError as error:
             raise PathNotFoundError("no such file", path=source) from error
         facts = DumpFacts(source, dump.header, dump.verify(), dump.digest())
-        return _Alone(facts, dump, bytes_from, progress, sources)
+        return _Alone(facts, dump, bytes_from, adopt, progress, sources)
 
 
 async def _require_empty(items: ItemStore, config: VolumeConfig) -> None:
@@ -190,7 +201,8 @@ def _require_bytes(volume: Volume, dump: DumpFacts, *, check: bool, bytes_from: 
     elif dump.end.files and not check and header.volume_id != volume.record.volume_id:
         raise InvalidArgumentError(
             f"the dump is of another volume ({header.volume!r}, bytes in {header.data}), whose bytes are not here: have"
-            " them copied along, or copy them under the same keys yourself and ask for the check",
+            " them copied along, adopt those of a volume of S3-FileSystem 1.0 in the same bucket, or copy them under"
+            " the same keys yourself and ask for the check",
             path=dump.path,
         )
 
@@ -202,6 +214,7 @@ class _Alone:
     dump: DumpFacts
     file: DumpFile
     bytes_from: Volume | None
+    adopt: bool
     progress: Callable[[Progress], object]
     sources: Sources
 
@@ -235,23 +248,25 @@ class _Alone:
         return parents.made
 
     async def _with_bytes(self, volume: Volume, portion: Sequence[Entry]) -> Sequence[Entry]:
-        """The entries, their bytes copied along if they are to be."""
+        """The entries, their bytes copied along or adopted if they are to be."""
         source = self.bytes_from
-        if source is None:
+        if source is None and not self.adopt:
             return portion
-        storage = source.storage
         loaded = dict(zip(portion, await volume.store.get_many([entry.path for entry in portion]), strict=True))
 
-        async def copied(entry: Entry) -> Entry:
+        async def own(entry: Entry) -> Entry:
             present = loaded[entry]
             if present is not None and (present.id, present.version) == (entry.id, entry.version):
                 return present  # by a load that was interrupted: the log names these bytes already
             if not entry.committed or entry.physical is None:
                 return entry
-            content = await volume.storage.copy_from(storage, entry.content, entry.id)
+            if source is None:
+                content = await volume.storage.adopted(entry.content)
+            else:
+                content = await volume.storage.copy_from(source.storage, entry.content, entry.id)
             return replace(entry, physical=content.physical, etag=content.etag, checksum=content.checksum)
 
-        return await gather(copied, portion, limit=_COPIES)
+        return await gather(own, portion, limit=_COPIES)
 
 
 def _require_copyable(portion: Sequence[Entry], source: Volume) -> None:

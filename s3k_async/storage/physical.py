@@ -112,6 +112,18 @@ class PhysicalStorage:
         except BlobChangedError as error:
             raise _changed(content.physical) from error
 
+    async def adopted(self, content: Content) -> Content:
+        """An object that another system has stored below the data location, by its URI here and its etag. Raises as
+        `check`.
+        """
+        key = self._key(content.physical)
+        info = await self.blobs.head(key)
+        if info is None:
+            raise DataMissingError("the physical object is gone", path=content.physical)
+        if info.size != content.size:
+            raise _changed(content.physical)
+        return Content(self.blobs.uri(key), info.size, info.etag, content.checksum)
+
     async def copy_from(self, source: PhysicalStorage, content: Content, object_id: str) -> Content:
         """Copy bytes of `source` to a fresh key here: inside the service where it can, else through this process.
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.engines.volumes import fresh_name
+from tests.old_volume import memory_volume
 
 
 @pytest.fixture
@@ -81,3 +84,37 @@ def test_reshard_says_that_the_settings_name_another_suffix_count(
     done = cli.ok("reshard", "s3k://named", "--suffix-count", "5")
     assert "change them" in done.out
     assert "suffix_count" in cli.fails(11, "ls", "s3k://named").errors
+
+
+def test_from_an_old_volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("s3k_async.metadata.exclusive.QUIET_SECONDS", 0.0)
+    name = fresh_name("old")
+    anyio.run(old_volume, name)
+    place = f'data_location = "memory://{name}"\n'
+    Path("given.toml").write_text(
+        f'[volumes.{name}]\nkind = "s3k-1.0"\ntable = "memory://{name}"\nsuffix_count = 10\n{place}'
+        f'[volumes.new]\ntable = "memory://{name}-new"\n{place}'
+    )
+    monkeypatch.setenv("S3K_CONFIG", "given.toml")
+    old, file = f"s3k://{name}", str(tmp_path / "old.dump")
+    cli.ok("dump", old, "-o", file)
+    cli.fails(2, "load", file, "s3k://new", "--adopt", "--copy-bytes-from", old)
+    assert cli.ok("load", file, "s3k://new", "--adopt").out == "loaded 1 file, 1 directory into s3k://new\n"
+    assert cli.ok("cat", "s3k://new/d/f").out == "bytes"
+    assert "stop all writers" in cli.fails(6, "oplog", "retire", old, "--successor", "s3k://new", "--yes").errors
+    flags = ["oplog", "retire", old, "--successor", "s3k://new", "--grace", "0"]
+    told = cli.ok(*flags).out
+    assert told == (
+        "dry run: would move 2 log objects below retired-1.0-log/; 1 file that nobody committed stayed behind\n"
+    )
+    assert cli.ok(*flags, "--yes").out.startswith("moved 2 log objects below retired-1.0-log/")
+    done = cli.ok(*flags, "--yes", "--json").json()
+    assert done == {"objects": 0, "moved": 0, "reservations": 1, "differing": [], "dry_run": False}
+    assert cli.ok("cat", "s3k://new/d/f").out == "bytes"
+
+
+async def old_volume(name: str) -> None:
+    files, _ = await memory_volume(name)
+    await files.directory("/d")
+    await files.file("/d/f", b"bytes")
+    await files.reserve("/d/open")

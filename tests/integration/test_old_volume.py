@@ -13,9 +13,11 @@ import pytest
 from s3k_async import S3kClient
 from s3k_async.cli import main
 from s3k_async.cli.exit_codes import ExitCode
-from s3k_async.config import DynamoTable, S3Bucket
+from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
 from s3k_async.errors import ReadOnlyVolumeError, UncommittedFileError
 from s3k_async.fsck.verify import Report, Verifier
+from s3k_async.moving import dump_volume, load_volume, retire_log
+from s3k_async.moving.retirement import RETIRED
 from s3k_async.oplog.reader import JavaLogReader
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.dynamodb import DynamoItems
@@ -23,6 +25,7 @@ from s3k_async.stores.s3 import S3Blobs
 from s3k_async.volumes import open_volume
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_bucket, fresh_table
+from tests.moving.rig import HURRIED
 from tests.old_volume import CTIME, OldFiles
 
 pytestmark = pytest.mark.engine
@@ -143,3 +146,28 @@ async def test_O1_its_log_can_be_shown_and_not_compacted(
     assert len((await s3k("oplog", "tail", volume, "-n", "30"))[1]) == 21
     code, _, errors = await s3k("oplog", "compact", volume, "--yes")
     assert (code, "not ours to compact" in errors) == (ExitCode.DENIED, True)
+
+
+async def test_it_becomes_a_native_volume_over_the_same_bytes(old: OldVolume, dynoxide: Engine, tmp_path: Path) -> None:
+    """As old jobs name the bytes, by S3A's scheme."""
+    target = str(tmp_path / "old.dump")
+    with fresh_table(dynoxide) as table:
+        config = VolumeConfig("successor", table, old.bucket)
+        async with S3kClient(f"s3k://{old.name}", hadoop=old.hadoop()) as fs:
+            opened = await open_volume(fs.config)
+        try:
+            await dump_volume(opened, target)
+            await load_volume(target, config, adopt=True, sources=HURRIED)
+            new = await open_volume(config)
+            try:
+                done = await retire_log(opened, new, dry_run=False, grace=-60.0)
+            finally:
+                await new.close()
+        finally:
+            await opened.close()
+        assert (done.moved, done.reservations, done.differing) == (21, 1, [])
+        async with S3kClient(config=config) as fs:
+            for number in range(20):
+                assert await fs.read(f"/logs/day=1/part-{number:05}") == b"%d" % number
+        retired = [info.key async for info in old.blobs.list_all(RETIRED)]
+        assert len(retired) == 21

@@ -86,14 +86,17 @@ def tell_dump(invocation: Invocation, done: DumpResult, target: str, **more: obj
 @click.argument("volume")
 @click.option("--check", is_flag=True, help="First make sure that the bytes of every file are where the dump says.")
 @click.option("--copy-bytes-from", "origin", metavar="VOLUME", help="Copy the bytes from the volume that was dumped.")
+@click.option("--adopt", is_flag=True, help="Adopt the bytes of a volume of S3-FileSystem 1.0 where they are.")
 @click.pass_obj
-def load(invocation: Invocation, source: str, volume: str, check: bool, origin: str | None) -> None:
+def load(invocation: Invocation, source: str, volume: str, check: bool, origin: str | None, adopt: bool) -> None:
     """Fill the empty VOLUME with the tree in FILE, as dump has written it.
 
     Nobody else can open the volume meanwhile. Interrupted, it is finished by the same command.
     """
     if check and origin is not None:
         raise click.UsageError("--check is for bytes that are here already, --copy-bytes-from for those that are not")
+    if adopt and origin is not None:
+        raise click.UsageError("--adopt is for bytes that stay where they are, --copy-bytes-from for those that do not")
     config = invocation.resolve(_volume(volume).volume)
 
     async def work() -> LoadResult:
@@ -105,7 +108,9 @@ def load(invocation: Invocation, source: str, volume: str, check: bool, origin: 
                 bytes_from = await open_volume(plain.resolve(_volume(origin).volume))
                 stack.push_async_callback(bytes_from.close)
             meter = stack.enter_context(invocation.meter("load"))
-            return await load_volume(source, config, check=check, bytes_from=bytes_from, progress=meter.part())
+            return await load_volume(
+                source, config, check=check, adopt=adopt, bytes_from=bytes_from, progress=meter.part()
+            )
 
     tell_load(invocation, anyio.run(work), source, volume)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -19,6 +20,8 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural, time_text
 from s3k_async.errors import InvalidArgumentError, PathNotFoundError, ReadOnlyVolumeError, UnsupportedError
 from s3k_async.model import ROOT, Entry
+from s3k_async.moving.retirement import GRACE_SECONDS as RETIREMENT_GRACE
+from s3k_async.moving.retirement import RETIRED, Retirement, retire_log
 from s3k_async.oplog.compaction import GRACE_SECONDS, Compaction, Compactor
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.reader import DamagedLog, Finding, JavaLogReader, LogReader
@@ -40,7 +43,7 @@ class _Group(click.Group):
         self.params += common_options(hidden=True)
 
 
-oplog = _Group(name="oplog", help="Show, follow and compact the operation log of a volume.")
+oplog = _Group(name="oplog", help="Show, follow, compact and retire the operation log of a volume.")
 
 
 @oplog.command("show", cls=VolumeCommand)
@@ -151,6 +154,48 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
         if not invocation.json:
             _tell_damage(invocation, done.damaged)
         raise click.exceptions.Exit(ExitCode.DAMAGE)
+
+
+@oplog.command("retire", cls=VolumeCommand)
+@click.argument("volume")
+@click.option("--successor", metavar="VOLUME", required=True, help="The native volume that has adopted the files.")
+@grace_option(RETIREMENT_GRACE, "A younger log object means that somebody still writes, and is refused.")
+@click.option("--force", is_flag=True, help="Even if the files of the two differ, as when the successor was in use.")
+@click.option("--yes", is_flag=True, help="Do it. Without, only tell what would be done.")
+@click.pass_obj
+def retire(invocation: Invocation, volume: str, successor: str, grace: float, force: bool, yes: bool) -> None:
+    """Move the log of VOLUME, one of S3-FileSystem 1.0, below retired-1.0-log/. A dry run without --yes.
+
+    Nobody may write to VOLUME any more. Each log object is copied and compared before it is deleted; interrupted, the
+    same command goes on. Settings given as flags are VOLUME's.
+    """
+    config = invocation.resolve(_volume(volume))
+    plain = Invocation(config=invocation.config, context=invocation.context, hadoop=invocation.hadoop)
+    heir = plain.resolve(_volume(successor))
+
+    async def work() -> Retirement:
+        async with AsyncExitStack() as stack:
+            old, new = await open_volume(config), await open_volume(heir)
+            stack.push_async_callback(old.close)
+            stack.push_async_callback(new.close)
+            meter = stack.enter_context(invocation.meter("retire"))
+            return await retire_log(old, new, dry_run=not yes, force=force, grace=grace, progress=meter.part())
+
+    done = anyio.run(work)
+    what = "moved" if yes else "dry run: would move"
+    text = f"{what} {plural(done.moved if yes else done.objects, 'log object')} below {RETIRED}"
+    if done.reservations:
+        text += f"; {plural(done.reservations, 'file')} that nobody committed stayed behind"
+    if done.differing:
+        text += f"; {plural(len(done.differing), 'file')} missing in {successor} or others there"
+    invocation.say(
+        text,
+        objects=done.objects,
+        moved=done.moved,
+        reservations=done.reservations,
+        differing=done.differing,
+        dry_run=not yes,
+    )
 
 
 @dataclass(order=True, slots=True)
