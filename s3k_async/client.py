@@ -11,9 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
 from weakref import WeakSet
 
+import anyio
+
 from s3k_async import _native
 from s3k_async._native import Xxh3_128
 from s3k_async.addresses import SCHEME, Path, inside
+from s3k_async.calls import call
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ClosedClientError,
@@ -59,9 +62,12 @@ if TYPE_CHECKING:
 
     from s3k_async.volumes import Volume
 
-__all__ = ["SCHEME", "Path", "S3kClient", "volume_text"]
+__all__ = ["HURRY", "SCHEME", "Path", "S3kClient", "volume_text"]
 
 T = TypeVar("T")
+
+HURRY = 2.0
+"""Seconds that calls under way are given at most when the client is left by an exception."""
 
 Pages: TypeAlias = AsyncIterator[list[T]]
 Ranges: TypeAlias = list[bytes]
@@ -107,6 +113,9 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         self._opened: _Opened | None = None
         self._counter = RequestCounter()
         self._writers: WeakSet[FileWriter] = WeakSet()
+        self._transactions: WeakSet[Transaction] = WeakSet()
+        self._closed: asyncio.Event | None = None
+        """While it is being closed: set when that is over."""
 
     def __repr__(self) -> str:
         return f"<S3kClient {self.name!r} {'closed' if self._opened is None else 'open'}>"
@@ -127,7 +136,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     @property
     def closed(self) -> bool:
         """Whether the client is not entered now."""
-        return self._opened is None
+        return self._opened is None or self._closed is not None
 
     @property
     def requests(self) -> Requests:
@@ -152,7 +161,8 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        seconds = self.config.tuning.close_timeout
+        await self.close(timeout=seconds if kind is None else min(seconds, HURRY))
 
     async def open_volume(self) -> None:
         """What entering the client does, for callers that cannot; `close` ends it.
@@ -167,24 +177,69 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         volume = await open_volume(self._config, session=self._session, counter=self._counter)
         self._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
 
-    async def close(self) -> None:
-        """Release connections and files; what is still being written is dropped, not published.
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - bounds a part of it
+        """Wait for the calls that are under way and for the operation log, then release connections and files.
 
-        Harmless when called again, and in a forked child, which has nothing open.
+        Further calls raise ClosedClientError at once. Calls that run longer than `timeout` seconds (None: the setting
+        `close_timeout`) are cancelled: each raises ClosedClientError, and then has changed nothing, or
+        OutcomeUnknownError. What is still being written, or in a transaction, is dropped, not published. A cancellation
+        is raised when the client is closed; it shortens the wait to nothing, and a second one that for what was
+        cancelled. Harmless when called again, and in a forked child, which has nothing open.
         """
         opened = self._opened
         if opened is None or opened.pid != os.getpid():
             return
         self._need_loop(opened)
+        if self._closed is not None:
+            await self._closed.wait()
+            return
+        self._closed = asyncio.Event()
+        seconds = opened.volume.config.tuning.close_timeout if timeout is None else timeout
+        closing = asyncio.create_task(self._close(opened, seconds))
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            with anyio.CancelScope(shield=True):
+                while not closing.done():
+                    try:
+                        await asyncio.wait({closing})
+                    except asyncio.CancelledError as error:
+                        if cancelled is not None:
+                            closing.cancel()
+                        cancelled = error
+                        opened.volume.calls.hurry()
+        finally:
+            self._opened = None
+            self._closed.set()
+            self._closed = None
+        if cancelled is not None:
+            if not closing.cancelled():
+                closing.exception()
+            raise cancelled
+        closing.result()
+
+    async def _close(self, opened: _Opened, seconds: float) -> None:
+        calls = opened.volume.calls
+        try:
+            await calls.finish(seconds)
+            with calls.own():
+                await self._drop_unfinished()
+            await calls.ended()
+        finally:
+            self._opened = None
+            await opened.volume.close()
+
+    async def _drop_unfinished(self) -> None:
+        """Drop the files that are still being written, and the transactions that are not over."""
         for writer in list(self._writers):
             if not writer.over:
                 message = f"the client of {volume_text(self._config)} was closed before the file was"
                 await writer._fail(ClosedClientError(message, path=writer.name))
-        self._opened = None
-        await opened.volume.close()
+        for transaction in list(self._transactions):
+            await transaction.discard()
 
     # Looking
 
+    @call
     async def stat(self, path: Path) -> FileStatus:
         """What is at a path; for a file that is being written for the first time, `committed` is False.
 
@@ -192,15 +247,18 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         """
         return FileStatus.of(await existing(self._volume().store, self._path(path)))
 
+    @call
     async def exists(self, path: Path) -> bool:
         """Whether something is at the path, a file that is being written included."""
         return await self._volume().store.get(self._path(path)) is not None
 
+    @call
     async def is_file(self, path: Path) -> bool:
         """Whether a file is at the path, one that is being written included."""
         entry = await self._volume().store.get(self._path(path))
         return entry is not None and not entry.is_dir
 
+    @call
     async def is_dir(self, path: Path) -> bool:
         """Whether a directory is at the path."""
         entry = await self._volume().store.get(self._path(path))
@@ -290,6 +348,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         """
         return _each(self._glob_pages(pattern))
 
+    @call
     async def content_summary(self, path: Path) -> ContentSummary:
         """Bytes, files and directories of a subtree, itself included; files being written count for nothing.
 
@@ -297,10 +356,12 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         """
         return await summary(self._volume(), self._path(path))
 
+    @call
     async def jobs(self) -> Jobs:
         """Changes of many entries that are under way, or whose owner died. Raises ItemFormatError."""
         return [record async for record in self._volume().store.jobs.records()]
 
+    @call
     async def checksum(self, path: Path) -> str:
         """`xxh128:` and 32 hex digits: XXH3 of 128 bits over a file's bytes, computed now if it was not recorded.
 
@@ -317,6 +378,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
                 digest.update(chunk)
         return CHECKSUM_PREFIX + digest.hexdigest()
 
+    @call
     async def physical_path(self, path: Path) -> str:
         """The URI of a file's bytes: `s3://bucket/key`, `file:///...`.
 
@@ -329,6 +391,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
     # Reading and writing
 
+    @call
     async def read(self, path: Path) -> bytes:
         """A whole file, its size and checksum verified.
 
@@ -336,6 +399,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         """
         return await read_file(self._volume(), self._path(path))
 
+    @call
     async def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Ranges:
         """The bytes [start, end) of each range, cut at the end of the file, all of one version, several at once.
 
@@ -346,6 +410,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
                 raise InvalidArgumentError(f"[{start}, {end}) is no range of bytes", path=self._path(path))
         return (await read_spans(self._volume(), self._path(path), ranges))[1]
 
+    @call
     async def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
         """Make `data` the file at a path, in one step, with missing parents; of racing writers the last one wins.
 
@@ -372,9 +437,10 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         check_mode(mode, place)
         self._volume()
         if mode == "rb":
-            return Opening(lambda: open_reader(self._volume, place))
+            return Opening(lambda: self._open_reader(place))
         return Opening(lambda: self._open_writer(place, exclusive=mode == "xb"))
 
+    @call
     async def touch(self, path: Path) -> FileStatus:
         """Create an empty file, or give a file a new version whose modification time is now.
 
@@ -394,8 +460,11 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         What is raised inside leaves everything as it was.
         """
         self._volume()
-        return Transaction(self._volume, self._path, self._writers)
+        transaction = Transaction(self._volume, self._path, self._writers)
+        self._transactions.add(transaction)
+        return transaction
 
+    @call
     async def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
         """Make a directory and its missing parents.
 
@@ -404,6 +473,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         store = self._volume().store
         return FileStatus.of(await store.make_directory(self._path(path), exist_ok=exist_ok))
 
+    @call
     @counted
     async def rename(
         self,
@@ -438,6 +508,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         tally.add(moved)
         return tally.result
 
+    @call
     @counted
     async def delete(
         self,
@@ -476,6 +547,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
                     return ChangeResult()
                 raise
 
+    @call
     async def copy(
         self,
         source: Path,
@@ -493,6 +565,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         """
         return await self.copy_to(self, source, target, overwrite=overwrite, recursive=recursive, progress=progress)
 
+    @call
     @counted
     async def copy_to(
         self,
@@ -509,32 +582,34 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         Bytes go through this process unless both volumes are in one service that can copy between them. Raises as
         `copy`.
         """
-        return await copy(
-            self._volume(),
-            self._path(source),
-            other._volume(),
-            other._path(target),
-            overwrite=overwrite,
-            recursive=recursive,
-            progress=progress,
-        )
+        there = other._volume()
+        with there.calls.running():
+            return await copy(
+                self._volume(),
+                self._path(source),
+                there,
+                other._path(target),
+                overwrite=overwrite,
+                recursive=recursive,
+                progress=progress,
+            )
 
     # Pages, from which the blocking client reads too
 
     def _list_pages(self, path: Path, listing: Listing) -> Pages[FileStatus]:
-        return list_pages(self._volume(), self._path(path), listing)
+        return self._volume().calls.stream(list_pages(self._volume(), self._path(path), listing))
 
     def _list_batches(self, path: Path, listing: Listing) -> AsyncIterator[pa.RecordBatch]:
-        return record_batches(listing.pages(self._volume(), self._path(path)))
+        return self._volume().calls.stream(record_batches(listing.pages(self._volume(), self._path(path))))
 
     def _walk_pages(self, path: Path) -> Pages[Walked]:
-        return walk_pages(self._volume(), self._path(path))
+        return self._volume().calls.stream(walk_pages(self._volume(), self._path(path)))
 
     def _find_pages(self, path: Path, **conditions: Any) -> Pages[FileStatus]:
-        return find_pages(self._volume(), self._path(path), Filter(**conditions))
+        return self._volume().calls.stream(find_pages(self._volume(), self._path(path), Filter(**conditions)))
 
     def _glob_pages(self, pattern: str) -> Pages[FileStatus]:
-        return glob_pages(self._volume(), self._inside(pattern))
+        return self._volume().calls.stream(glob_pages(self._volume(), self._inside(pattern)))
 
     # Ours
 
@@ -550,6 +625,11 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         tally.add(entry)
         return tally.result
 
+    @call
+    async def _open_reader(self, path: str) -> FileReader:
+        return await open_reader(self._volume, path)
+
+    @call
     async def _open_writer(self, path: str, *, exclusive: bool) -> FileWriter:
         writer = await open_writer(self._volume, path, exclusive=exclusive)
         self._writers.add(writer)

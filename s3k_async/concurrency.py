@@ -11,6 +11,7 @@ from typing import NoReturn, Self, TypeVar
 
 import anyio
 
+from s3k_async.calls import critical
 from s3k_async.errors import ThrottledError
 
 __all__ = ["AdaptiveLimit", "Budget", "ByteBudget", "gather", "merge", "raise_first", "run_all", "to_the_end"]
@@ -330,7 +331,7 @@ async def to_the_end(work: Callable[[], Awaitable[T]]) -> T:
 
     task = asyncio.create_task(run())
     cancelled: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):
+    with critical(), anyio.CancelScope(shield=True):
         while not task.done():
             try:
                 await asyncio.wait({task})

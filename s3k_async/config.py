@@ -152,6 +152,8 @@ class Tuning:
     """Seconds after which a reservation that was not committed may be taken over."""
     busy_timeout: float = 10.0
     """Seconds to wait for another client's live job before BusyError."""
+    close_timeout: float = 30.0
+    """Seconds that closing waits for calls under way before it cancels them."""
 
 
 @dataclass(frozen=True, slots=True)

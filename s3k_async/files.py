@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import anyio
 
 from s3k_async.ahead import ReadAhead
+from s3k_async.calls import critical
 from s3k_async.concurrency import to_the_end
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -111,7 +112,7 @@ async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: Base
     """Remove uploaded bytes that certainly nobody can name, because publishing them failed for `reason`."""
     if not isinstance(reason, NOTHING_APPLIED) and not (isinstance(reason, S3kError) and reason.before_change):
         return
-    with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+    with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
         try:
             await storage.delete(physical)
         except S3kError as error:
@@ -178,7 +179,7 @@ async def open_writer(volume: Callable[[], OpenVolume], path: str, *, exclusive:
 
 async def _abandon(store: MetadataStore, reservation: Entry) -> None:
     """Remove a reservation of ours; bounded, and shielded from cancellation."""
-    with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+    with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
         try:
             await store.abandon(reservation)
         except S3kError as error:
@@ -239,7 +240,10 @@ class FileReader:
         """The next `n` bytes, fewer only at the end of the file; all that is left for a negative `n` or None."""
         self._volume()
         taken = self.take(n)
-        return taken if taken is not None else await self._fetch(self._length(n))
+        if taken is not None:
+            return taken
+        with self._volume().calls.running():
+            return await self._fetch(self._length(n))
 
     async def readinto(self, buffer: bytearray | memoryview) -> int:
         """Fill the buffer with the next bytes and return how many; fewer than fit only at the end of the file."""
@@ -256,7 +260,8 @@ class FileReader:
         self.need_open()
         if offset < 0 or n < 0:
             raise InvalidArgumentError("offset and length cannot be negative", path=self._entry.path)
-        return await read_span(self._volume().storage, self._entry, offset, min(self.size, offset + n))
+        with self._volume().calls.running():
+            return await read_span(self._volume().storage, self._entry, offset, min(self.size, offset + n))
 
     async def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to an offset from the start, the position (SEEK_CUR) or the end (SEEK_END), past the end too; returns
@@ -428,13 +433,13 @@ class FileWriter:
         Raises StreamClosedError, NoSpaceError, the errors of the service, and those of the client's state.
         """
         self.need_open()
-        self._volume()
         view = bytes_of(data, self._entry.path)
-        try:
-            await self._upload.write(view)
-        except BaseException as error:
-            await self._fail(error)
-            raise
+        with self._volume().calls.running():
+            try:
+                await self._upload.write(view)
+            except BaseException as error:
+                await self._fail(error)
+                raise
         return len(view)
 
     async def tell(self) -> int:
@@ -451,13 +456,13 @@ class FileWriter:
         if self._status is not None:
             return self._status
         self.need_open()
-        self._volume()
-        try:
-            entry = await self._publish(await self._upload.finish())
-        except BaseException as error:
-            await self._fail(error)
-            raise
-        self._status = FileStatus.of(entry)
+        with self._volume().calls.running():
+            try:
+                entry = await self._publish(await self._upload.finish())
+            except BaseException as error:
+                await self._fail(error)
+                raise
+            self._status = FileStatus.of(entry)
         return self._status
 
     async def close(self) -> None:
@@ -467,8 +472,15 @@ class FileWriter:
 
     async def discard(self) -> None:
         """Publish nothing: abort the upload and remove the reservation. No effect on a file that was published."""
-        if not self.over:
-            self._discarded = True
+        if self.over:
+            return
+        self._discarded = True
+        try:
+            calls = self._volume().calls
+        except S3kError:
+            await self._drop()
+            return
+        with calls.running(late=True):
             await self._drop()
 
     def readable(self) -> bool:
@@ -515,12 +527,12 @@ class FileWriter:
     async def drain(self) -> None:
         """Send the parts that came together."""
         self.need_open()
-        self._volume()
-        try:
-            await self._upload.drain()
-        except BaseException as error:
-            await self._fail(error)
-            raise
+        with self._volume().calls.running():
+            try:
+                await self._upload.drain()
+            except BaseException as error:
+                await self._fail(error)
+                raise
 
     def need_open(self) -> None:
         """Raise what failed before, or StreamClosedError if the file is closed."""
@@ -549,7 +561,7 @@ class FileWriter:
 
     async def _drop(self) -> None:
         """Abort the upload and remove our reservation; bounded, and shielded from cancellation."""
-        with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+        with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
             await self._upload.abort()
             if not self._reserved:
                 return

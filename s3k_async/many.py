@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
 from s3k_async.adopting import adopt_many
+from s3k_async.calls import call
 from s3k_async.concurrency import ByteBudget, run_all
 from s3k_async.errors import ArgumentTypeError, PartialFailureError, PathNotFoundError, S3kError
 from s3k_async.lists import delete_many, rename_many
@@ -41,6 +42,7 @@ class ManyPaths:
     one path does; what is no list of paths, ArgumentTypeError. Entries are read 100 in a request.
     """
 
+    @call
     async def stat_many(self, paths: Iterable[Path]) -> Statuses:
         """What is at each path, in the order of the paths; None where nothing is.
 
@@ -49,6 +51,7 @@ class ManyPaths:
         entries = await self._volume().store.get_many(self._paths(paths))
         return [None if entry is None else FileStatus.of(entry) for entry in entries]
 
+    @call
     async def exists_many(self, paths: Iterable[Path]) -> Answers:
         """Whether something is at each path, in the order of the paths, files that are being written included.
 
@@ -63,6 +66,7 @@ class ManyPaths:
     async def read_many(self, paths: Iterable[Path], *, return_errors: Literal[True]) -> Outcomes: ...
     @overload
     async def read_many(self, paths: Iterable[Path], *, return_errors: bool) -> Outcomes: ...
+    @call
     async def read_many(self, paths: Iterable[Path], *, return_errors: bool = False) -> Contents | Outcomes:
         """Whole files, in the order of the paths, each as `read` gives it, size and checksum verified.
 
@@ -81,6 +85,7 @@ class ManyPaths:
             ) from failures[0][1]
         return [read[place] for place in places]
 
+    @call
     @counted
     async def write_many(self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True) -> ManyResult:
         """Write a list of (path, data), up to a hundred entries in a request, with missing parents made once.
@@ -91,6 +96,7 @@ class ManyPaths:
         """
         return await write_many(self._volume(), files, self._path, overwrite=overwrite)
 
+    @call
     @counted
     async def adopt_many(
         self, pairs: Iterable[tuple[Path, str]], *, overwrite: bool = False, progress: ProgressCallback | None = None
@@ -106,6 +112,7 @@ class ManyPaths:
         """
         return await adopt_many(self._volume(), pairs, self._path, overwrite=overwrite, progress=progress)
 
+    @call
     @counted
     async def rename_many(
         self,
@@ -133,6 +140,7 @@ class ManyPaths:
             progress=progress,
         )
 
+    @call
     @counted
     async def delete_many(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from s3k_async.calls import call
 from s3k_async.client import S3kClient
 from s3k_async.concurrency import run_all
 from s3k_async.errors import BusyError, ConflictError, LogFormatError, PathNotFoundError, S3kError
@@ -53,6 +54,7 @@ class Meant:
             raise ConflictError("it has changed since it was looked at, and stays", path=self.path)
 
 
+@call
 async def rename_meant(client: S3kClient, pairs: Sequence[tuple[Meant, str]], *, overwrite: bool) -> Errors:
     """Move what is meant to the paths that are given with it, each by itself. No path is in two pairs, nor above one
     that is. With `overwrite` a file replaces whichever file is at its target by then.
@@ -83,6 +85,7 @@ async def rename_meant(client: S3kClient, pairs: Sequence[tuple[Meant, str]], *,
     return errors
 
 
+@call
 async def delete_meant(client: S3kClient, wanted: Sequence[Meant], *, recursive: bool) -> Errors:
     """Remove what is meant, each by itself; none is above another one. A directory goes with `recursive` only, unless
     it is empty, and with all that is in it by then.
@@ -115,6 +118,7 @@ async def delete_meant(client: S3kClient, wanted: Sequence[Meant], *, recursive:
     return errors
 
 
+@call
 async def delete_seen(client: S3kClient, entries: Iterable[FileStatus]) -> Errors:
     """Remove the versions of files, and the directories, that a listing showed; of directories only those that are
     empty by then.

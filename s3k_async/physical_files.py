@@ -9,6 +9,7 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from s3k_async.addresses import Path
+from s3k_async.calls import Calls
 from s3k_async.listing import Listing
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, FileStatus
@@ -38,6 +39,8 @@ class _Volume(Protocol):
     def store(self) -> MetadataStore: ...
     @property
     def storage(self) -> PhysicalStorage: ...
+    @property
+    def calls(self) -> Calls: ...
 
 
 class PhysicalPaths:
@@ -56,7 +59,8 @@ class PhysicalPaths:
         return _each(self._physical_pages(path, recursive))
 
     def _physical_pages(self, path: Path, recursive: bool) -> AsyncIterator[list[PhysicalFile]]:
-        return _pages(self._volume(), self._path(path), Listing(recursive=recursive))
+        volume = self._volume()
+        return volume.calls.stream(_pages(volume, self._path(path), Listing(recursive=recursive)))
 
     def _volume(self) -> _Volume:
         raise NotImplementedError

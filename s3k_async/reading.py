@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from s3k_async._native import Xxh3_128
+from s3k_async.calls import Calls
 from s3k_async.concurrency import gather
 from s3k_async.errors import (
     ConflictError,
@@ -52,6 +53,8 @@ class OpenVolume(Protocol):
     def store(self) -> MetadataStore: ...
     @property
     def storage(self) -> PhysicalStorage: ...
+    @property
+    def calls(self) -> Calls: ...
 
 
 class Looking(Protocol):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from s3k_async._native import object_id_of
+from s3k_async.calls import call
 from s3k_async.errors import ArgumentTypeError, InvalidArgumentError, PartialFailureError, S3kError, UnsupportedError
 from s3k_async.files import FileWriter, Opening
 from s3k_async.metadata.store import Target
@@ -40,6 +41,7 @@ class StagedUploads:
         self._volume().store.require_writable(ROOT)
         return Opening(self._open_staged)
 
+    @call
     async def discard_staged(self, staged: Iterable[StagedFile]) -> None:
         """Drop the bytes of uploads that will not be published; those that are gone are fine.
 
@@ -58,6 +60,7 @@ class StagedUploads:
                 f"{len(failures)} of {len(given)} staged files could not be dropped", failures=failures
             ) from failures[0][1]
 
+    @call
     async def _open_staged(self) -> StagedWriter:
         volume = self._volume()
         target = volume.store.target(ROOT, None)

@@ -8,11 +8,12 @@ import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
 
 from s3k_async.bridge import Bridge, current_bridge
-from s3k_async.client import Path, S3kClient, volume_text
+from s3k_async.client import HURRY, Path, S3kClient, volume_text
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError
 from s3k_async.files import FileReader, FileWriter
@@ -56,14 +57,15 @@ class _Session:
             async with self._opening:
                 if self.client.closed:
                     await self.client.open_volume()
-                    self.bridge.register(self, self.close)
+                    seconds = min(HURRY, self.client.config.tuning.close_timeout)
+                    self.bridge.register(self, partial(self.close, timeout=seconds))
         return self.client
 
-    async def close(self) -> None:
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - bounds a part of it
         """Close the client; it opens again if it is used again."""
         async with self._opening:
             self.bridge.unregister(self)
-            await self.client.close()
+            await self.client.close(timeout=timeout)
 
 
 class S3kSyncClient:
@@ -138,7 +140,8 @@ class S3kSyncClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        seconds = self.config.tuning.close_timeout
+        self.close(timeout=seconds if kind is None else min(seconds, HURRY))
 
     def open_volume(self) -> None:
         """What entering the client does, for callers that cannot; `close` ends it.
@@ -149,15 +152,16 @@ class S3kSyncClient:
         session = self._session()
         session.bridge.run(session.opened)
 
-    def close(self) -> None:
-        """Release connections and files; what is still being written is dropped, not published.
+    def close(self, *, timeout: float | None = None) -> None:
+        """Wait for the calls that are under way and for the operation log, then release connections and files.
 
+        The calls are those of other threads; they are given `timeout` seconds, as `S3kClient.close` has it.
         Harmless when called again, and in a forked child, which has nothing open.
         """
         self._closed = True
         session = self._sessions.get(os.getpid())
         if session is not None:
-            session.bridge.run(session.close)
+            session.bridge.run(lambda: session.close(timeout=timeout))
 
     # Looking
 

@@ -18,6 +18,7 @@ import anyio
 from s3k_async import _native
 from s3k_async.addresses import Path
 from s3k_async.adopting import AdoptingVolume, look_at
+from s3k_async.calls import Calls, call, critical
 from s3k_async.errors import (
     InvalidArgumentError,
     IsDirectoryError,
@@ -55,6 +56,8 @@ class TransactedVolume(AdoptingVolume, Protocol):
 
     @property
     def record(self) -> VolumeRecord: ...
+    @property
+    def calls(self) -> Calls: ...
 
 
 class Transaction:
@@ -103,6 +106,7 @@ class Transaction:
             raise UnsupportedError("there is no result: the transaction is not committed")
         return self._result
 
+    @call
     async def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> None:
         """Upload `data`, which is to be the file at a path; missing parents are made at the end.
 
@@ -128,6 +132,7 @@ class Transaction:
             raise UnsupportedError("the files of a transaction are opened for writing", path=place)
         return Opening(lambda: self._open_writer(place, overwrite=mode == "wb"))
 
+    @call
     async def publish(self, path: Path, staged: StagedFile, *, overwrite: bool = False) -> None:
         """Make what was staged (`S3kClient.stage`), perhaps by another process, the file at a path at the end.
 
@@ -159,6 +164,7 @@ class Transaction:
             )
         )
 
+    @call
     async def adopt(self, path: Path, uri: str, *, overwrite: bool = False) -> None:
         """Make an object that others have stored in the volume's data location the file at a path at the end.
 
@@ -193,6 +199,7 @@ class Transaction:
             )
         )
 
+    @call
     async def rename(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
         """Move a file or a directory at the end; its new parent is there by then, or is made by the transaction.
 
@@ -227,6 +234,7 @@ class Transaction:
             raise
         self._intents.append(Move(entry, new, overwrite))
 
+    @call
     async def delete(
         self, path: Path, *, recursive: bool = False, missing_ok: bool = False, expected: FileStatus | None = None
     ) -> None:
@@ -252,6 +260,7 @@ class Transaction:
         self._claims.take(place)
         self._intents.append(Remove(entry, recursive, missing_ok))
 
+    @call
     async def makedirs(self, path: Path) -> None:
         """Make a directory and its missing parents at the end, if they are not there by then.
 
@@ -264,6 +273,7 @@ class Transaction:
         self._claims.take(place, makes_directory=True)
         self._intents.append(MakeDirectory(place))
 
+    @call
     async def commit(self) -> ChangeResult:
         """Make all of it happen, and return what was done; called again, the same.
 
@@ -293,9 +303,10 @@ class Transaction:
         if self._over:
             return
         self._over = True
-        for writer in list(self._files):
-            await writer.discard()
-        await self._drop()
+        with self._volume().calls.running(late=True):
+            for writer in list(self._files):
+                await writer.discard()
+            await self._drop()
 
     async def __aenter__(self) -> Self:
         self._need_open()
@@ -347,6 +358,7 @@ class Transaction:
         finally:
             del self._under_way[place]
 
+    @call
     async def _open_writer(self, place: str, *, overwrite: bool) -> FileWriter:
         self._need_open()
         async with self._claimed(place):
@@ -394,7 +406,7 @@ class Transaction:
         What others have staged somebody else may have published, perhaps at another path.
         """
         writes = [intent for intent in self._intents if isinstance(intent, WriteFile) and intent.source == "written"]
-        with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+        with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
             await self._remove_bytes(*writes)
 
     async def _remove_bytes(self, *writes: WriteFile) -> None:

@@ -54,7 +54,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("storage",),
     ("stores",),
     ("aws",),
-    ("config", "model", "errors", "paths", "sources", "retry", "concurrency", "requests", "_native"),
+    ("config", "model", "errors", "paths", "sources", "retry", "concurrency", "calls", "requests", "_native"),
 )
 """From the top down; a name is a module or a subpackage of the package."""
 

@@ -532,10 +532,13 @@ class S3kFileSystem(VolumeFileSystem):
 
     async def _entry(self, path: str) -> Entry:
         volume = (await self._client())._volume()
-        return looking.readable(await existing(volume.store, self._strip_protocol(path)))
+        with volume.calls.running():
+            return looking.readable(await existing(volume.store, self._strip_protocol(path)))
 
     async def _fetch_span(self, entry: Entry, start: int, end: int) -> bytes:
-        return await fetch_span((await self._client())._volume().storage, entry, start, end)
+        volume = (await self._client())._volume()
+        with volume.calls.running():
+            return await fetch_span(volume.storage, entry, start, end)
 
     async def _writer(self, path: str, mode: str) -> FileWriter:
         client = await self._client()

@@ -60,7 +60,9 @@ class AtOnce:
         return self._client.open(path, mode)  # type: ignore[return-value]  # the modes here write
 
     async def make_directory(self, path: str, *, parents: bool, exist_ok: bool) -> None:
-        await self._client._volume().store.make_directory(path, parents=parents, exist_ok=exist_ok)
+        volume = self._client._volume()
+        with volume.calls.running():
+            await volume.store.make_directory(path, parents=parents, exist_ok=exist_ok)
 
     async def copy(self, source: str, target: str) -> None:
         await self._client.copy(source, target, overwrite=True)

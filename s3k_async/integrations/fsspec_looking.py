@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from fsspec.utils import glob_translate
 
 from s3k_async._native import ancestors
+from s3k_async.calls import call
 from s3k_async.client import S3kClient
 from s3k_async.concurrency import gather
 from s3k_async.errors import CorruptDataError, DataMissingError, NotDirectoryError, PathNotFoundError
@@ -189,6 +190,7 @@ def readable(entry: Entry) -> Entry:
     return entry
 
 
+@call
 async def read_ranges(client: S3kClient, path: str, ranges: Sequence[Range], gap: int = GAP) -> list[bytes]:
     """Ranges of one version of a file, found by one strong read; near ones are fetched together.
 

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from s3k_async.client import S3kClient
+from s3k_async.client import HURRY, S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import S3kError
 
@@ -65,6 +65,7 @@ class _Session:
         self.client = S3kClient(config=config, session=aws)
         self._opening = asyncio.Lock()
         self._life: AsyncGenerator[None, None] | None = None
+        self._timeout: float | None = None
 
     async def opened(self) -> S3kClient:
         """The client, open."""
@@ -75,9 +76,10 @@ class _Session:
                     await anext(self._life)
         return self.client
 
-    async def close(self) -> None:
-        """Close the client; it opens again if it is used again."""
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - bounds a part of it
+        """Close the client, as `S3kClient.close` does; it opens again if it is used again."""
         async with self._opening:
+            self._timeout = timeout
             life, self._life = self._life, None
             if life is not None:
                 await life.aclose()
@@ -94,7 +96,7 @@ class _Session:
             yield
         finally:
             _open.discard(self)
-            await self.client.close()
+            await self.client.close(timeout=self._timeout)
 
 
 class Sessions:
@@ -152,5 +154,5 @@ def _abandon(known: dict[tuple[int, asyncio.AbstractEventLoop], _Session]) -> No
 def _close_all() -> None:
     """At the interpreter's exit. Quiet: nobody is left to act on a failure."""
     ours = [session for session in list(_open) if session.pid == os.getpid() and session.loop.is_running()]
-    closing = [asyncio.run_coroutine_threadsafe(session.close(), session.loop) for session in ours]
+    closing = [asyncio.run_coroutine_threadsafe(session.close(timeout=HURRY), session.loop) for session in ours]
     concurrent.futures.wait(closing, EXIT_SECONDS)

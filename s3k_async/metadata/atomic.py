@@ -16,6 +16,7 @@ import anyio
 
 from s3k_async import _native
 from s3k_async._native import Entries
+from s3k_async.calls import optional
 from s3k_async.concurrency import Budget, to_the_end
 from s3k_async.errors import (
     BusyError,
@@ -252,7 +253,8 @@ class AtomicChange:
 
     async def _fold(self) -> None:
         try:
-            await self.store.settling.end(self.job, self.source, self.target, published=True)
+            with optional():
+                await self.store.settling.end(self.job, self.source, self.target, published=True)
         except S3kError as error:
             # It has happened. Whoever comes next folds in what is left.
             _LOG.warning("job %s is published, but not all of it could be folded in: %s", self.job.id, error)

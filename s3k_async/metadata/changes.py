@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from s3k_async.calls import note_change
 from s3k_async.concurrency import to_the_end
 from s3k_async.errors import OutcomeUnknownError, S3kError
 from s3k_async.model import Entry
@@ -64,10 +65,12 @@ class Changes:
             try:
                 await body(outcome)
             except OutcomeUnknownError:
+                note_change()
                 raise
             except S3kError:
                 await pending.rollback()
                 raise
+            note_change()
             await pending.commit_later(outcome.succeeded, unknown=outcome.unknown)
 
         await to_the_end(rest)
@@ -81,6 +84,8 @@ class Changes:
         try:
             await body(outcome)
         finally:
+            if outcome.unknown or outcome.succeeded != set():
+                note_change()
             await to_the_end(lambda: pending.commit_later(outcome.succeeded, unknown=outcome.unknown))
 
     async def _begin(self, operations: Operations) -> PendingLog:

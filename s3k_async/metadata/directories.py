@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from s3k_async import _native
+from s3k_async.calls import incidental
 from s3k_async.config import Tuning
 from s3k_async.errors import (
     BusyError,
@@ -227,7 +228,8 @@ class DirectoryStore(EntryReader):
         """Make a directory that something is about to be put into, or wait for whoever marks it. Raises as
         `make_directory`.
         """
-        await self.settle(await self.make_directory(path))
+        with incidental():
+            await self.settle(await self.make_directory(path))
 
     async def keep_standing(self, path: str) -> None:
         """Make a directory again if it is gone, and wait for whoever is moving or removing it: something was put into

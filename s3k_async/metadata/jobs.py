@@ -19,6 +19,7 @@ from typing import Literal, cast, get_args
 
 import anyio
 
+from s3k_async.calls import note_change
 from s3k_async.concurrency import raise_first, to_the_end
 from s3k_async.errors import ConditionFailedError, ItemFormatError, LeaseExpiredError, OutcomeUnknownError, S3kError
 from s3k_async.metadata.marks import GONE, HERE, Mark, job_of
@@ -261,8 +262,13 @@ class Jobs:
         job.check()
         try:
             await self._become(job, "published")
+            note_change()
+        except OutcomeUnknownError:
+            note_change()
+            raise
         except ConditionFailedError as error:
             if _state_of(error.current.get(0), job) == "published":
+                note_change()
                 return
             job.lose()
             raise LeaseExpiredError("the job was held for dead; nothing was changed") from error

@@ -29,6 +29,7 @@ class Marks:
         self._places = asyncio.Semaphore(limit)
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
+        self._given_up = False
         self._pid = 0
 
     async def begin(self, write: Callable[[], Awaitable[object]]) -> None:
@@ -55,6 +56,7 @@ class Marks:
         try:
             await self.drained()
         except asyncio.CancelledError:
+            self._given_up = True
             tasks = set(self._tasks)
             for task in tasks:
                 task.cancel()
@@ -63,8 +65,16 @@ class Marks:
             raise
 
     async def _write(self, write: Callable[[], Awaitable[object]], pid: int) -> None:
-        if pid == os.getpid():
-            with deferred():
+        if pid != os.getpid():
+            return
+        with deferred():
+            try:
+                await write()
+            except asyncio.CancelledError:
+                if self._given_up:
+                    raise
+                # The loop is ending, as `asyncio.run` does it, and waits for what it has cancelled. Doing it again
+                # leaves the same object.
                 await write()
 
     def _ended(self, task: asyncio.Task[None]) -> None:

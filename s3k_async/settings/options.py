@@ -125,6 +125,7 @@ _CLIENT: Final = (
     Option("read_ahead", "size", "client", "Bytes of a block of sequential reading; two are read ahead.", minimum=0),
     Option("lease", "number", "client", "Seconds a writer's reservation lasts.", minimum=0.001),
     Option("busy_timeout", "number", "client", "Seconds to wait for another client's change.", minimum=0),
+    Option("close_timeout", "number", "client", "Seconds that closing waits for calls under way.", minimum=0),
 )
 
 

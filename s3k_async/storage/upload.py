@@ -8,6 +8,7 @@ import logging
 import anyio
 
 from s3k_async._native import Xxh3_128
+from s3k_async.calls import critical
 from s3k_async.config import Tuning
 from s3k_async.errors import CorruptDataError, S3kError, StreamClosedError
 from s3k_async.model import Content
@@ -173,7 +174,7 @@ class PhysicalWriter:
             self._failure = error if stays else StreamClosedError("the upload was cancelled", path=self.physical)
         self._buffer = bytearray()
         upload, self._upload = self._upload, None
-        with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
+        with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
             for task in self._parts:
                 task.cancel()
             if self._parts:

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from s3k_async.aws.encryption import require_encryption
+from s3k_async.calls import Calls
 from s3k_async.config import S3Bucket, VolumeConfig
 from s3k_async.errors import ConfigError, PermissionDeniedError, VolumeMismatchError, VolumeNotFoundError
 from s3k_async.metadata.atomic import AtomicTree
@@ -52,6 +53,8 @@ class Volume:
     atomic: AtomicTree
     """As `tree`, for changes that are visible at once."""
     read_only: bool
+    calls: Calls
+    """Those of its client that are under way."""
     counter: RequestCounter
     """Counts the requests to all of its parts."""
     _stack: AsyncExitStack
@@ -127,6 +130,7 @@ async def open_volume(
             tree=(tree := Tree(store)),
             atomic=AtomicTree(store, tree),
             read_only=not native,
+            calls=Calls(record.name),
             counter=connections.counter,
             _stack=stack.pop_all(),
         )

@@ -169,3 +169,17 @@ async def test_a_forked_child_does_not_write_the_marks_of_its_parent(monkeypatch
     await marks.begin(mark(2))
     await marks.drained()
     assert written == [2]
+
+
+async def test_a_mark_is_written_though_the_end_of_the_loop_cancels_it() -> None:
+    blobs, log, gate, _ = await held()
+    pending = await log.begin([sample.CREATE])
+    before = asyncio.all_tasks()
+    await pending.commit_later()
+    await turns()
+    gate.go.set()
+    marks = asyncio.all_tasks() - before
+    for task in marks:
+        task.cancel()
+    await asyncio.gather(*marks, return_exceptions=True)
+    assert set(await keys_of(blobs)) == {PENDING, COMMITTED}
