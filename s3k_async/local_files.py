@@ -5,9 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+from anyio.to_thread import run_sync
 
 from s3k_async.errors import (
     InvalidPathError,
@@ -18,20 +22,14 @@ from s3k_async.errors import (
     S3kError,
     UnsupportedError,
 )
+from s3k_async.sources import SYSTEM
 from s3k_async.stores.os_errors import os_errors
+from s3k_async.stores.replacing import replaceable
 
-__all__ = [
-    "Survey",
-    "create",
-    "local_errors",
-    "make_directory",
-    "open_regular",
-    "read",
-    "remove",
-    "replace",
-    "survey",
-    "write",
-]
+__all__ = ["Survey", "appearing", "local_errors", "make_directory", "open_regular", "read", "survey", "write"]
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+"""How file systems without hard links refuse one."""
 
 
 @contextmanager
@@ -131,10 +129,57 @@ def read(descriptor: int, path: str, start: int, length: int) -> bytes:
     return b"".join(pieces)
 
 
-def create(part: str, path: str) -> int:
-    """A descriptor of a new file, which will become the one at `path`."""
+@asynccontextmanager
+async def appearing(path: str, *, overwrite: bool = True, hint: str = "") -> AsyncIterator[int]:
+    """A descriptor of a file that is written beside its place, and renamed into it at the end of the body.
+
+    A failure, or a cancellation, leaves nothing behind.
+    Raises as `replaceable`, with `hint`, and PathExistsError (not `overwrite`, and a file is there by the end).
+    """
+    place = await run_sync(partial(replaceable, path, hint=hint))
+    # With a short name, since the file's own may be as long as names can be.
+    part = os.path.join(os.path.dirname(place), f".{SYSTEM.uuid()}.part")
+    descriptor = await run_sync(_create, part, path)
+    try:
+        yield descriptor
+        await run_sync(_replace if overwrite else _link, part, place, path)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await run_sync(_remove, part)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _create(part: str, path: str) -> int:
     with local_errors(path):
         return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+
+def _replace(part: str, place: str, path: str) -> None:
+    with local_errors(path):
+        os.replace(part, place)
+
+
+def _link(part: str, place: str, path: str) -> None:
+    """Give a file its name, unless that is taken by now."""
+    with local_errors(path):
+        try:
+            os.link(part, place)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # The best that is left where there are no links: what comes in this moment is replaced.
+            if os.path.lexists(place):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), place) from error
+            os.replace(part, place)
+            return
+        os.unlink(part)
+
+
+def _remove(part: str) -> None:
+    with local_errors(part), suppress(FileNotFoundError):
+        os.unlink(part)
 
 
 def write(descriptor: int, path: str, data: bytes | memoryview) -> None:
@@ -143,18 +188,6 @@ def write(descriptor: int, path: str, data: bytes | memoryview) -> None:
     with local_errors(path):
         while view:
             view = view[os.write(descriptor, view) :]
-
-
-def replace(old: str, new: str) -> None:
-    """Rename a file, over another one if need be."""
-    with local_errors(new):
-        os.replace(old, new)
-
-
-def remove(path: str) -> None:
-    """Remove a file; absent is fine."""
-    with local_errors(path), suppress(FileNotFoundError):
-        os.unlink(path)
 
 
 def make_directory(path: str) -> None:

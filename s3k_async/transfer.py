@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-import anyio
 from anyio import to_thread
 
 from s3k_async import local_files
@@ -17,7 +16,6 @@ from s3k_async.concurrency import run_all
 from s3k_async.errors import (
     ClosedClientError,
     CredentialsError,
-    IsDirectoryError,
     NoSpaceError,
     PathExistsError,
     PathNotFoundError,
@@ -32,7 +30,6 @@ from s3k_async.errors import (
 from s3k_async.files import FileReader
 from s3k_async.meant import delete_seen
 from s3k_async.model import ROOT, FileStatus, Progress
-from s3k_async.sources import SYSTEM
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
@@ -45,6 +42,9 @@ CHUNK = 8 * 1024 * 1024
 """Files of at most so many bytes travel whole, larger ones in pieces of this size."""
 FILES = 16
 """Files under way at the same time."""
+
+TO_STDOUT = "s3k cat, and s3k get with - for LOCAL, write to standard output"
+"""What to do instead of getting a file to a device or a pipe."""
 
 HOPELESS = (
     ClosedClientError,
@@ -155,7 +155,8 @@ async def download(
 ) -> TransferResult:
     """Get a file to the local path `target`, or a directory's tree below it, empty directories included.
 
-    A local file appears whole and verified, or not at all. Raises PathNotFoundError, PathExistsError (a local file is
+    A local file appears whole and verified, or not at all; a link to a file stays, and the file is replaced. Raises
+    UnsupportedError (a device, a pipe or a socket is there), PathNotFoundError, PathExistsError (a local file is
     there and not `overwrite`), IsDirectoryError, NotDirectoryError (something local is in the way), CorruptDataError,
     and what would stop every other file too (HOPELESS).
     """
@@ -242,24 +243,14 @@ async def _upload_file(client: S3kClient, local: str, target: str, overwrite: bo
 
 
 async def _download_file(client: S3kClient, status: FileStatus, local: str, overwrite: bool) -> int:
-    if await to_thread.run_sync(os.path.isdir, local):
-        raise IsDirectoryError("a local directory is in the way", path=local)
     if not overwrite and await to_thread.run_sync(os.path.lexists, local):
         raise PathExistsError("the local file exists", path=local)
     directory = os.path.dirname(local)
     await to_thread.run_sync(local_files.make_directory, directory or ".")
-    # Beside its place, so that it can be renamed into it, and with a short name, since the file's own may be long.
-    part = os.path.join(directory, f".{SYSTEM.uuid()}.part")
-    async with client.open(status.path, "rb") as reader:
-        descriptor = await to_thread.run_sync(local_files.create, part, local)
-        try:
-            async for piece in verified(reader):
-                await to_thread.run_sync(local_files.write, descriptor, local, piece)
-            await to_thread.run_sync(local_files.replace, part, local)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(local_files.remove, part)
-            raise
-        finally:
-            os.close(descriptor)
-        return reader.size
+    async with (
+        client.open(status.path, "rb") as reader,
+        local_files.appearing(local, overwrite=overwrite, hint=TO_STDOUT) as descriptor,
+    ):
+        async for piece in verified(reader):
+            await to_thread.run_sync(local_files.write, descriptor, local, piece)
+    return reader.size

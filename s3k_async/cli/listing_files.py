@@ -5,20 +5,16 @@ from __future__ import annotations
 import io
 import json
 import os
-import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-import anyio
 import click
 from anyio import to_thread
 
 from s3k_async import local_files
 from s3k_async.cli.output import status_fields
-from s3k_async.errors import IsDirectoryError, UnsupportedError
 from s3k_async.listing import arrow_schema
 from s3k_async.model import FileStatus
-from s3k_async.sources import SYSTEM
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,27 +133,5 @@ class _Part(io.RawIOBase):
 
 async def _whole(file: str, fill: Callable[[_Part], Awaitable[int]]) -> int:
     """Fill a file beside its place and rename it into it; a failure, or an interrupt, leaves nothing behind."""
-    await to_thread.run_sync(_need_place, file)
-    part = os.path.join(os.path.dirname(file), f".{SYSTEM.uuid()}.part")
-    descriptor = await to_thread.run_sync(local_files.create, part, file)
-    try:
-        count = await fill(_Part(descriptor, file))
-        await to_thread.run_sync(local_files.replace, part, file)
-    except BaseException:
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(local_files.remove, part)
-        raise
-    finally:
-        os.close(descriptor)
-    return count
-
-
-def _need_place(file: str) -> None:
-    if not os.path.lexists(file):
-        return
-    with local_files.local_errors(file):
-        mode = os.stat(file).st_mode
-    if stat.S_ISDIR(mode):
-        raise IsDirectoryError("a local directory is in the way", path=file)
-    if not stat.S_ISREG(mode):
-        raise UnsupportedError("not a regular file; -o - writes to standard output", path=file)
+    async with local_files.appearing(file, hint="-o - writes to standard output") as descriptor:
+        return await fill(_Part(descriptor, file))

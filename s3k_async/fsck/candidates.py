@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TextIO
 from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
 from s3k_async.fsck.verdicts import Ages, Verdict
 from s3k_async.stores.blobs import BlobInfo
+from s3k_async.stores.replacing import replaceable
 
 __all__ = ["CandidateReader", "CandidateWriter", "Header", "verdict_from"]
 
@@ -53,11 +54,12 @@ class CandidateWriter:
 
     def __init__(self, path: str, header: Header) -> None:
         self._path = path
-        self._part = path + ".part"
         self._header = header
         self.end = End()
 
     def __enter__(self) -> Self:
+        self._place = replaceable(self._path)
+        self._part = self._place + ".part"
         self._file = open(self._part, "w", encoding="ascii")
         document = {"s3k": "gc-list", "format": FORMAT, **asdict(self._header)}
         self._line(document)
@@ -75,7 +77,7 @@ class CandidateWriter:
             os.unlink(self._part)
             return
         _forget(self._path + ".done")
-        os.replace(self._part, self._path)
+        os.replace(self._part, self._place)
 
     def segment(self, segment_id: str) -> None:
         """A segment of the log that was read."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import anyio
 from anyio import to_thread
 
 from s3k_async import local_files
+from s3k_async.calls import call
 from s3k_async.client import S3kClient
-from s3k_async.errors import IsDirectoryError
 from s3k_async.files import FileReader
 from s3k_async.integrations.fsspec_changes import Changes
 from s3k_async.integrations.fsspec_looking import readable
 from s3k_async.reading import existing
-from s3k_async.sources import SYSTEM
 from s3k_async.transfer import verified
 
 __all__ = ["download", "download_into", "upload"]
@@ -52,27 +50,17 @@ async def upload(changes: Changes, local: str, target: str, callback: Any, *, ex
 async def download(client: S3kClient, source: str, local: str, callback: Any) -> None:
     """A file to a local path, which has the whole file or what it had before; missing local directories are made.
 
-    Raises PathNotFoundError, IsDirectoryError (a local directory is in the way), NotDirectoryError, CorruptDataError.
+    Raises PathNotFoundError, IsDirectoryError (a local directory is in the way), NotDirectoryError, UnsupportedError (a
+    device, a pipe or a socket is there), CorruptDataError.
     """
     reader = await _opened(client, source)
-    if await to_thread.run_sync(os.path.isdir, local):
-        raise IsDirectoryError("a local directory is in the way", path=local)
-    directory = os.path.dirname(local) or "."
-    await to_thread.run_sync(local_files.make_directory, directory)
-    part = os.path.join(directory, f".{SYSTEM.uuid()}.part")
-    descriptor = await to_thread.run_sync(local_files.create, part, local)
-    try:
+    if not await to_thread.run_sync(os.path.isdir, local):
+        await to_thread.run_sync(local_files.make_directory, os.path.dirname(local) or ".")
+    async with local_files.appearing(local) as descriptor:
         callback.set_size(reader.size)
         async for piece in verified(reader):
             await to_thread.run_sync(local_files.write, descriptor, local, piece)
             callback.relative_update(len(piece))
-        await to_thread.run_sync(local_files.replace, part, local)
-    except BaseException:
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(local_files.remove, part)
-        raise
-    finally:
-        os.close(descriptor)
 
 
 async def download_into(client: S3kClient, source: str, file: Any, callback: Any) -> None:
@@ -84,5 +72,6 @@ async def download_into(client: S3kClient, source: str, file: Any, callback: Any
         callback.relative_update(len(piece))
 
 
+@call
 async def _opened(client: S3kClient, source: str) -> FileReader:
     return FileReader(client._volume, readable(await existing(client._volume().store, source)))

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from anyio.to_thread import run_sync
 
 from s3k_async._native import Entries
-from s3k_async.errors import InvalidArgumentError, PathNotFoundError
+from s3k_async.errors import PathNotFoundError
 from s3k_async.listing import Listing
 from s3k_async.metadata.codec import in_columns
 from s3k_async.model import ROOT, Entry, Progress
@@ -21,6 +21,7 @@ from s3k_async.moving.placing import flush, place
 from s3k_async.requests import Requests, counted
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.os_errors import os_errors
+from s3k_async.stores.replacing import replaceable
 from s3k_async.volumes import Volume
 
 __all__ = ["DumpResult", "dump_top", "dump_volume"]
@@ -53,10 +54,10 @@ async def dump_volume(
 
     What is dumped is what a recursive listing sees: a path that existed for the whole call is in it once, and what
     was changed meanwhile is in it as it was at some moment of the call. For the state of one moment nobody may write.
-    Raises PathNotFoundError, InvalidPathError, InvalidArgumentError (`target` is a directory, a device or a pipe),
-    PermissionDeniedError, NoSpaceError, and the services' errors.
+    Raises PathNotFoundError, InvalidPathError, IsDirectoryError, UnsupportedError (`target` is a device, a pipe or a
+    socket), PermissionDeniedError, NoSpaceError, and the services' errors.
     """
-    await run_sync(_require_replaceable, target)
+    target = await run_sync(replaceable, target)
     top, header = await dump_top(volume, path, include_uncommitted=include_uncommitted, sources=sources)
     end = DumpEnd()
     async with _appearing(target, sources) as file:
@@ -132,9 +133,3 @@ async def _appearing(path: str, sources: Sources) -> AsyncIterator[BinaryIO]:
             with suppress(OSError):
                 os.unlink(building)
             raise
-
-
-def _require_replaceable(path: str) -> None:
-    """A device or a pipe would be replaced as well, and nobody would read the dump from it."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise InvalidArgumentError("a dump replaces a file, not a directory, a device or a pipe", path=path)

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.os_errors import os_errors, sync_directory
+from s3k_async.stores.replacing import replaceable
 
 __all__ = ["appearing", "flush", "place"]
 
@@ -28,6 +29,7 @@ def place(building: str, path: str) -> None:
 @contextmanager
 def appearing(path: str, sources: Sources = SYSTEM) -> Iterator[BinaryIO]:
     """A file that is written aside, and put in its place when the body has come to its end."""
+    path = replaceable(path)
     building = f"{path}.{sources.uuid()}.part"
     with os_errors(path):
         try:

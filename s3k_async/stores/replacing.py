@@ -1,0 +1,35 @@
+"""Where a local file may be put by a rename, which replaces whatever is there."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from s3k_async.errors import InvalidPathError, IsDirectoryError, UnsupportedError
+from s3k_async.stores.os_errors import os_errors
+
+__all__ = ["replaceable"]
+
+
+def replaceable(path: str, *, hint: str = "") -> str:
+    """The place at which a file that is to be found at `path` is created or replaced: where links lead, so that they
+    stay. Blocking.
+
+    Raises IsDirectoryError, InvalidPathError (a link leads to itself), and UnsupportedError for a device, a pipe or a
+    socket, which a rename would destroy; `hint` says what to do instead.
+    """
+    place = os.path.realpath(path) if os.path.islink(path) else path
+    with os_errors(path):
+        try:
+            mode = os.lstat(place).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return place
+    if stat.S_ISDIR(mode):
+        raise IsDirectoryError("a local directory is in the way", path=path)
+    if stat.S_ISLNK(mode):
+        raise InvalidPathError("the local link leads to itself", path=path)
+    if not stat.S_ISREG(mode):
+        raise UnsupportedError(
+            f"a device, a pipe or a socket is not replaced by a file{hint and '; '}{hint}", path=path
+        )
+    return place
