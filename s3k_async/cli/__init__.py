@@ -10,6 +10,12 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `arguments` without the program's name, by default the process's."""
-    from s3k_async.cli.application import run
+    try:
+        from s3k_async.cli.application import run
 
-    return run(sys.argv[1:] if arguments is None else list(arguments))
+        return run(sys.argv[1:] if arguments is None else list(arguments))
+    except KeyboardInterrupt:
+        # While modules are imported; `run` reports what comes later by itself.
+        if sys.stderr is not None:
+            sys.stderr.write("s3k: interrupted\n")
+        return 130

@@ -4,16 +4,27 @@ s3k://NAME/path     a named volume (NAME alone is its root); memory:// likewise
 DIRECTORY:/path     an embedded volume and a path in it; the first `:/` divides them
 DIRECTORY           an embedded volume's root, where it begins with `./`, `../` or `~`
 /path, :/path       a path in the default volume; the second form also for a path that has a `:/` in it
+
+A `/path` that leads into the directory of an embedded volume is refused: it would be a path in the default volume.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from s3k_async.errors import ConfigError, InvalidArgumentError
 
-__all__ = ["Address", "parse_address", "parse_volume_address"]
+if TYPE_CHECKING:
+    from s3k_async.client import S3kClient
+
+__all__ = ["Address", "parse_address", "parse_volume_address", "shown", "volume_directory"]
+
+TABLE_FILE = "metadata.sqlite"
+"""What is in the directory of every embedded volume."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -48,6 +59,7 @@ def parse_address(text: str) -> Address:
     if found is not None:
         return found
     if text.startswith("/"):
+        _need_no_volume(text)
         return Address(None, text, text)
     if text in (".", "..") or text.startswith(("./", "../", "~")):
         return Address(text, "/", text)
@@ -65,6 +77,44 @@ def parse_volume_address(text: str) -> Address:
     if text.startswith("/") and ":/" not in text:
         return Address(text, "/", text)
     return parse_address(text)
+
+
+def volume_directory(path: str) -> tuple[str, str] | None:
+    """The directory of an embedded volume that a local path leads to or into, and the rest of the path."""
+    place, rest = path.rstrip("/"), ""
+    while place:
+        if _is_volume(place):
+            return place, rest or "/"
+        place, _, name = place.rpartition("/")
+        rest = f"/{name}{rest}"
+    return None
+
+
+def shown(client: S3kClient, path: str) -> str:
+    """A path with its volume, as it can be given to a command."""
+    from s3k_async.config import MemoryTable, SqliteFile
+
+    table = client.config.table
+    if isinstance(table, SqliteFile) and os.path.basename(table.path) == TABLE_FILE:
+        return f"{os.path.dirname(table.path)}:{path}"
+    return f"memory://{table.name}{path}" if isinstance(table, MemoryTable) else f"s3k://{client.name}{path}"
+
+
+@lru_cache(maxsize=4096)
+def _is_volume(directory: str) -> bool:
+    return os.path.isfile(os.path.join(directory, TABLE_FILE))
+
+
+def _need_no_volume(text: str) -> None:
+    """Raise InvalidArgumentError for a path in the default volume that looks like one in an embedded volume."""
+    found = volume_directory(text)
+    if found is not None:
+        directory, path = found
+        raise InvalidArgumentError(
+            f"{directory} is the directory of an embedded volume: write {directory}:{path} for that volume, :{text} for"
+            " the path in the default volume",
+            path=text,
+        )
 
 
 def _with_volume(text: str) -> Address | None:

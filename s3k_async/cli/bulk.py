@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from s3k_async.cli.addresses import shown
 from s3k_async.cli.exit_codes import ExitCode, exit_code
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import plural
@@ -44,6 +45,8 @@ class Done:
     directories: int = 0
     bytes: int = 0
     failed: int = 0
+    target: str = ""
+    """The volume of the list; empty for an empty list."""
     kept: list[tuple[str, Exception]] = field(default_factory=list)
     codes: set[ExitCode] = field(default_factory=set)
 
@@ -68,7 +71,8 @@ class Done:
         changed = bool(self.files or self.directories)
         if changed or self.invocation.json or not self.failed:
             self.invocation.say(
-                f"{what} {', '.join(counts)}",
+                f"{what} {', '.join(counts)}{self.target and f' in {self.target}'}",
+                target=self.target,
                 files=self.files,
                 directories=self.directories,
                 bytes=self.bytes,
@@ -103,6 +107,7 @@ async def in_chunks(
     if records.volume is None:
         return
     client = await clients.of(records.volume)
+    done.target = shown(client, "/")
     async for chunk in records.chunks():
         done.add(await work(client, chunk, None if progress is None else _Following(progress, done, records.count)))
 

@@ -12,6 +12,7 @@ from typing import BinaryIO, cast
 import anyio
 from anyio import to_thread
 
+from s3k_async.errors import InvalidArgumentError
 from s3k_async.transfer import CHUNK
 
 __all__ = ["pieces_of", "standard_input"]
@@ -20,7 +21,9 @@ PIECE = 1024 * 1024
 
 
 async def standard_input() -> AsyncGenerator[bytes, None]:
-    """The bytes of standard input to its end."""
+    """The bytes of standard input to its end. Raises InvalidArgumentError if the process was started without one."""
+    if sys.stdin is None:
+        raise InvalidArgumentError("standard input is closed")
     try:
         descriptor = sys.stdin.fileno()
     except (OSError, ValueError):

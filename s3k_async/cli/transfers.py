@@ -21,9 +21,12 @@ from s3k_async.transfer import HOPELESS, TransferResult
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
 
-__all__ = ["destination", "finish", "last_name", "local_name", "need_distinct", "transfer_each"]
+__all__ = ["destination", "finish", "last_name", "local_name", "need_distinct", "several", "transfer_each"]
 
 T = TypeVar("T")
+
+SHOWN_TARGETS = 3
+"""Places that the line about a result names."""
 
 
 def last_name(address: Address) -> str:
@@ -83,15 +86,23 @@ async def transfer_each(
     return total
 
 
-def finish(invocation: Invocation, done: str, result: TransferResult) -> None:
-    """Say what was done, and raise FailedOperandsError for what was not."""
+def several(targets: Sequence[str]) -> str:
+    """Up to three of the places, and how many more there are."""
+    places = list(dict.fromkeys(targets))
+    more = f" and {len(places) - SHOWN_TARGETS:,} more" if len(places) > SHOWN_TARGETS else ""
+    return ", ".join(places[:SHOWN_TARGETS]) + more
+
+
+def finish(invocation: Invocation, done: str, result: TransferResult, targets: Sequence[str], *, to: str) -> None:
+    """Say what was done, and `to` (or `from`) what; raise FailedOperandsError for what was not."""
     counts = [plural(result.files, "file"), f"{result.bytes:,} bytes"]
     if result.directories:
         counts.insert(1, plural(result.directories, "directory"))
     changed = bool(result.files or result.directories)
     if changed or invocation.json or not result.failures:
         invocation.say(
-            f"{done} {', '.join(counts)}",
+            f"{done} {', '.join(counts)} {to} {several(targets)}",
+            target=list(targets),
             files=result.files,
             directories=result.directories,
             bytes=result.bytes,

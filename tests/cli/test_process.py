@@ -69,11 +69,15 @@ def test_an_embedded_volume_from_process_to_process(embedded: str, tmp_path: Pat
     source = tmp_path / "source"
     source.mkdir()
     (source / "file").write_bytes(b"bytes")
-    assert ok("put", "-r", str(source), f"{embedded}:/in") == b"put 1 file, 1 directory, 5 bytes\n"
+    assert ok("put", "-r", str(source), f"{embedded}:/in") == (
+        f"put 1 file, 1 directory, 5 bytes to {os.path.abspath(embedded)}:/in\n".encode()
+    )
     assert ok("cat", f"{embedded}:/in/file") == b"bytes"
     assert ok("ls", embedded) == b"in/\n"
     assert ok("ls", f"{os.path.abspath(embedded)}:/in") == b"file\n"
-    assert ok("mv", "/in", "/out", "--volume", embedded) == b"moved 1 file, 1 directory, 5 bytes\n"
+    assert ok("mv", "/in", "/out", "--volume", embedded) == (
+        f"moved 1 file, 1 directory, 5 bytes to {os.path.abspath(embedded)}:/out\n".encode()
+    )
     assert ok("get", "/out/file", "-", env={**os.environ, "S3K_VOLUME": embedded}) == b"bytes"
     assert ok("fsck", "--grace", "0", os.path.abspath(embedded)).startswith(b"clean: 1 file, 1 directory, 5 bytes, ")
     assert ok("destroy", embedded, "--yes", "--force") == b"destroyed ./vol\n"
@@ -230,3 +234,39 @@ def test_an_argument_that_is_not_utf8_is_an_error_of_one_line(embedded: str) -> 
 def test_a_name_with_control_characters_stays_one_line_in_an_error(embedded: str) -> None:
     done = s3k("cat", f"{embedded}:/a\nb\x1b[31m")
     assert (done.returncode, done.stderr) == (3, b"s3k: no such file: /a\\nb\\x1b[31m\n")
+
+
+def test_closed_standard_input(embedded: str) -> None:
+    closed = 'exec "$@" <&-'
+    for arguments, code in (
+        (["put", "-", f"{embedded}:/x"], 2),
+        (["rm", "--from", "-", "--volume", embedded], 2),
+        (["destroy", embedded], 2),
+        (["ls", embedded], 0),
+    ):
+        done = subprocess.run(
+            ["sh", "-c", closed, "sh", *COMMAND, *arguments], timeout=LIMIT, check=False, stderr=subprocess.PIPE
+        )
+        assert done.returncode == code, done
+        assert b"internal error" not in done.stderr
+    assert ok("ls", "-a", embedded) == b""
+
+
+@pytest.mark.parametrize(
+    "module", ["s3k_async.model", "s3k_async.cli.application", "click", "s3k_async.cli.commands.browse"]
+)
+def test_an_interrupt_while_it_starts_is_no_traceback(module: str, embedded: str) -> None:
+    """As the installed command does it: the package is imported, then `main` is called."""
+    program = f"""
+import importlib.abc, os, signal, sys
+class Interrupt(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from s3k_async.cli import main
+sys.exit(main())
+"""
+    command = [sys.executable, "-c", program, "ls", embedded]
+    done = subprocess.run(command, timeout=LIMIT, check=False, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"s3k: interrupted\n")

@@ -97,7 +97,7 @@ def test_progress_is_shown_on_a_terminal_unless_quiet(embedded: str) -> None:
     code, shown = at_a_terminal("put", "-r", "source", f"{embedded}:/in", command=impatient)
     assert code == 0
     assert "/50" in shown
-    assert shown.endswith("put 50 files, 1 directory, 50,000 bytes\n")
+    assert shown.endswith(f"put 50 files, 1 directory, 50,000 bytes to {os.path.abspath(embedded)}:/in\n")
     for silent in (["-q"], ["--json"]):
         code, shown = at_a_terminal("get", "-r", f"{embedded}:/in", "copy", *silent, command=impatient)
         assert code == 0

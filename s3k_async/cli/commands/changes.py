@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from s3k_async.cli.addresses import Address, parse_address
+from s3k_async.cli.addresses import Address, parse_address, shown
 from s3k_async.cli.bulk import Done, Outcome, in_chunks, need_one_way
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
@@ -38,9 +38,11 @@ def cp(invocation: Invocation, sources: tuple[str, ...], target: str, recursive:
     there are several sources, and a file when TARGET is a directory. Existing directories are filled up.
     """
     addresses, goal = _addresses(sources), parse_address(target)
+    targets: list[str] = []
 
     async def one(clients: Clients, source: Address, progress: ProgressCallback | None) -> ChangeResult:
         client, other, place = await _both_ends(clients, source, goal, several=len(sources) > 1)
+        targets.append(shown(other, normalize(place)))
         return await client.copy_to(
             other, source.path, place, overwrite=not no_overwrite, recursive=recursive, progress=progress
         )
@@ -49,7 +51,7 @@ def cp(invocation: Invocation, sources: tuple[str, ...], target: str, recursive:
         with invocation.meter("copy") as meter:
             return await transfer_each(addresses, lambda source: one(clients, source, meter.part()))
 
-    finish(invocation, "copied", invocation.run(work))
+    finish(invocation, "copied", invocation.run(work), targets, to="to")
 
 
 @click.command(cls=VolumeCommand)
@@ -86,11 +88,13 @@ def mv(
         return
     *sources, target = operands
     addresses, goal = _addresses(sources), parse_address(target)
+    targets: list[str] = []
 
     async def one(
         clients: Clients, source: Address, progress: ProgressCallback | None
     ) -> ChangeResult | TransferResult:
         client, other, place = await _both_ends(clients, source, goal, several=len(sources) > 1)
+        targets.append(shown(other, normalize(place)))
         if client is not other:
             return await move_to(client, other, source.path, place, overwrite=overwrite, progress=progress)
         try:
@@ -105,7 +109,7 @@ def mv(
         with invocation.meter("move") as meter:
             return await transfer_each(addresses, lambda source: one(clients, source, meter.part()))
 
-    finish(invocation, "moved", invocation.run(work))
+    finish(invocation, "moved", invocation.run(work), targets, to="to")
 
 
 def _rename_pairs(invocation: Invocation, file: str, *, null: bool, overwrite: bool, resume: bool) -> None:
@@ -166,9 +170,11 @@ def rm(
         _remove_listed(invocation, file, null=null, recursive=recursive, missing_ok=missing_ok)
         return
     addresses = [parse_address(path) for path in paths]
+    targets: list[str] = []
 
     async def one(clients: Clients, address: Address, progress: ProgressCallback | None) -> ChangeResult:
         client = await clients.of(address)
+        targets.append(shown(client, normalize(address.path)))
         return await client.delete(
             address.path, recursive=recursive, missing_ok=missing_ok, atomic=not no_atomic, progress=progress
         )
@@ -177,7 +183,7 @@ def rm(
         with invocation.meter("remove") as meter:
             return await transfer_each(addresses, lambda address: one(clients, address, meter.part()))
 
-    finish(invocation, "removed", invocation.run(work))
+    finish(invocation, "removed", invocation.run(work), targets, to="from")
 
 
 def _remove_listed(invocation: Invocation, file: str, *, null: bool, recursive: bool, missing_ok: bool) -> None:

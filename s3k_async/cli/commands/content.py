@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import click
 from anyio import to_thread
 
-from s3k_async.cli.addresses import parse_address
+from s3k_async.cli.addresses import parse_address, shown, volume_directory
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.standard_input import standard_input
 from s3k_async.cli.transfers import destination, finish, last_name, local_name, need_distinct, transfer_each
-from s3k_async.errors import EndOfFileError, IsDirectoryError
+from s3k_async.errors import EndOfFileError, InvalidArgumentError, IsDirectoryError
+from s3k_async.paths import normalize
 from s3k_async.transfer import CHUNK, ProgressCallback, TransferResult, download, upload, verified
 
 if TYPE_CHECKING:
@@ -89,14 +90,17 @@ def put(invocation: Invocation, sources: tuple[str, ...], target: str, recursive
     if "-" in sources and (several or address.is_into):
         raise click.UsageError("standard input is one file: put - PATH, without a / at the end")
     need_distinct([local_name(local) for local in sources])
+    targets: list[str] = []
 
     async def one(client: S3kClient, local: str, progress: ProgressCallback | None) -> TransferResult:
         if local == "-":
+            targets.append(shown(client, normalize(address.path)))
             return await _put_stream(client, address.path, overwrite=not no_overwrite)
         is_dir = await to_thread.run_sync(os.path.isdir, local)
         if is_dir and not recursive:
             raise IsDirectoryError("a local directory is put with -r", path=local)
         place = await destination(client, address, local_name(local), is_dir=is_dir, several=several)
+        targets.append(shown(client, normalize(place)))
         return await upload(client, local, place, overwrite=not no_overwrite, progress=progress)
 
     async def work(clients: Clients) -> TransferResult:
@@ -104,7 +108,7 @@ def put(invocation: Invocation, sources: tuple[str, ...], target: str, recursive
         with invocation.meter("put") as meter:
             return await transfer_each(sources, lambda local: one(client, local, meter.part()), limit=SOURCES)
 
-    finish(invocation, "put", invocation.run(work))
+    finish(invocation, "put", invocation.run(work), targets, to="to")
 
 
 async def _put_stream(client: S3kClient, path: str, *, overwrite: bool) -> TransferResult:
@@ -134,6 +138,14 @@ def get(invocation: Invocation, sources: tuple[str, ...], local: str, recursive:
         _write_out(invocation, sources, None)
         return
     need_distinct([last_name(parse_address(source)) for source in sources])
+    if (found := volume_directory(local)) is not None:
+        directory, path = found
+        raise InvalidArgumentError(
+            f"{directory} is the directory of an embedded volume; s3k cp SOURCE {directory}:{path} copies into it",
+            path=local,
+        )
+    targets: list[str] = []
+    here = os.getcwd()
 
     async def one(clients: Clients, source: str, progress: ProgressCallback | None) -> TransferResult:
         address = parse_address(source)
@@ -143,10 +155,11 @@ def get(invocation: Invocation, sources: tuple[str, ...], local: str, recursive:
             raise IsDirectoryError("a directory is got with -r", path=status.path)
         into = several or local.endswith("/") or (status.is_file and await to_thread.run_sync(os.path.isdir, local))
         place = os.path.join(local, status.name) if into else local
+        targets.append(f"{os.path.join(here, place)}, from {shown(client, status.path)}")
         return await download(client, status.path, place, overwrite=not no_overwrite, progress=progress)
 
     async def work(clients: Clients) -> TransferResult:
         with invocation.meter("get") as meter:
             return await transfer_each(sources, lambda source: one(clients, source, meter.part()), limit=SOURCES)
 
-    finish(invocation, "got", invocation.run(work))
+    finish(invocation, "got", invocation.run(work), targets, to="to")

@@ -126,7 +126,7 @@ def destroy(invocation: Invocation, volume: str, yes: bool, force: bool) -> None
 
 
 def _confirmed(question: str) -> bool:
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         return False
     print(f"{one_line(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
