@@ -118,6 +118,11 @@ class AdaptiveLimit:
         """Requests that are in flight."""
         return self._flying
 
+    @property
+    def waits(self) -> bool:
+        """Whether a request has to wait for its turn now."""
+        return self._flying >= self.limit or bool(self._waiting)
+
     def slot(self, *, at_once: bool = False) -> Slot:
         """Room for one request, to be entered once: the error that it is left with tells how the request ended.
 
@@ -126,7 +131,7 @@ class AdaptiveLimit:
         return Slot(self, at_once=at_once)
 
     async def _acquire(self, *, at_once: bool) -> int:
-        if at_once or (self._flying < self.limit and not self._waiting):
+        if at_once or not self.waits:
             self._flying += 1
             return self._epoch
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
+
+import anyio
 
 from s3k_async.errors import (
     ConditionFailedError,
@@ -17,7 +21,19 @@ from s3k_async.errors import (
 )
 from s3k_async.sources import Sources
 
-__all__ = ["TRANSIENT", "Retries", "RetryAccount", "RetryBudget", "RetryPolicy", "retry", "retry_read"]
+__all__ = [
+    "LEAST_RATE",
+    "TRANSIENT",
+    "CallTime",
+    "Retries",
+    "RetryAccount",
+    "RetryBudget",
+    "RetryPolicy",
+    "limited",
+    "retry",
+    "seconds_left",
+    "tried",
+]
 
 T = TypeVar("T")
 
@@ -39,11 +55,13 @@ class RetryPolicy:
     base: float = 0.02
     cap: float = 5.0
     deadline: float = 60.0
-    """No further attempt begins later than this many seconds after the first."""
+    """Seconds that all attempts and the waits between them may take; content has time besides (`LEAST_RATE`)."""
 
     def delays(self, sources: Sources) -> Iterator[float]:
-        """The waits between attempts; ends when no further attempt is allowed."""
-        start = sources.monotonic()
+        """The waits between attempts, counted from now; ends when no further attempt is allowed."""
+        return self._delays(sources, sources.monotonic())
+
+    def _delays(self, sources: Sources, start: float) -> Iterator[float]:
         for attempt in range(self.attempts - 1):
             delay = sources.uniform(0.0, min(self.cap, self.base * 2**attempt))
             if sources.monotonic() + delay - start > self.deadline:
@@ -87,6 +105,57 @@ class Retries:
         return cls(policy, policy, policy)
 
 
+LEAST_RATE: Final = 16 * 1024
+"""Bytes of content a second below which a request is given up: content extends the time that it has."""
+_LONGEST: Final = 600.0
+"""Seconds that a request has for which nothing else is said."""
+
+_CALL: ContextVar[CallTime | None] = ContextVar("s3k_call_time", default=None)
+
+
+class CallTime:
+    """The time that one call has for its requests: all attempts and the waits between them.
+
+    It begins with the first request. Waiting for a turn under a limit is left out.
+    """
+
+    __slots__ = ("_end", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end: float | None = None
+
+    def begin(self) -> None:
+        """A request is sent; the first one starts the clock."""
+        if self._end is None:
+            self._end = anyio.current_time() + self._seconds
+
+    def extend(self, seconds: float) -> None:
+        """Leave out so many seconds."""
+        if self._end is not None:
+            self._end += seconds
+
+    def left(self) -> float:
+        """Seconds, 0 at the least."""
+        return self._seconds if self._end is None else max(0.0, self._end - anyio.current_time())
+
+
+@contextmanager
+def limited(time: CallTime | None) -> Iterator[None]:
+    """The requests of the body have this time; None: each has as much as a single request is given."""
+    token = _CALL.set(time)
+    try:
+        yield
+    finally:
+        _CALL.reset(token)
+
+
+def seconds_left() -> float:
+    """The time that a request may take."""
+    time = _CALL.get()
+    return _LONGEST if time is None else time.left()
+
+
 class RetryAccount:
     """The tokens of a budget, shared by all requests to one place. Belongs to one event loop."""
 
@@ -124,35 +193,35 @@ async def retry(
     on: tuple[type[S3kError], ...] = TRANSIENT,
     account: RetryAccount | None = None,
     failure: S3kError | None = None,
+    delays: Iterator[float] | None = None,
 ) -> T:
     """Run an idempotent `call` until it succeeds, fails for good, or the policy or the account ends; the last error
-    is raised. `failure`: what came of the first attempt, if that was made already."""
-    delays = policy.delays(sources)
+    is raised, a lost answer as RequestTimeoutError: what is sent once more has the same effect, so nothing but an
+    answer was lost. `failure`: what came of the first attempt, if that was made already; `delays`: of the policy, from
+    the time of that attempt."""
+    start = sources.monotonic()
+    delays = policy.delays(sources) if delays is None else delays
+    attempts = 0 if failure is None else 1
     while True:
         if failure is None:
+            attempts += 1
             try:
                 return await call()
             except on as error:
                 failure = error
         delay = next(delays, None)
         if delay is None or (account is not None and not account.spend(failure)):
-            raise failure
+            if not isinstance(failure, ResponseLostError):
+                raise failure
+            raise RequestTimeoutError(
+                f"no whole answer came in {tried(attempts, sources.monotonic() - start)} ({failure.message})",
+                path=failure.path,
+            ) from failure
         await sources.sleep(delay)
         failure = None
 
 
-async def retry_read(
-    call: Callable[[], Awaitable[T]],
-    policy: RetryPolicy,
-    sources: Sources,
-    *,
-    account: RetryAccount | None = None,
-    failure: S3kError | None = None,
-) -> T:
-    """`retry` for a call that changes nothing: what is lost is but an answer, so RequestTimeoutError at the end."""
-    try:
-        return await retry(call, policy, sources, account=account, failure=failure)
-    except ResponseLostError as error:
-        raise RequestTimeoutError(
-            f"no whole answer came, however often it was asked for ({error.message})", path=error.path
-        ) from error
+def tried(attempts: int, seconds: float) -> str:
+    """How often and over how long something was tried, in words."""
+    often = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+    return f"{often} over {seconds:.1f} s"

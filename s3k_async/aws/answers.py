@@ -79,7 +79,7 @@ def check_s3(operation: str, status: int, headers: Mapping[str, str], body: byte
         raise ServiceError(
             f"{_who(host)} answered with a page (status 404) that is not S3's: {_CAUSES}", service_code="404"
         )
-    if not 200 <= status < 300:
+    if status >= 300:
         return
     wanted = _S3.get(operation)
     if wanted is None:
@@ -101,7 +101,7 @@ def check_s3(operation: str, status: int, headers: Mapping[str, str], body: byte
 
 def check_dynamodb(status: int, headers: Mapping[str, str], body: bytes, host: str = "") -> None:
     """Raise ResponseLostError for an answer that claims success and is not one of DynamoDB."""
-    if 200 <= status < 300:
+    if status < 300:
         stripped = body.strip()
         whole = stripped.startswith(b"{") and stripped.endswith(b"}")
         if status != 200 or not whole or not _header(headers, "content-type").startswith(_JSON):

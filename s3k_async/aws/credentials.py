@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -105,7 +106,9 @@ class Credentials:
         return needed is not None and bool(needed(seconds))
 
     def _begin(self) -> asyncio.Task[Keys]:
-        renewal = asyncio.get_running_loop().create_task(self._renew(), name="renew AWS credentials")
+        loop = asyncio.get_running_loop()
+        # Not in the context of the call that is the first to need them: its time is not the renewal's.
+        renewal = loop.create_task(self._renew(), name="renew AWS credentials", context=Context())
         renewal.add_done_callback(self._end)
         self._renewal = renewal
         return renewal

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import botocore.exceptions as boto
+from aiohttp import http_exceptions
 from botocore.parsers import ResponseParserError
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -179,6 +180,20 @@ _NOT_CONNECTED = (
     aiohttp.ConnectionTimeoutError,
 )
 _FOREIGN = (boto.BotoCoreError, boto.ClientError, ResponseParserError, aiohttp.ClientError)
+_NOT_UNDERSTOOD = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    http_exceptions.HttpProcessingError,
+)
+"""What parsers of botocore and aiohttp, and code of ours that takes an answer apart, raise for an answer that no
+service gives: none of it is documented, and none of it tells whether a write was applied."""
 _CERTIFICATES = (ssl.SSLError, FileNotFoundError)
 
 
@@ -195,13 +210,19 @@ def map_exceptions(
     try:
         yield
     except _FOREIGN as error:
-        raise translate(error, path=path, writing=writing, codes=codes, decode=decode) from error
+        try:
+            mapped = translate(error, path=path, writing=writing, codes=codes, decode=decode)
+        except _NOT_UNDERSTOOD:
+            mapped = _not_understood(path, error)
+        raise mapped from error
     except S3kError as error:
         if error.path is None and path is not None:
             error.name(path)
         raise
     except TimeoutError as error:
         raise _no_answer(path, writing) from error
+    except _NOT_UNDERSTOOD as error:
+        raise _not_understood(path, error) from error
 
 
 def translate(
@@ -214,6 +235,10 @@ def translate(
 ) -> S3kError:
     """Our error for one of the libraries below; see `map_exceptions`. Secrets are struck out of the foreign error."""
     _strike_out_request(error)
+    inner = getattr(error, "kwargs", {}).get("error")
+    if isinstance(inner, S3kError):
+        # Raised below botocore, which has no class for it.
+        return type(inner)(inner.message, path=path)
     if isinstance(error, boto.ClientError):
         return _of_answer(error, path, codes, decode)
     if isinstance(error, _CREDENTIALS):
@@ -239,9 +264,10 @@ def translate(
 
 
 def service_error(
-    code: str, message: str, *, path: str | None, status: int = 0, codes: Codes | None = None
+    code: str, message: str, *, path: str | None, status: int = 0, codes: Codes | None = None, host: str = ""
 ) -> S3kError:
-    """Our error for an answer that names `code`; `status` is the HTTP status, which decides for unknown codes."""
+    """Our error for an answer that names `code`; `status` is the HTTP status, which decides for unknown codes, and
+    `host` who answered."""
     if codes and code in codes:
         cls, text = codes[code]
         return cls(text, path=path)
@@ -251,23 +277,31 @@ def service_error(
     if issubclass(known, CredentialsError):
         return known(_credentials_text(code), path=path)
     if known is ResponseLostError:
-        return known(f"the service answered {code}, the outcome is unknown: {message}", path=path)
+        who = f"the service at {host}" if host else "the service"
+        what = f"{status} {code}" if status and code != str(status) else code
+        return known(f"{who} answered {what}, the outcome is unknown: {message}", path=path)
     return known(f"the service answered {code}: {message}", path=path)
 
 
 def dynamodb_refusal(
-    body: bytes, status: int, *, path: str | None, codes: Codes | None = None, decode: Decoder = dict
+    body: bytes,
+    status: int,
+    *,
+    path: str | None,
+    codes: Codes | None = None,
+    decode: Decoder = dict,
+    host: str = "",
 ) -> S3kError:
     """Our error for an answer of DynamoDB with another status than 200; see `map_exceptions`."""
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
-        return service_error(str(status), "(no JSON object)", path=path, status=status, codes=codes)
+        return service_error(str(status), "(no JSON object)", path=path, status=status, codes=codes, host=host)
     code = str(answer.get("__type") or answer.get("code") or status).rpartition("#")[2].partition(":")[0]
     message = str(answer.get("message") or answer.get("Message") or "")
-    return _refusal(answer, code, message, path=path, status=status, codes=codes, decode=decode)
+    return _refusal(answer, code, message, path=path, status=status, codes=codes, decode=decode, host=host)
 
 
 def _of_answer(error: boto.ClientError, path: str | None, codes: Codes | None, decode: Decoder) -> S3kError:
@@ -291,6 +325,7 @@ def _refusal(
     status: int,
     codes: Codes | None,
     decode: Decoder,
+    host: str = "",
 ) -> S3kError:
     """Our error for an answer of the service that names `code`, with the members of DynamoDB's that tell more."""
     if code == "ConditionalCheckFailedException":
@@ -300,7 +335,7 @@ def _refusal(
         )
     if code == "TransactionCanceledException":
         return _cancelled(answer.get("CancellationReasons") or _reasons_in(message), message, path, decode)
-    return service_error(code, message, path=path, status=status, codes=codes)
+    return service_error(code, message, path=path, status=status, codes=codes, host=host)
 
 
 def _cancelled(reasons: Sequence[Mapping[str, Any]], message: str, path: str | None, decode: Decoder) -> S3kError:
@@ -366,6 +401,10 @@ def _no_answer(path: str | None, writing: bool) -> S3kError:
 
 def _lost(path: str | None, what: str) -> ResponseLostError:
     return ResponseLostError(f"{what} before the whole answer came", path=path)
+
+
+def _not_understood(path: str | None, error: BaseException) -> ResponseLostError:
+    return ResponseLostError(f"the answer cannot be understood ({type(error).__name__})", path=path)
 
 
 def _credentials_text(code: str) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping
 from inspect import signature
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import anyio
 from aiohttp import (
     ClientConnectionResetError,
     ClientError,
@@ -26,9 +28,10 @@ from aiohttp.client_reqrep import ClientRequest
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
+from s3k_async.aws.bounds import MOST, read_body
 from s3k_async.errors import ClosedClientError, InvalidArgumentError
 
-__all__ = ["Body", "Exchange"]
+__all__ = ["Body", "Bounds", "Exchange"]
 
 Body: TypeAlias = bytes | bytearray | memoryview
 
@@ -37,6 +40,15 @@ _WITH_BODY = ("POST", "PUT")
 _LOG = logging.getLogger(__name__)
 
 _READING: Final[dict[str, Any]] = {"read_until_eof": True, "auto_decompress": False, "read_bufsize": 2**18}
+
+
+class Bounds(NamedTuple):
+    """What an answer may be."""
+
+    most: int = MOST
+    """Bytes of its body."""
+    long: bool = False
+    """Whether the service may send white space for minutes before it answers."""
 
 
 class Exchange:
@@ -64,11 +76,11 @@ class Exchange:
         return made
 
     async def ask(
-        self, method: str, target: str, headers: list[tuple[str, str]], body: Body
+        self, method: str, target: str, headers: list[tuple[str, str]], body: Body, bounds: Bounds
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of the answer. `target` is the path and query as they are sent; the headers must say
         who is asked, and in which encoding the answer is wanted. Raises ClosedClientError, InvalidArgumentError (a line
-        break in a header) and aiohttp's errors.
+        break in a header), ResponseLostError (an answer that is too large), TimeoutError and aiohttp's errors.
         """
         lines = [f"{name}: {value}" for name, value in (*self._fixed, *headers)]
         if body or method in _WITH_BODY:
@@ -78,7 +90,7 @@ class Exchange:
             raise InvalidArgumentError("a header of a request has a line break")
         connection = await self._connect()
         try:
-            status, told, content = await self._ask(connection.protocol, method, head.encode() + body)
+            status, told, content = await self._ask(connection.protocol, method, head.encode() + body, bounds)
         except BaseException:
             connection.close()
             raise
@@ -97,21 +109,26 @@ class Exchange:
         except OSError as error:
             raise ClientOSError(*error.args) from error
 
-    async def _ask(self, protocol: Any, method: str, request: bytes) -> tuple[int, Mapping[str, str], bytes]:
+    async def _ask(
+        self, protocol: Any, method: str, request: bytes, bounds: Bounds
+    ) -> tuple[int, Mapping[str, str], bytes]:
         no_body = method == "HEAD"
         protocol.set_response_params(skip_payload=no_body, read_timeout=self._timeout.sock_read, **_READING)
         if protocol.transport is None:
             raise ClientConnectionResetError("the connection ended before anything was sent")
         protocol.transport.write(request)
         protocol.start_timeout()
+        seconds = self._timeout.sock_read or math.inf
         try:
-            while True:
+            with anyio.fail_after(seconds):
                 message, payload = await protocol.read()
-                if message.code >= 200:
-                    return message.code, message.headers, await payload.read()
-                # It ended aiohttp's timer. The connection is not kept, in case this sets one for good.
-                protocol.force_close()
-                protocol.start_timeout()
+                while message.code < 200:
+                    # It ended aiohttp's timer. The connection is not kept, in case this sets one for good.
+                    protocol.force_close()
+                    protocol.start_timeout()
+                    message, payload = await protocol.read()
+            content = await read_body(payload, bounds.most, math.inf if bounds.long else seconds)
+            return message.code, message.headers, content
         except HttpProcessingError as error:
             raise ClientResponseError(
                 self._place.request_info, (), status=error.code, message=error.message, headers=error.headers

@@ -18,6 +18,7 @@ from aiohttp.client_reqrep import ClientRequest, ClientResponse
 from botocore.httpsession import HTTPClientError, get_cert_path
 
 from s3k_async.aws.answers import check_redirect
+from s3k_async.aws.bounds import BoundedResponse, in_time
 
 __all__ = ["DirectSession", "SingleAttemptSession"]
 
@@ -48,11 +49,13 @@ class SingleAttemptSession(AIOHTTPSession):
         session = await super()._get_session(proxy_url)  # type: ignore[misc]
         session._retry_connection = False
         session._request_class = _AskingRequest
+        session._response_class = BoundedResponse
         return _Direct(session)
 
     async def send(self, request: Any) -> Any:
         """The answer to a request of botocore. Raises ServiceError for a redirect, and botocore's errors."""
-        response: Any = await super().send(request)
+        with in_time():
+            response: Any = await super().send(request)
         if 300 <= response.status_code < 400:
             place = urlsplit(request.url).netloc.rpartition("@")[2]
             check_redirect(place, response.status_code, response.headers, await response.content)
@@ -82,6 +85,7 @@ class SingleAttemptSession(AIOHTTPSession):
             auto_decompress=False,
             proxy=self.proxy_of(url),
             request_class=_AskingRequest,
+            response_class=BoundedResponse,
         )
         session._retry_connection = False
         return session

@@ -20,7 +20,7 @@ from botocore.exceptions import BotoCoreError
 from s3k_async.aws.answers import check_dynamodb, check_s3
 from s3k_async.aws.errors import map_exceptions
 from s3k_async.config import AwsConfig
-from s3k_async.errors import ClosedClientError, ConfigError, WrongLoopError
+from s3k_async.errors import ClosedClientError, ConfigError, S3kError, WrongLoopError
 from s3k_async.sources import SYSTEM, Sources
 
 if TYPE_CHECKING:
@@ -155,12 +155,12 @@ class AwsClient:
         if endpoint is not None and not endpoint.lower().startswith(("http://", "https://")):
             raise ConfigError(f"the endpoint of {self.service} is no URL of http or https: {endpoint}")
         with map_exceptions(None):
-            session = await anyio.to_thread.run_sync(_prepare, self.config, self._given, self.service)
             try:
+                session = await anyio.to_thread.run_sync(_prepare, self.config, self._given, self.service)
                 context = session.client(self.service, **self._options(session))
                 client = await context.__aenter__()
-            except ValueError as error:
-                if isinstance(error, BotoCoreError):
+            except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
+                if isinstance(error, BotoCoreError | S3kError):
                     raise
                 raise ConfigError(f"the {self.service} client cannot be made: {error}") from error
         refusal = self._refusal(client)

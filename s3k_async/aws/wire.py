@@ -10,6 +10,7 @@ Signatures as in "Signature Version 4 for API requests" of the AWS IAM User Guid
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,10 +24,11 @@ from yarl import URL
 
 from s3k_async import _native
 from s3k_async.aws.answers import check_redirect, refusal_code
+from s3k_async.aws.bounds import in_time, read_body
 from s3k_async.aws.channel import Channel
 from s3k_async.aws.credentials import Keys
 from s3k_async.aws.errors import EXPIRED
-from s3k_async.aws.exchange import Body, Exchange
+from s3k_async.aws.exchange import Body, Bounds, Exchange
 from s3k_async.aws.session import AwsClient
 from s3k_async.errors import ClosedClientError, ConfigError
 from s3k_async.sources import SYSTEM, Sources
@@ -42,6 +44,7 @@ _LEAST_SKEW_MS = 60_000
 _WRONG_CLOCK = ("Signature expired", "Signature not yet current")
 _PIECE = 256 * 1024
 _PLAIN = ("Accept-Encoding", "identity")
+_TABLE = Bounds()
 
 
 class Answer(NamedTuple):
@@ -125,16 +128,25 @@ class Wire:
             return by.dynamodb(link.host, name, body, at)
 
         if exchange is None or len(body) > _PIECE:
-            return await self._send(link, sign, self._request(link, "POST", link.root, body))
-        return await self._send(link, sign, lambda headers: exchange.ask("POST", "/", headers, body))
+            return await self._send(link, sign, self._request(link, "POST", link.root, body, _TABLE))
+        return await self._send(link, sign, lambda headers: exchange.ask("POST", "/", headers, body, _TABLE))
 
     async def send(
-        self, method: str, path: str, query: str, headers: Headers, body: Body = b"", *, sha256: str | None = None
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Headers,
+        body: Body = b"",
+        *,
+        sha256: str | None = None,
+        bounds: Bounds = _TABLE,
     ) -> Answer:
         """The answer to any request; it may be a refusal. Errors as for `dynamodb`.
 
         `path` and `query` are percent-encoded as they are to be signed and sent, the query in the order of its names.
-        Every header is signed. `sha256` is the body's digest in hex, computed here if it is not given.
+        Every header is signed. `sha256` is the body's digest in hex, computed here if it is not given; `bounds` are
+        those of the answer.
         """
         link = self._current() or await self._connect()
         place = link.path + path
@@ -147,18 +159,22 @@ class Wire:
 
         if exchange is None or len(body) > _PIECE:
             return await self._send(
-                link, sign, self._request(link, method, URL(link.base + target, encoded=True), body)
+                link, sign, self._request(link, method, URL(link.base + target, encoded=True), body, bounds)
             )
-        return await self._send(link, sign, lambda signed: exchange.ask(method, target, [*signed, _PLAIN], body))
+        return await self._send(
+            link, sign, lambda signed: exchange.ask(method, target, [*signed, _PLAIN], body, bounds)
+        )
 
-    def _request(self, link: _Link, method: str, url: URL, body: Body) -> _Exchange:
+    def _request(self, link: _Link, method: str, url: URL, body: Body, bounds: Bounds) -> _Exchange:
         """Any request by aiohttp's own way."""
         session = link.channel.session
+        seconds = math.inf if bounds.long else session.timeout.sock_read or math.inf
 
         async def request(headers: Headers) -> tuple[int, Mapping[str, str], bytes]:
             data = _Body(body) if len(body) else None
             response = await session.request(method, url, data=data, headers=headers, allow_redirects=False)
-            return response.status, response.headers, await response.read()
+            async with response:
+                return response.status, response.headers, await read_body(response.content, bounds.most, seconds)
 
         return request
 
@@ -167,10 +183,12 @@ class Wire:
         credentials = channel.credentials
         clock_corrected = keys_renewed = False
         while True:
-            keys = credentials.ready() or await credentials.get()
+            with in_time():
+                keys = credentials.ready() or await credentials.get()
             now = self._sources.now_ms() + self._skew_ms
             try:
-                answer = Answer(*await exchange(sign(link.signed_by(keys), now)), link.host)
+                with in_time():
+                    answer = Answer(*await exchange(sign(link.signed_by(keys), now)), link.host)
             except (RuntimeError, asyncio.CancelledError) as error:
                 # aiohttp cancels what waits for a connection when the session is closed.
                 task = asyncio.current_task()

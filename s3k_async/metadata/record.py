@@ -33,7 +33,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.model import HashName, VolumeKind
-from s3k_async.retry import RetryPolicy, retry, retry_read
+from s3k_async.retry import RetryPolicy, retry
 from s3k_async.sources import Sources
 from s3k_async.stores.items import (
     ABSENT,
@@ -434,7 +434,7 @@ async def mark_destroying(store: ItemStore, record: VolumeRecord, where: str, *,
 async def _read_tag(table: ItemTable, sources: Sources, policy: RetryPolicy) -> tuple[str | None, bool]:
     """The tag, and whether the table lets us have tags at all."""
     try:
-        return await retry_read(lambda: table.read_tag(TAG), policy, sources), True
+        return await retry(lambda: table.read_tag(TAG), policy, sources), True
     except CredentialsError:
         raise
     except (UnsupportedError, PermissionDeniedError):

@@ -99,7 +99,7 @@ _RETRY: Final = (
     Option("retry_attempts", "integer", "client", "Attempts at a request, the first included.", minimum=1),
     Option("retry_base", "number", "client", "Upper bound of the first wait between attempts, seconds.", minimum=0),
     Option("retry_cap", "number", "client", "Upper bound of any wait between attempts, seconds.", minimum=0),
-    Option("retry_deadline", "number", "client", "Seconds after which no further attempt begins.", minimum=0),
+    Option("retry_deadline", "number", "client", "Seconds for all attempts at a request together.", minimum=0),
 )
 
 

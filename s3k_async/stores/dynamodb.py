@@ -41,11 +41,12 @@ from s3k_async.stores.items import (
     Put,
     Update,
 )
+from s3k_async.stores.page_guard import PageGuard, repeated
 
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb import DynamoDBClient
 
-__all__ = ["DynamoItems"]
+__all__ = ["DynamoItems", "check_advance"]
 
 _SCHEMA = {PARTITION: "HASH", SORT: "RANGE"}
 _SETTLE_TRIES = 120
@@ -88,8 +89,8 @@ class DynamoItems:
         client = await self._client()
         with map_exceptions(self._path(key)):
             answer = await client.get_item(TableName=self._name, Key=encode_key(key), ConsistentRead=True)
-        found = answer.get("Item")
-        return decode_item(found) if found else None
+            found = answer.get("Item")
+            return decode_item(found) if found else None
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         return await read_batches(keys, self._get_batch, self._name)
@@ -100,10 +101,10 @@ class DynamoItems:
         asked: Any = {self._name: {"Keys": [encode_key(key) for key in keys], "ConsistentRead": True}}
         with map_exceptions(self._name):
             answer = await client.batch_get_item(RequestItems=asked)
-        for wire in answer.get("Responses", {}).get(self._name, []):
-            found[decode_key(wire)] = decode_item(wire)
-        unprocessed: Any = answer.get("UnprocessedKeys", {})
-        return [decode_key(wire) for wire in unprocessed.get(self._name, {}).get("Keys", [])]
+            for wire in answer.get("Responses", {}).get(self._name, []):
+                found[decode_key(wire)] = decode_item(wire)
+            unprocessed: Any = answer.get("UnprocessedKeys", {})
+            return [decode_key(wire) for wire in unprocessed.get(self._name, {}).get("Keys", [])]
 
     async def write(self, action: Put | Update | Delete) -> None:
         validate(action)
@@ -131,8 +132,8 @@ class DynamoItems:
         puts: Any = {self._name: [{"PutRequest": {"Item": encode_item(item)}} for item in items]}
         with map_exceptions(self._name, writing=True):
             answer = await client.batch_write_item(RequestItems=puts)
-        unprocessed: Any = answer.get("UnprocessedItems", {})
-        left = [decode_key(put["PutRequest"]["Item"]) for put in unprocessed.get(self._name, [])]
+            unprocessed: Any = answer.get("UnprocessedItems", {})
+            left = [decode_key(put["PutRequest"]["Item"]) for put in unprocessed.get(self._name, [])]
         require_loaded(items, keys, left, self._name)
 
     async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
@@ -144,7 +145,9 @@ class DynamoItems:
         }
         client = await self._client()
         with map_exceptions(f"{self._name}: {partition}"):
-            return _page(await client.query(**self._page_of(request, cursor, limit)))
+            page = _page(await client.query(**self._page_of(request, cursor, limit)))
+        check_advance(cursor, page.next, self._name, ordered=True)
+        return page
 
     async def scan(
         self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
@@ -154,7 +157,9 @@ class DynamoItems:
         request: Wire = {"Segment": segment, "TotalSegments": segments}
         client = await self._client()
         with map_exceptions(self._name):
-            return _page(await client.scan(**self._page_of(request, cursor, limit)))
+            page = _page(await client.scan(**self._page_of(request, cursor, limit)))
+        check_advance(cursor, page.next, self._name, ordered=False)
+        return page
 
     def _page_of(self, request: Wire, cursor: str | None, limit: int | None) -> Wire:
         page: Wire = {"TableName": self._name, "ConsistentRead": True, **request}
@@ -231,6 +236,7 @@ class DynamoItems:
     async def read_tag(self, name: str) -> str | None:
         client = await self._client()
         request: Wire = {"ResourceArn": await self._resource()}
+        pages = PageGuard(self._name)
         with map_exceptions(self._name, codes=_NO_TAGS):
             while True:
                 answer = await client.list_tags_of_resource(**request)
@@ -240,6 +246,7 @@ class DynamoItems:
                 if not answer.get("NextToken"):
                     return None
                 request["NextToken"] = answer["NextToken"]
+                pages.follow(answer["NextToken"])
 
     async def write_tag(self, name: str, value: str) -> None:
         client = await self._client()
@@ -252,7 +259,8 @@ class DynamoItems:
             table = await self._describe()
             if table is None:
                 raise VolumeNotFoundError("no such table", path=self._name)
-            self._arn = str(table["TableArn"])
+            with map_exceptions(self._name):
+                self._arn = str(table["TableArn"])
         return self._arn
 
     async def _describe(self) -> Wire | None:
@@ -260,13 +268,17 @@ class DynamoItems:
         client = await self._client()
         try:
             with map_exceptions(self._name):
-                return dict((await client.describe_table(TableName=self._name))["Table"])
+                table = dict((await client.describe_table(TableName=self._name))["Table"])
+                if not isinstance(table["TableStatus"], str):
+                    raise TypeError
+                return table
         except VolumeNotFoundError:
             return None
 
     def _check_schema(self, table: Wire) -> None:
-        keys = {key["AttributeName"]: key["KeyType"] for key in table["KeySchema"]}
-        types = {kind["AttributeName"]: kind["AttributeType"] for kind in table["AttributeDefinitions"]}
+        with map_exceptions(self._name):
+            keys = {key["AttributeName"]: key["KeyType"] for key in table["KeySchema"]}
+            types = {kind["AttributeName"]: kind["AttributeType"] for kind in table["AttributeDefinitions"]}
         if keys != _SCHEMA or any(types.get(name) != "S" for name in _SCHEMA):
             raise NotAVolumeError(
                 f"the table's keys are not the texts `{PARTITION}` (partition) and `{SORT}` (sort)", path=self._name
@@ -279,6 +291,18 @@ class DynamoItems:
 
 class _TableInUseError(S3kError):
     """The table is being made, changed or removed by somebody."""
+
+
+def check_advance(cursor: str | None, following: str | None, table: str, *, ordered: bool) -> None:
+    """Raise ServiceError for a page that leads nowhere new. `ordered`: pages come in the order of their sort keys."""
+    if cursor is None or following is None:
+        return
+    if cursor == following or (ordered and _sort_bytes(following) <= _sort_bytes(cursor)):
+        raise repeated(table)
+
+
+def _sort_bytes(cursor: str) -> bytes:
+    return parse_cursor(cursor).sort.encode()
 
 
 def _page(answer: Any) -> ItemPage:

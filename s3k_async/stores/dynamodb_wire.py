@@ -15,7 +15,7 @@ from s3k_async.errors import ResponseLostError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.actions import validate, validate_load, validate_page, validate_segment, validate_transaction
 from s3k_async.stores.batches import read_batches, require_loaded
-from s3k_async.stores.dynamodb import DynamoItems
+from s3k_async.stores.dynamodb import DynamoItems, check_advance
 from s3k_async.stores.dynamodb_codec import cursor_text, decode_item, decode_key, parse_cursor
 from s3k_async.stores.items import PARTITION, SORT, Action, Delete, Item, ItemPage, Key, Put, Update
 
@@ -83,7 +83,7 @@ class WireItems:
     async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
         validate_page(limit)
         body = _native.encode_query(self._name, partition, _start(cursor), limit)
-        return await self._page("Query", body, f"{self._name}: {partition}")
+        return await self._page("Query", body, f"{self._name}: {partition}", cursor)
 
     async def scan(
         self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
@@ -91,7 +91,7 @@ class WireItems:
         validate_segment(segment, segments)
         validate_page(limit)
         body = _native.encode_scan(self._name, segment, segments, _start(cursor), limit)
-        return await self._page("Scan", body, self._name)
+        return await self._page("Scan", body, self._name, cursor)
 
     async def create(self) -> bool:
         return await self._table.create()
@@ -114,9 +114,11 @@ class WireItems:
     def _path(self, key: Key) -> str:
         return f"{self._name}: {key.partition}/{key.sort}"
 
-    async def _page(self, target: str, body: bytes, path: str) -> ItemPage:
+    async def _page(self, target: str, body: bytes, path: str, cursor: str | None) -> ItemPage:
         page = _decoded(await self._send(target, body, path), path, _native.decode_page)
-        return ItemPage(page.rows, None if page.next is None else cursor_text(page.next))
+        following = None if page.next is None else cursor_text(page.next)
+        check_advance(cursor, following, path, ordered=target == "Query")
+        return ItemPage(page.rows, following)
 
     async def _change(self, target: str, body: bytes, key: Key) -> None:
         path = self._path(key)
@@ -130,9 +132,9 @@ class WireItems:
         with map_exceptions(path, writing=writing):
             answer = await self._wire.dynamodb(target, body)
             check_dynamodb(answer.status, answer.headers, answer.body, answer.host)
-        if answer.status != 200:
-            _check(answer, path)
-            raise dynamodb_refusal(answer.body, answer.status, path=path, decode=decode_item)
+            if answer.status != 200:
+                _check(answer, path)
+                raise dynamodb_refusal(answer.body, answer.status, path=path, decode=decode_item, host=answer.host)
         return answer
 
 
@@ -167,7 +169,7 @@ def _check(answer: Answer, path: str) -> None:
 def _is_object(body: bytes) -> bool:
     try:
         return isinstance(json.loads(body), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
@@ -176,5 +178,5 @@ def _left_out(body: bytes, table: str) -> list[Key]:
     try:
         puts = json.loads(body).get("UnprocessedItems", {}).get(table, [])
         return [decode_key(put["PutRequest"]["Item"]) for put in puts]
-    except (ValueError, AttributeError, LookupError, TypeError) as error:
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
         raise ResponseLostError("the answer to a BatchWriteItem cannot be understood", path=table) from error

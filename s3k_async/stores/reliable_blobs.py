@@ -8,7 +8,14 @@ from functools import partial
 from itertools import chain
 
 from s3k_async.concurrency import AdaptiveLimit, gather
-from s3k_async.errors import BlobNotFoundError, OutcomeUnknownError, S3kError, ThrottledError
+from s3k_async.errors import (
+    BlobNotFoundError,
+    OutcomeUnknownError,
+    RequestTimeoutError,
+    ResponseLostError,
+    S3kError,
+    ThrottledError,
+)
 from s3k_async.requests import Meter
 from s3k_async.retry import TRANSIENT, Retries, RetryPolicy
 from s3k_async.sources import Sources
@@ -23,14 +30,17 @@ from s3k_async.stores.blobs import (
     Unfinished,
     Upload,
 )
+from s3k_async.stores.page_guard import PageGuard
 from s3k_async.stores.reliable_items import LOST
-from s3k_async.stores.sending import Sender
+from s3k_async.stores.sending import Sender, call_time
 
 __all__ = ["ReliableBlobs"]
 
 _BATCHES = 16
 """Batches of one deletion under way at once."""
 _PUT = "PutObject"
+_WHOLE = 64 * 1024 * 1024
+"""Bytes for which a blob of unknown size is given time."""
 
 
 class ReliableBlobs:
@@ -65,11 +75,12 @@ class ReliableBlobs:
         if not if_absent and if_match is None:
             return await self._sender.write(_PUT, lambda: self._store.put(key, data), size=size)
         request = partial(self._store.put, key, data, if_absent=if_absent, if_match=if_match)
-        delays = self._sender.retries.write.delays(self._sources)
+        policy = self._sender.retries.write
+        time, delays = call_time(policy, size), policy.delays(self._sources)
         again = lost = False
         while True:
             try:
-                return await self._sender.send(_PUT, request, again=again, size=size)
+                return await self._sender.send(_PUT, request, again=again, size=size, time=time)
             except S3kError as error:
                 failure = error
             again = True
@@ -92,7 +103,8 @@ class ReliableBlobs:
         if_size: int | None = None,
     ) -> bytes:
         request = partial(self._store.get, key, start, end, if_match=if_match, if_size=if_size)
-        return await self._sender.read("GetObject", request, received=len)
+        size = _WHOLE if end is None else max(0, end - start)
+        return await self._sender.read("GetObject", request, size=size, received=len)
 
     async def head(self, key: str) -> BlobInfo | None:
         return await self._sender.read("HeadObject", lambda: self._store.head(key))
@@ -114,7 +126,7 @@ class ReliableBlobs:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
         check_unchanged(found, if_match)
         request = partial(self._store.copy, _bare(source), source_key, key, found=found, if_match=if_match)
-        return await self._sender.write("CopyObject", request)
+        return await self._sender.write("CopyObject", request, many=True)
 
     async def delete(self, key: str) -> None:
         await self._sender.write("DeleteObject", lambda: self._store.delete(key))
@@ -137,7 +149,7 @@ class ReliableBlobs:
             kept += [failure for failure in failures if failure.key not in left]
             delay = self._sender.next_delay(delays, next(iter(left.values()))) if left else None
             if delay is None:
-                return kept + [DeleteFailure(key, error) for key, error in left.items()]
+                return kept + [DeleteFailure(key, _ended(error)) for key, error in left.items()]
             await self._sources.sleep(delay)
             keys, again = list(left), True
 
@@ -150,6 +162,7 @@ class ReliableBlobs:
 
     async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
         cursor: str | None = None
+        pages = PageGuard(self._store.uri(prefix) if prefix else repr(self._store))
         while True:
             page = await self.list(prefix, cursor=cursor, after=after)
             for info in page.blobs:
@@ -157,6 +170,7 @@ class ReliableBlobs:
             cursor = page.next
             if cursor is None:
                 return
+            pages.follow(cursor)
 
     async def start_upload(self, key: str) -> Upload:
         upload = await self._sender.write("CreateMultipartUpload", lambda: self._store.start_upload(key))
@@ -166,7 +180,7 @@ class ReliableBlobs:
         async def whole() -> list[Unfinished]:
             return [each async for each in self._store.list_uploads(prefix)]
 
-        for upload in await self._sender.scan("ListMultipartUploads", whole):
+        for upload in await self._sender.scan("ListMultipartUploads", whole, many=True):
             yield upload
 
     async def abort_upload(self, upload: Unfinished) -> None:
@@ -193,7 +207,8 @@ class ReliableBlobs:
             if info is not None and info.size == memoryview(data).nbytes and await self.get(key) == data:
                 return info
         raise OutcomeUnknownError(
-            "the answer to a conditional put was lost, and the stored bytes are not the ones put", path=key
+            f"the answer to a conditional put was lost, and the stored bytes are not the ones put ({failure.message})",
+            path=key,
         ) from failure
 
 
@@ -207,10 +222,18 @@ class _ReliableUpload:
         await self._sender.write("UploadPart", lambda: self._upload.put_part(number, data), size=size)
 
     async def complete(self) -> BlobInfo:
-        return await self._sender.write("CompleteMultipartUpload", self._upload.complete)
+        return await self._sender.write("CompleteMultipartUpload", self._upload.complete, many=True)
 
     async def abort(self) -> None:
         await self._sender.write("AbortMultipartUpload", self._upload.abort)
+
+
+def _ended(error: Exception) -> Exception:
+    """The error of a deletion that is not tried again; repeating it has the same effect, so no answer is all there is
+    to tell."""
+    if not isinstance(error, ResponseLostError):
+        return error
+    return RequestTimeoutError(f"no whole answer came ({error.message})", path=error.path)
 
 
 def _any_throttled(failures: Sequence[DeleteFailure]) -> bool:

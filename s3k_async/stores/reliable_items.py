@@ -20,7 +20,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.requests import Meter
-from s3k_async.retry import TRANSIENT, Retries, RetryPolicy
+from s3k_async.retry import TRANSIENT, Retries, RetryPolicy, tried
 from s3k_async.sources import Sources
 from s3k_async.stores.items import (
     MAX_BATCH,
@@ -39,7 +39,7 @@ from s3k_async.stores.items import (
     UnprocessedKeysError,
     Update,
 )
-from s3k_async.stores.sending import Fence, Sender
+from s3k_async.stores.sending import Fence, Sender, call_time
 
 __all__ = ["LOST", "ReliableItems"]
 
@@ -225,11 +225,14 @@ class ReliableItems:
     async def _apply(
         self, operation: str, request: Callable[[], Awaitable[None]], actions: Sequence[Action], token: str | None
     ) -> None:
-        delays = self._sender.retries.write.delays(self._sources)
+        policy = self._sender.retries.write
+        time, delays = call_time(policy), policy.delays(self._sources)
+        start, attempts = self._sources.monotonic(), 0
         again = lost = final = False
         while True:
+            attempts += 1
             try:
-                return await self._sender.send(operation, request, again=again)
+                return await self._sender.send(operation, request, again=again, time=time)
             except S3kError as error:
                 failure = error
             again = True
@@ -243,7 +246,7 @@ class ReliableItems:
                 if verdict is _Verdict.APPLIED:
                     return None
                 if verdict is _Verdict.UNKNOWN or final:
-                    raise _unknown(actions, token) from failure
+                    raise _unknown(actions, token, attempts, self._sources.monotonic() - start, failure) from failure
                 final = delay is None
             if delay is not None:
                 await self._sources.sleep(delay)
@@ -292,11 +295,14 @@ def _is_ours(action: Action, stored: Item | None) -> bool:
     return operation is not None and stored is not None and stored.get(OPERATION) == operation
 
 
-def _unknown(actions: Sequence[Action], token: str | None) -> OutcomeUnknownError:
+def _unknown(
+    actions: Sequence[Action], token: str | None, attempts: int, seconds: float, failure: S3kError
+) -> OutcomeUnknownError:
     operation = next(filter(None, map(_operation, actions)), token)
     key = actions[0].key
     return OutcomeUnknownError(
-        "the answer to a write was lost, and the stored items do not tell whether it was applied",
+        "the answer to a write was lost, and the stored items do not tell whether it was applied:"
+        f" {tried(attempts, seconds)}, of which the last: {failure.message}",
         path=f"{key.partition}/{key.sort}",
         operation=operation,
     )

@@ -11,6 +11,7 @@ from urllib.parse import unquote_plus
 
 import anyio
 
+from s3k_async.aws.bounds import in_time, read_body
 from s3k_async.aws.encryption import encryption_parameters
 from s3k_async.aws.errors import Codes, map_exceptions, service_error
 from s3k_async.aws.session import AwsClient
@@ -32,6 +33,7 @@ from s3k_async.errors import (
 )
 from s3k_async.stores.blob_keys import MAX_KEY, check_key, check_page, check_put, check_range, check_unchanged
 from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
+from s3k_async.stores.page_guard import PageGuard, repeated
 from s3k_async.stores.s3_upload import S3Upload, request_body
 
 if TYPE_CHECKING:
@@ -41,8 +43,10 @@ __all__ = [
     "BY_COPY",
     "BY_GET",
     "BY_HEAD",
+    "DOCUMENT",
     "IF_ABSENT",
     "IF_MATCH",
+    "WHOLE",
     "AbsentError",
     "Objects",
     "PastEndError",
@@ -54,6 +58,10 @@ Objects: TypeAlias = list[tuple[str, int, str, int]]
 """Objects of a listing: full key, bytes, entity tag, epoch milliseconds."""
 
 _MIB = 1024 * 1024
+DOCUMENT = 16 * _MIB
+"""Bytes of an answer that is a document: a page names 1,000 keys of 1,024 bytes, each of which is encoded in three."""
+WHOLE = 1024 * _MIB
+"""Bytes of an object that is asked for as a whole; content is read by ranges, records and log objects are smaller."""
 _BATCH = 1000
 """Keys in one DeleteObjects, and in one page of a listing."""
 _MAX_PARTS = 10_000
@@ -152,8 +160,7 @@ class S3Blobs:
             codes = IF_MATCH
         client = await self._client()
         with map_exceptions(self._uri(full), writing=True, codes=codes):
-            answer = await client.put_object(**request)
-        return _etag(answer)
+            return _etag(await client.put_object(**request))
 
     async def get(
         self,
@@ -188,11 +195,15 @@ class S3Blobs:
             request["IfMatch"] = f'"{if_match}"'
         client = await self._client()
         with map_exceptions(self._uri(full), codes=BY_GET):
-            answer = await client.get_object(**request)
-            async with answer["Body"] as body:
-                data: bytes = await body.read()
-        total = answer.get("ContentRange", "").rpartition("/")[2] or str(len(data))
-        self._require_expected(full, _etag(answer), total, if_match, if_size)
+            with in_time():
+                answer = await client.get_object(**request)
+                async with answer["Body"] as body:
+                    most = WHOLE if end is None else max(end - start, DOCUMENT)
+                    data = await read_body(body.content, most, self._location.aws.read_timeout)
+            if len(data) != answer.get("ContentLength", len(data)):
+                raise ResponseLostError("the connection broke before the whole answer came", path=self._uri(full))
+            total = answer.get("ContentRange", "").rpartition("/")[2] or str(len(data))
+            self._require_expected(full, _etag(answer), total, if_match, if_size)
         if "Range" in request and "ContentRange" not in answer:
             return data[start:end]
         return data
@@ -216,7 +227,7 @@ class S3Blobs:
         client = await self._client()
         with map_exceptions(self._uri(full), codes=BY_HEAD):
             answer = await client.head_object(Bucket=self._bucket, Key=full)
-        return answer["ContentLength"], _etag(answer), _ms(answer)
+            return answer["ContentLength"], _etag(answer), _ms(answer)
 
     def can_copy_from(self, source: BlobStore) -> bool:
         return isinstance(source, S3Blobs) and self._aws.shares_account_with(source._aws)
@@ -255,7 +266,10 @@ class S3Blobs:
         client = await self._client()
         with map_exceptions(f"s3://{source_bucket}/{source_full}", writing=True, codes=BY_COPY):
             answer = await client.copy_object(**request)
-        return _etag(answer["CopyObjectResult"])
+            etag = _etag(answer["CopyObjectResult"])
+            if not etag:
+                raise ResponseLostError("the answer to a copy has no entity tag")
+        return etag
 
     async def _copy_in_parts(self, origin: dict[str, str], found: BlobInfo, key: str) -> BlobInfo:
         upload = await self.start_upload(key)
@@ -327,10 +341,10 @@ class S3Blobs:
                 Bucket=self._bucket,
                 Delete={"Objects": [{"Key": full} for full in full_keys], "Quiet": True},
             )
-        return [
-            (report.get("Key", ""), report.get("Code", "Unknown"), report.get("Message", ""))
-            for report in answer.get("Errors", [])
-        ]
+            return [
+                (report.get("Key", ""), report.get("Code", "Unknown"), report.get("Message", ""))
+                for report in answer.get("Errors", [])
+            ]
 
     async def list(
         self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None, after: str = ""
@@ -348,6 +362,8 @@ class S3Blobs:
         token, after = (where, None) if kind == "token" else (None, where or None)
         rows, token, truncated = await self._list_objects(prefix, token, after, limit and min(limit, _BATCH))
         if token:
+            if f"token:{token}" == cursor:
+                raise repeated(self._root)
             return rows, f"token:{token}"
         if truncated and not rows:
             raise ResponseLostError("a page tells that more follows, and not where", path=self._root)
@@ -363,15 +379,16 @@ class S3Blobs:
         client = await self._client()
         with map_exceptions(self._root):
             answer = await client.list_objects_v2(**request)
-        encoded = answer.get("EncodingType") == "url"
-        rows = [
-            (unquote_plus(found["Key"]) if encoded else found["Key"], found["Size"], _etag(found), _ms(found))
-            for found in answer.get("Contents", [])
-        ]
-        return rows, answer.get("NextContinuationToken"), bool(answer.get("IsTruncated"))
+            encoded = answer.get("EncodingType") == "url"
+            rows = [
+                (unquote_plus(found["Key"]) if encoded else found["Key"], found["Size"], _etag(found), _ms(found))
+                for found in answer.get("Contents", [])
+            ]
+            return rows, answer.get("NextContinuationToken"), bool(answer.get("IsTruncated"))
 
     async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
         cursor: str | None = None
+        pages = PageGuard(self._root)
         while True:
             page = await self.list(prefix, cursor=cursor, after=after)
             for info in page.blobs:
@@ -379,6 +396,7 @@ class S3Blobs:
             cursor = page.next
             if cursor is None:
                 return
+            pages.follow(cursor)
 
     async def start_upload(self, key: str) -> S3Upload:
         full = self._full(key)
@@ -386,9 +404,10 @@ class S3Blobs:
         client = await self._client()
         with map_exceptions(self.uri(key), writing=True):
             answer = await client.create_multipart_upload(Bucket=self._bucket, Key=full, **encrypted)
-        return S3Upload(
-            self, bucket=self._bucket, key=key, full_key=full, upload_id=answer["UploadId"], uri=self.uri(key)
-        )
+            upload = answer["UploadId"]
+            if not upload:
+                raise ResponseLostError("the answer names no upload")
+        return S3Upload(self, bucket=self._bucket, key=key, full_key=full, upload_id=upload, uri=self.uri(key))
 
     async def _put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str:
         """Store a part of an upload; its entity tag, as the service gives it."""
@@ -397,7 +416,7 @@ class S3Blobs:
             answer = await client.upload_part(
                 Bucket=self._bucket, Key=full, UploadId=upload_id, PartNumber=number, Body=request_body(data)
             )
-        return answer["ETag"]
+            return answer["ETag"]
 
     async def create(self) -> bool:
         if await self.exists():
@@ -460,15 +479,22 @@ class S3Blobs:
         client = await self._client()
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
         below = len(self._prefix)
+        pages = PageGuard(self._root)
         while True:
             with map_exceptions(self._root):
                 answer = await client.list_multipart_uploads(**request)
-            for found in answer.get("Uploads", []):
-                yield Unfinished(found["Key"][below:], found["UploadId"], _ms(found, "Initiated"))
+                uploads = [
+                    Unfinished(found["Key"][below:], found["UploadId"], _ms(found, "Initiated"))
+                    for found in answer.get("Uploads", [])
+                ]
+                if answer.get("IsTruncated"):
+                    request["KeyMarker"] = answer["NextKeyMarker"]
+                    request["UploadIdMarker"] = answer["NextUploadIdMarker"]
+                    pages.follow(f"{answer['NextKeyMarker']} {answer['NextUploadIdMarker']}")
+            for upload in uploads:
+                yield upload
             if not answer.get("IsTruncated"):
                 return
-            request["KeyMarker"] = answer["NextKeyMarker"]
-            request["UploadIdMarker"] = answer["NextUploadIdMarker"]
 
     async def abort_upload(self, upload: Unfinished) -> None:
         await self._resumed(self._prefix + upload.key, upload.id).abort()
@@ -477,7 +503,7 @@ class S3Blobs:
         client = await self._client()
         with map_exceptions(self._bucket):
             answer = await client.head_bucket(Bucket=self._bucket)
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+            date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
         try:
             return round(parsedate_to_datetime(date).timestamp() * 1000)
         except ValueError as error:

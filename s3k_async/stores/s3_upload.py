@@ -77,7 +77,8 @@ class S3Upload:
                 CopySourceRange=f"bytes={start}-{end - 1}",
                 CopySourceIfMatch=if_match,
             )
-        self.part_stored(number, end - start, answer["CopyPartResult"]["ETag"])
+            etag = answer["CopyPartResult"]["ETag"]
+        self.part_stored(number, end - start, etag)
 
     def part_stored(self, number: int, size: int, etag: str) -> None:
         self._sizes[number] = size
@@ -94,7 +95,7 @@ class S3Upload:
         try:
             with map_exceptions(self._uri, writing=True, codes=_GONE):
                 answer = await client.complete_multipart_upload(**self._target, MultipartUpload={"Parts": parts})
-            self._published = BlobInfo(self._key, sum(self._sizes.values()), answer["ETag"].strip('"'))
+                self._published = BlobInfo(self._key, sum(self._sizes.values()), answer["ETag"].strip('"'))
         except _UploadGoneError as error:
             stored = await self._store.head(self._key) if sent_before else None
             if stored is None or not self._is_ours(stored):

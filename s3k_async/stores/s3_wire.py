@@ -23,12 +23,24 @@ from s3k_async import _native
 from s3k_async.aws.answers import check_s3
 from s3k_async.aws.encryption import encryption_headers
 from s3k_async.aws.errors import Codes, map_exceptions, service_error
+from s3k_async.aws.exchange import Bounds
 from s3k_async.aws.wire import Answer, Headers, Wire
 from s3k_async.config import S3Bucket
 from s3k_async.errors import BlobNotFoundError, ResponseLostError, S3kError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blobs import Buffer
-from s3k_async.stores.s3 import BY_COPY, BY_GET, BY_HEAD, IF_ABSENT, IF_MATCH, Objects, S3Blobs, range_text
+from s3k_async.stores.s3 import (
+    BY_COPY,
+    BY_GET,
+    BY_HEAD,
+    DOCUMENT,
+    IF_ABSENT,
+    IF_MATCH,
+    WHOLE,
+    Objects,
+    S3Blobs,
+    range_text,
+)
 
 __all__ = ["WireBlobs"]
 
@@ -75,7 +87,8 @@ def _else_by_reference(
     async def sent(self: WireBlobs, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._by_reference:
             try:
-                return await request(self, *args, **kwargs)
+                with map_exceptions(self._root):
+                    return await request(self, *args, **kwargs)
             except _UnclearError:
                 pass
             except _ElsewhereError:
@@ -139,7 +152,8 @@ class WireBlobs(S3Blobs):
         headers = [("Range", range_text(start, end))] if ranged else []
         if if_match is not None:
             headers.append(("If-Match", f'"{if_match}"'))
-        answer = await self._send("GetObject", "GET", full, headers=headers, codes=BY_GET)
+        bounds = Bounds(WHOLE if end is None else max(end - start, DOCUMENT))
+        answer = await self._send("GetObject", "GET", full, headers=headers, codes=BY_GET, bounds=bounds)
         announced = answer.headers.get("Content-Length")
         if announced is not None and len(answer.body) != int(announced):
             raise self._cut(full)
@@ -224,6 +238,7 @@ class WireBlobs(S3Blobs):
         writing: bool = False,
         document: bool = False,
         codes: Codes | None = None,
+        bounds: Bounds | None = None,
     ) -> Answer:
         """The answer to a request for an object, or with an empty key for the bucket; a refusal is raised, and what is
         not S3's answer to the operation.
@@ -236,7 +251,15 @@ class WireBlobs(S3Blobs):
         # Larger ones are hashed beside the loop, which sends others meanwhile; the interpreter is released for it.
         digest = await anyio.to_thread.run_sync(_native.sha256_hex, body) if len(body) > _LARGE else None
         with map_exceptions(about, writing=writing):
-            answer = await door.wire.send(method, door.path + quote(full), query, headers or [], body, sha256=digest)
+            answer = await door.wire.send(
+                method,
+                door.path + quote(full),
+                query,
+                headers or [],
+                body,
+                sha256=digest,
+                bounds=bounds or Bounds(DOCUMENT, long=operation == "CopyObject"),
+            )
             check_s3(operation, answer.status, answer.headers, answer.body, answer.host)
         if answer.status >= 300:
             raise _refusal(answer, answer.status, method, about, codes)
@@ -278,7 +301,7 @@ def _refusal(answer: Answer, status: int, method: str, path: str, codes: Codes |
         return _ElsewhereError("the bucket is in another region", path=path)
     if method == "HEAD" and status == 400:
         return _UnclearError("the service does not say what is wrong", path=path)
-    return service_error(code, message, path=path, status=status, codes=codes)
+    return service_error(code, message, path=path, status=status, codes=codes, host=answer.host)
 
 
 def _base64(digest: bytes) -> str:

@@ -8,13 +8,24 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Protocol, TypeVar
 
+import anyio
+
 from s3k_async.concurrency import AdaptiveLimit
 from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError
 from s3k_async.requests import Meter
-from s3k_async.retry import TRANSIENT, Retries, RetryAccount, RetryPolicy, retry, retry_read
+from s3k_async.retry import (
+    LEAST_RATE,
+    TRANSIENT,
+    CallTime,
+    Retries,
+    RetryAccount,
+    RetryPolicy,
+    limited,
+    retry,
+)
 from s3k_async.sources import Sources
 
-__all__ = ["Fence", "Sender", "at_once"]
+__all__ = ["Fence", "Sender", "at_once", "call_time"]
 
 T = TypeVar("T")
 
@@ -44,6 +55,11 @@ class Fence(Protocol):
         """Raises S3kError if the volume is closed to this client, or that cannot be told."""
 
 
+def call_time(policy: RetryPolicy, size: int = 0) -> CallTime:
+    """The time of a call with so many bytes of content."""
+    return CallTime(policy.deadline + size / LEAST_RATE)
+
+
 class Sender:
     """What the reliable stores have in common.
 
@@ -68,25 +84,36 @@ class Sender:
         again: bool = False,
         size: int = 0,
         throttled: Callable[[T], bool] | None = None,
+        time: CallTime | None = None,
     ) -> T:
         """One request, once. `operation` is the service's name for it, `size` the bytes of content in its body;
-        `throttled` tells of an answer whether the service asked us to slow down."""
+        `throttled` tells of an answer whether the service asked us to slow down. `time`: of the call, None for one
+        that makes as many requests as it sees fit."""
         if not again:
             self._account.earn()
         if self._limit is None:
-            return await self._ask(operation, request, again, size)
+            return await self._ask(operation, request, again, size, time)
+        waiting = self._limit.waits and time is not None
+        before = anyio.current_time() if waiting else 0.0
         async with self._limit.slot(at_once=_AT_ONCE.get()) as slot:
-            answer = await self._ask(operation, request, again, size)
+            if waiting and time is not None:
+                time.extend(anyio.current_time() - before)
+            answer = await self._ask(operation, request, again, size, time)
             slot.throttled = throttled is not None and throttled(answer)
             return answer
 
-    async def _ask(self, operation: str, request: Callable[[], Awaitable[T]], again: bool, size: int) -> T:
+    async def _ask(
+        self, operation: str, request: Callable[[], Awaitable[T]], again: bool, size: int, time: CallTime | None
+    ) -> T:
         fence = self.fence
         if fence is not None and fence.due():
             await fence.look()
         self.meter.sent(operation, retried=again, size=size)
+        if time is not None:
+            time.begin()
         try:
-            answer = await request()
+            with limited(time):
+                answer = await request()
         except ConditionFailedError:
             # That nothing was changed is certain; what the item was is an answer like any other.
             if fence is not None and fence.late():
@@ -105,22 +132,27 @@ class Sender:
         request: Callable[[], Awaitable[T]],
         *,
         policy: RetryPolicy | None = None,
+        size: int = 0,
         received: Callable[[T], int] | None = None,
+        many: bool = False,
     ) -> T:
-        """A request that changes nothing, until it is answered; `received`: the bytes of content in an answer."""
+        """A request that changes nothing, until it is answered; `size`: the bytes of content that are asked for,
+        `received`: those in an answer; `many`: it may be many requests."""
+        policy = policy or self.retries.read
+        time, delays = None if many else call_time(policy, size), policy.delays(self.sources)
         try:
-            answer = await self.send(operation, request)
+            answer = await self.send(operation, request, time=time)
         except TRANSIENT as error:
-            sending = partial(self.send, operation, request, again=True)
-            policy = policy or self.retries.read
-            answer = await retry_read(sending, policy, self.sources, account=self._account, failure=error)
+            sending = partial(self.send, operation, request, again=True, time=time)
+            account = self._account
+            answer = await retry(sending, policy, self.sources, account=account, failure=error, delays=delays)
         if received is not None:
             self.meter.received(operation, received(answer))
         return answer
 
-    async def scan(self, operation: str, request: Callable[[], Awaitable[T]]) -> T:
-        """As `read`, for one page of a listing or a scan."""
-        return await self.read(operation, request, policy=self.retries.scan)
+    async def scan(self, operation: str, request: Callable[[], Awaitable[T]], *, many: bool = False) -> T:
+        """As `read`, for one page of a listing or a scan; `many`: for many pages."""
+        return await self.read(operation, request, policy=self.retries.scan, many=many)
 
     async def write(
         self,
@@ -130,13 +162,18 @@ class Sender:
         size: int = 0,
         again: bool = False,
         throttled: Callable[[T], bool] | None = None,
+        many: bool = False,
     ) -> T:
-        """An idempotent request that changes something, until it is answered. `again`: it was sent before."""
+        """An idempotent request that changes something, until it is answered. `again`: it was sent before; `many`: it
+        may be many requests, or one at which the service works long."""
+        policy = self.retries.write
+        time, delays = None if many else call_time(policy, size), policy.delays(self.sources)
         try:
-            return await self.send(operation, request, again=again, size=size, throttled=throttled)
+            return await self.send(operation, request, again=again, size=size, throttled=throttled, time=time)
         except TRANSIENT as error:
-            sending = partial(self.send, operation, request, again=True, size=size, throttled=throttled)
-            return await retry(sending, self.retries.write, self.sources, account=self._account, failure=error)
+            sending = partial(self.send, operation, request, again=True, size=size, throttled=throttled, time=time)
+            account = self._account
+            return await retry(sending, policy, self.sources, account=account, failure=error, delays=delays)
 
     async def uncounted(self, call: Callable[[], Awaitable[T]]) -> T:
         """A call for which an adapter makes as many requests as it sees fit; only making and removing volumes has

@@ -20,7 +20,7 @@ from s3k_async.config import (
     VolumeConfig,
 )
 from s3k_async.requests import Meter, Part, RequestCounter
-from s3k_async.retry import retry, retry_read
+from s3k_async.retry import retry
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.faults import FaultPlan
@@ -100,7 +100,7 @@ class Connections:
 
     async def asked(self, question: Callable[[], Awaitable[T]]) -> T:
         """As `patiently`, for a call that changes nothing."""
-        return await retry_read(question, self.config.tuning.retry.read, self.sources)
+        return await retry(question, self.config.tuning.retry.read, self.sources)
 
     def _limit(self, part: Part) -> AdaptiveLimit:
         """What everything of the volume that goes to one place shares."""

@@ -8,8 +8,11 @@ from urllib.parse import parse_qs
 import pytest
 
 from s3k_async.config import AwsConfig, S3Bucket, Secret
-from s3k_async.errors import ResponseLostError
+from s3k_async.errors import ResponseLostError, ServiceError
+from s3k_async.retry import RetryPolicy
+from s3k_async.sources import SYSTEM
 from s3k_async.stores.blobs import BlobInfo
+from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.s3 import S3Blobs
 from tests.proxy import Answer, FaultProxy, xml_answer
 from tests.stores.conftest import S3Way
@@ -58,10 +61,40 @@ def asked(proxy: FaultProxy) -> list[dict[str, list[str]]]:
 async def test_p11_an_empty_page_is_not_the_end(blobs: S3Blobs, proxy: FaultProxy) -> None:
     proxy.rule(listing(token="1/+="), times=1)
     proxy.rule(listing(ENCODED + "x", token="2"), times=1)
-    proxy.rule(listing(token="3"), times=2)
+    proxy.rule(listing(token="3"), times=1)
+    proxy.rule(listing(token="4"), times=1)
     proxy.rule(listing(ENCODED + "y"))
     assert await keys(blobs) == ["x", "y"]
-    assert [query.get("continuation-token") for query in asked(proxy)] == [None, ["1/+="], ["2"], ["3"], ["3"]]
+    assert [query.get("continuation-token") for query in asked(proxy)] == [None, ["1/+="], ["2"], ["3"], ["4"]]
+
+
+@pytest.mark.parametrize("cycle", [1, 2, 7])
+async def test_a_listing_whose_pages_repeat_themselves_ends(blobs: S3Blobs, proxy: FaultProxy, cycle: int) -> None:
+    proxy.rule(listing(ENCODED + "x", token="t0"), when=lambda call: "continuation-token" not in call.query)
+    for number in range(cycle):
+        following = listing(ENCODED + "x", token=f"t{(number + 1) % cycle}")
+        proxy.rule(following, query=f"continuation-token=t{number}(&|$)")
+    for store in (blobs, ReliableBlobs(blobs, RetryPolicy(attempts=2, base=0.0, cap=0.0), SYSTEM)):
+        with pytest.raises(ServiceError, match="does not end"):
+            [info async for info in store.list_all()]
+    assert len(proxy.calls) < 100
+
+
+@pytest.mark.parametrize("cycle", [1, 3])
+async def test_unfinished_uploads_whose_pages_repeat_themselves_end(
+    blobs: S3Blobs, proxy: FaultProxy, cycle: int
+) -> None:
+    for number in range(60):
+        proxy.rule(
+            xml_answer(
+                "<ListMultipartUploadsResult><IsTruncated>true</IsTruncated>"
+                f"<NextKeyMarker>k{number % cycle}</NextKeyMarker><NextUploadIdMarker>u</NextUploadIdMarker>"
+                "</ListMultipartUploadsResult>"
+            ),
+            times=1,
+        )
+    with pytest.raises(ServiceError, match="does not end"):
+        [upload async for upload in blobs.list_uploads()]
 
 
 async def test_an_empty_page_keeps_its_cursor(blobs: S3Blobs, proxy: FaultProxy) -> None:

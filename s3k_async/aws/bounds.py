@@ -1,0 +1,86 @@
+"""How long an answer may take and how large it may be, whatever a server does.
+
+aiohttp bounds the time between two reads and the size of a header. Here the head of an answer as a whole has the time
+that an answer may take, its body as much again and more for each byte (`LEAST_RATE`), and a body has as many bytes at
+most as the request can ask for. The time of the call bounds all of it, connecting and sending included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import anyio
+from aiohttp import StreamReader
+from aiohttp.client_reqrep import ClientResponse
+
+from s3k_async.errors import ResponseLostError
+from s3k_async.retry import LEAST_RATE, seconds_left
+
+__all__ = ["MOST", "BoundedResponse", "in_time", "read_body"]
+
+MOST: Final = 128 * 1024 * 1024
+"""Bytes of an answer for which nothing else is said: a BatchGetItem has 16 MB of items, each byte of which may take six
+in JSON."""
+_PIECE = 8 * 1024 * 1024
+
+
+@contextmanager
+def in_time() -> Iterator[None]:
+    """The body ends within the time of the call. Raises TimeoutError."""
+    with anyio.fail_after(seconds_left()):
+        yield
+
+
+async def read_body(content: StreamReader, most: int, seconds: float) -> bytes:
+    """A whole body. `seconds` are for its first byte. Raises ResponseLostError (more than `most` bytes), TimeoutError
+    and errors of aiohttp."""
+    pieces: list[bytes] = []
+    size = 0
+    if content.is_eof():
+        pieces.append(await content.readany())
+        size = len(pieces[0])
+    else:
+        content.set_read_chunk_size(min(most, _PIECE))
+        began = anyio.current_time()
+        with anyio.fail_after(seconds) as scope:
+            while size <= most and (piece := await content.readany()):
+                pieces.append(piece)
+                size += len(piece)
+                scope.deadline = began + seconds + size / LEAST_RATE
+    if size > most:
+        raise ResponseLostError(f"the answer has more than the {most} bytes that the request can ask for")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+class BoundedResponse(ClientResponse):
+    """A response of aiohttp with these bounds."""
+
+    _seconds = math.inf
+
+    async def start(self, connection: Any) -> ClientResponse:
+        """Read the head."""
+        session: Any = self._session
+        self._seconds = float(session.timeout.sock_read or math.inf)
+        sent = int(self.request_info.headers.get("Content-Length", 0))
+        with anyio.fail_after(self._seconds + sent / LEAST_RATE):
+            return await super().start(connection)
+
+    async def read(self) -> bytes:
+        """Read the body."""
+        if self._body is not None:
+            return await super().read()
+        try:
+            self._body = await read_body(self.content, MOST, math.inf if _works_long(self) else self._seconds)
+        except BaseException:
+            self.close()
+            raise
+        return self._body
+
+
+def _works_long(response: ClientResponse) -> bool:
+    """Whether S3 may send white space for minutes before it answers: for copies, and for the end of an upload."""
+    asked = response.request_info
+    return "x-amz-copy-source" in asked.headers or (asked.method == "POST" and "uploadId" in asked.url.query)
