@@ -279,6 +279,9 @@ def test_keys_without_effect_are_warned_of_once() -> None:
         "fs.s3a.encryption.key": "of no method",
         "fs.s3a.acl.default": "BucketOwnerFullControl",
         "fs.s3a.bucket.data.path.style.access": "true",
+        "fs.s3k.fsck.s3.retries": "5",
+        f"{DYNAMO}.table": "of no bucket",
+        f"{OPLOG}.endpoint": "of no bucket",
     }
     others = {
         "fs.s3a.bucket.other.path.style.access": "true",

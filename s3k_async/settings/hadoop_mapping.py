@@ -109,14 +109,14 @@ class _Source:
 
     def ignored(self) -> Iterator[str]:
         """Keys of S3-FileSystem 1.0 and of S3A that were there for us and had no use."""
-        ends = [f".{self.bucket}"]
+        ends: tuple[str, ...] = (f".{self.bucket}",)
         if self.context is not None:
-            ends.append(f".{self.bucket}.{self.context}")
+            ends += (f".{self.bucket}.{self.context}",)
         for name, value in self.mapping.items():
             if name in self._used or name in _OF_THE_JVM or not _text(value):
                 continue
             if name.startswith("fs.s3k."):
-                if name in _GLOBAL or any(name.endswith(end) for end in ends):
+                if name in _GLOBAL | _BARE or name.startswith(_OF_JOBS) or name.endswith(ends):
                     yield name
             elif name.startswith("fs.s3a.bucket."):
                 if name.startswith(f"fs.s3a.bucket.{self.bucket}."):
@@ -189,6 +189,15 @@ _S3A_ENCRYPTION_CONTEXT: Final = "encryption.context"
 _S3A_METHODS: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 """S3A's name of a method to S3's."""
 _S3A_OTHER_METHODS: Final = ("SSE-C", "CSE-KMS", "CSE-CUSTOM")
+
+_OF_JOBS: Final = ("fs.s3k.fsck.", "fs.s3k.cmd.", "fs.s3k.metastorescan.", "fs.s3k.raws3.", "fs.s3k.purge.")
+"""What keys of the MapReduce jobs begin with; they have no bucket."""
+_BARE: Final = frozenset(
+    {key for key, _, _ in _PLAIN.values()}
+    | {key for pair in _PAIRS for key in (pair[0], pair[2])}
+    | {_SCHEME, _ASYNC, f"{_DYNAMO}.backoff.full.jitter", "fs.s3k.thread.pool.max.tasks"}
+)
+"""Keys that lack their bucket, so that they are of none."""
 
 _OF_THE_JVM: Final = frozenset({"fs.s3a.impl", "fs.s3a.downgrade.syncable.exceptions"})
 """Keys for the JVM alone, which Spark sets in every session or a cluster in every file."""

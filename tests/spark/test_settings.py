@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from s3k_async.errors import ConfigError
-from s3k_async.spark.settings import DRIVER_OPTIONS, EXECUTOR_OPTIONS, SparkSettings, _context
+from s3k_async.spark.settings import DRIVER_OPTIONS, EXECUTOR_OPTIONS, SparkSettings, _context, hadoop_settings
 from s3k_async.spark.source import register
 
 pytestmark = pytest.mark.spark
@@ -59,3 +59,7 @@ def test_secrets_of_the_datas_service_stay_on_the_driver(name: str) -> None:
     marker = "fs.s3k.storage.underlying.fs.prop.marker.fs.s3a"
     hadoop = {f"{marker}.{name}.events": "hush", f"fs.s3a.{name}": "hush", f"{marker}.endpoint.events": "here"}
     assert list(SparkSettings(hadoop, None, None).without_secrets().hadoop.values()) == ["here"]
+
+
+def test_what_hadoop_gives_every_session_says_nothing_of_a_volume(spark: SparkSession) -> None:
+    assert not any(name.startswith("fs.s3a.connection.") for name in hadoop_settings(spark))
