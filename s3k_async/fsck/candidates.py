@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TextIO
 from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
 from s3k_async.fsck.verdicts import Ages, Verdict
 from s3k_async.stores.blobs import BlobInfo
+from s3k_async.stores.modes import open_private
 from s3k_async.stores.replacing import replaceable
 
 __all__ = ["CandidateReader", "CandidateWriter", "Header", "verdict_from"]
@@ -60,7 +61,7 @@ class CandidateWriter:
     def __enter__(self) -> Self:
         self._place = replaceable(self._path)
         self._part = self._place + ".part"
-        self._file = open(self._part, "w", encoding="ascii")
+        self._file = open(self._part, "w", encoding="ascii", opener=open_private)
         document = {"s3k": "gc-list", "format": FORMAT, **asdict(self._header)}
         self._line(document)
         return self
@@ -157,7 +158,7 @@ class CandidateReader:
     def done(self, count: int) -> None:
         """So many candidates more are handled."""
         total = self._done() + count
-        with open(self.path + ".done.part", "w", encoding="ascii") as file:
+        with open(self.path + ".done.part", "w", encoding="ascii", opener=open_private) as file:
             file.write(f"{total}\n")
         os.replace(self.path + ".done.part", self.path + ".done")
 

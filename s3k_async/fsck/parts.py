@@ -21,6 +21,7 @@ from s3k_async.metadata.jobs import JobRecord
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.stores.blobs import BlobInfo
+from s3k_async.stores.modes import make_directories, open_private
 
 __all__ = ["HELD", "PARTS", "Child", "Parts", "Pile", "State", "from_line", "hash_of", "to_line"]
 
@@ -124,7 +125,7 @@ class Parts:
         """What is about to be written, once they are not."""
         self._buffered = 0
         if directory is not None:
-            os.makedirs(directory, exist_ok=True)
+            make_directories(directory)
             self._spilling = True
 
     @property
@@ -203,7 +204,7 @@ class Parts:
             return
         self.flush()
         temporary = self._path("state", None) + ".new"
-        with open(temporary, "w", encoding="ascii") as file:
+        with open(temporary, "w", encoding="ascii", opener=open_private) as file:
             json.dump(state, file)
         os.replace(temporary, self._path("state", None))
 
@@ -229,7 +230,7 @@ class Parts:
         if lines is None:
             return
         self._buffered -= lines.size
-        with open(self._path(pile, number), "a", encoding="ascii") as file:
+        with open(self._path(pile, number), "a", encoding="ascii", opener=open_private) as file:
             file.writelines(lines.texts)
 
     def _forget(self, pile: Pile, number: int) -> None:

@@ -20,6 +20,7 @@ from s3k_async.moving.formats import PORTION, DumpEnd, DumpForm, DumpHeader, Dum
 from s3k_async.moving.placing import flush, place
 from s3k_async.requests import Requests, counted
 from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.modes import open_private
 from s3k_async.stores.os_errors import os_errors
 from s3k_async.stores.replacing import replaceable
 from s3k_async.volumes import Volume
@@ -123,7 +124,7 @@ async def _appearing(path: str, sources: Sources) -> AsyncIterator[BinaryIO]:
     """A file that is written aside, and put in its place when the body has come to its end."""
     building = f"{path}.{sources.uuid()}.part"
     with os_errors(path):
-        file: BinaryIO = await run_sync(partial(open, building, "xb"))  # type: ignore[arg-type]
+        file: BinaryIO = await run_sync(partial(open, building, "xb", opener=open_private))  # type: ignore[arg-type]
         try:
             with file:
                 yield file

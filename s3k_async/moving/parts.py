@@ -32,6 +32,7 @@ from s3k_async.moving.formats import (
 )
 from s3k_async.moving.parquet import ParquetReader, ParquetWriter
 from s3k_async.moving.placing import appearing, flush
+from s3k_async.stores.modes import make_directories, open_private
 from s3k_async.stores.os_errors import os_errors, sync_directory
 
 __all__ = [
@@ -120,7 +121,7 @@ class PartWriter:
             return
         with os_errors(self._path):
             if self._writer is None:
-                self._file = open(self._path, "xb")  # noqa: SIM115 - as long as the part
+                self._file = open(self._path, "xb", opener=open_private)  # noqa: SIM115 - as long as the part
                 self._writer = ParquetWriter(self._file, self._header)
             more = self._writer.write(entries)
             self._end = self._end.plus(more.files, more.directories, more.bytes)
@@ -255,7 +256,7 @@ def make_room(directory: str) -> None:
     with os_errors(directory):
         if os.path.lexists(directory) and not os.path.isdir(directory):
             raise InvalidArgumentError("a dump in parts needs a directory, this is none", path=directory)
-        os.makedirs(directory, exist_ok=True)
+        make_directories(directory)
         for name in os.listdir(directory):
             if name == MANIFEST:
                 raise InvalidArgumentError("there is a dump in the directory already", path=directory)

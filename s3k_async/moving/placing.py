@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.modes import open_private
 from s3k_async.stores.os_errors import os_errors, sync_directory
 from s3k_async.stores.replacing import replaceable
 
@@ -33,7 +34,7 @@ def appearing(path: str, sources: Sources = SYSTEM) -> Iterator[BinaryIO]:
     building = f"{path}.{sources.uuid()}.part"
     with os_errors(path):
         try:
-            with open(building, "xb") as file:
+            with open(building, "xb", opener=open_private) as file:
                 yield file
                 flush(file)
             place(building, path)

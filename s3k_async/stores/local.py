@@ -246,7 +246,7 @@ class LocalUpload:
     def begin(self) -> None:
         """Make the file. Blocking."""
         with self._files.opened_private() as private:
-            os.close(os.open(self._name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=private))
+            os.close(self._files.create(self._name, private))
 
     async def put_part(self, number: int, data: Buffer) -> None:
         if number < 1:
@@ -263,8 +263,10 @@ class LocalUpload:
 
         def write() -> None:
             with self._files.opened_private() as private:
-                flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | (0 if piece.file == self._name else os.O_CREAT)
-                with _opened(private, piece.file, flags) as file:
+                if piece.file != self._name:
+                    with suppress(FileExistsError):
+                        os.close(self._files.create(piece.file, private))
+                with _opened(private, piece.file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC) as file:
                     write_fully(file, data, piece.offset)
 
         await self._store._run(self._key, write)
@@ -316,7 +318,7 @@ class LocalUpload:
 @contextmanager
 def _opened(directory: int, name: str, flags: int) -> Iterator[int]:
     try:
-        descriptor = os.open(name, flags, 0o666, dir_fd=directory)
+        descriptor = os.open(name, flags, dir_fd=directory)
     except FileNotFoundError as error:
         raise ServiceError("no such upload", path=name, service_code="NoSuchUpload") from error
     try:

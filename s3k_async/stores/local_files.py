@@ -26,6 +26,7 @@ from s3k_async.errors import (
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import BlobInfo, Buffer
 from s3k_async.stores.local_walk import PRIVATE, blob_info, opened_directory
+from s3k_async.stores.modes import directory_mode, inherited, make_directories
 from s3k_async.stores.os_errors import os_errors, sync_directory
 
 __all__ = ["LocalFiles", "write_fully"]
@@ -64,7 +65,7 @@ class LocalFiles:
         """A descriptor of the directory for what is not published yet, made if it is missing."""
         with self.opened_root() as root:
             with suppress(FileExistsError):
-                os.mkdir(PRIVATE, dir_fd=root)
+                self._mkdir(PRIVATE, root, root)
             with opened_directory(PRIVATE, root) as private:
                 if not self._cleaned:
                     self._cleaned = True
@@ -115,9 +116,7 @@ class LocalFiles:
         """Let `fill` write a new file through its descriptor, and publish it as the key's."""
         temporary = self._sources.uuid()
         with self.opened_private() as private:
-            descriptor = os.open(
-                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=private
-            )
+            descriptor = self.create(temporary, private)
             try:
                 try:
                     fill(descriptor)
@@ -129,6 +128,22 @@ class LocalFiles:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=private)
         return blob_info(key, facts)
+
+    def create(self, name: str, private: int) -> int:
+        """A descriptor for writing a new file of the private directory. Raises FileExistsError."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, flags, 0o600, dir_fd=private)
+        mode = inherited(os.stat("..", dir_fd=private))[0]  # of the root
+        if mode != 0o600:
+            os.fchmod(descriptor, mode)
+        return descriptor
+
+    def _mkdir(self, name: str, parent: int, root: int) -> None:
+        """Make a directory with the mode of the root. Raises FileExistsError."""
+        os.mkdir(name, 0o700, dir_fd=parent)
+        mode = inherited(os.fstat(root))[1]
+        if mode != 0o700:
+            os.chmod(name, mode, dir_fd=parent)
 
     def publish(self, temporary: str, key: str, size: int) -> BlobInfo:
         """Cut a file of the private directory to its size and make it the key's."""
@@ -174,7 +189,13 @@ class LocalFiles:
     @contextmanager
     def _locked(self, private: int, operation: int) -> Iterator[None]:
         """Shared while a file is replaced or removed, exclusive between looking at an etag and replacing."""
-        lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=private)
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            lock = os.open(_LOCK, flags, dir_fd=private)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.close(self.create(_LOCK, private))
+            lock = os.open(_LOCK, flags, dir_fd=private)
         try:
             fcntl.flock(lock, operation)
             yield
@@ -187,8 +208,10 @@ class LocalFiles:
         while not os.path.lexists(os.path.dirname(missing)):
             missing = os.path.dirname(missing)
         try:
-            os.makedirs(os.path.dirname(self.root), exist_ok=True)
-            os.mkdir(self.root)
+            above = os.path.dirname(self.root)
+            make_directories(above)
+            os.mkdir(self.root, 0o700)
+            os.chmod(self.root, directory_mode(above))
         except FileExistsError as error:
             if not os.path.isdir(self.root):
                 raise NotAVolumeError("what is there is no directory", path=self.root) from error
@@ -256,10 +279,10 @@ class LocalFiles:
         *directories, name = key.split("/")
         path = "/".join(directories)
         with ExitStack() as stack:
-            parent = stack.enter_context(self.opened_root())
+            parent = root = stack.enter_context(self.opened_root())
             for directory in directories:
                 with suppress(FileExistsError):
-                    os.mkdir(directory, dir_fd=parent)
+                    self._mkdir(directory, parent, root)
                 try:
                     child = stack.enter_context(opened_directory(directory, parent))
                 except NotADirectoryError as error:

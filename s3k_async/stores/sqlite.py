@@ -48,6 +48,7 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.stores.modes import make_directories, open_private
 from s3k_async.stores.os_errors import os_errors, sync_directory
 from s3k_async.stores.sqlite_connections import APPLICATION_ID, FORMAT, Connections, connect, sqlite_errors
 from s3k_async.stores.sqlite_rows import Row, bound, fetch, found_of, items_of, key_from, row_of
@@ -224,9 +225,10 @@ class SqliteItems:
         """
         directory = os.path.dirname(self._path)
         building = f"{self._path}.{self._sources.uuid()}.new"
-        os.makedirs(directory, exist_ok=True)
+        make_directories(directory)
         try:
-            os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            # SQLite gives the mode of the database to what it keeps beside it.
+            os.close(open_private(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             database = connect(building, create=True)
             with closing(database):
                 database.executescript(f"PRAGMA journal_mode=WAL; BEGIN; {_SCHEMA} COMMIT;")

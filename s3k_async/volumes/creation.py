@@ -26,6 +26,7 @@ from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ItemTable
+from s3k_async.stores.modes import make_directories
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
 from s3k_async.volumes.adapters import Connections, log_location, table_text
@@ -182,7 +183,7 @@ async def _make_table(connections: Connections, table: ItemTable) -> None:
 
 def _make_parent(path: str) -> None:
     try:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        make_directories(os.path.dirname(os.path.abspath(path)))
     except (FileExistsError, NotADirectoryError) as error:
         raise NotAVolumeError("a file is where the volume's directory should be", path=path) from error
     except PermissionError as error:

@@ -452,7 +452,9 @@ def test_a_file_size_limit_is_no_space(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="privileges can only be dropped by root; others are refused anyway")
 def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
     async def prepare() -> None:
-        await (await created(tmp_path)).put("a", b"1")
+        blobs = await created(tmp_path)
+        (tmp_path / "root").chmod(0o755)  # which the file takes over
+        await blobs.put("a", b"1")
 
     asyncio.run(prepare())
     for directory in (tmp_path, *tmp_path.parents):
