@@ -14,7 +14,9 @@ from s3k_async.fsck.facts import Facts, Finding, ItemFacts, LogObjectFacts, Pare
 from s3k_async.fsck.gather import jobs_of, read_item
 from s3k_async.fsck.ground import Ground
 from s3k_async.fsck.parts import Child
+from s3k_async.fsck.scans import checked_entry
 from s3k_async.metadata.codec import from_item
+from s3k_async.metadata.jobs import JOB_PARTITION, record_from
 from s3k_async.model import ROOT, UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.reader import DamagedLog, JavaLogReader, Truth, latest
@@ -236,7 +238,10 @@ async def item_facts(ground: Ground, found: Sequence[ItemFacts]) -> list[ItemFac
         if item is None or facts.is_foreign:
             return None if item is None else facts
         try:
-            key = store.keys.key(from_item(item, store.keys).path)
+            if here.partition == JOB_PARTITION:
+                record_from(item)
+                return None
+            key = store.keys.key(checked_entry(ground, item).path)
         except (ItemFormatError, InvalidPathError) as error:
             return replace(facts, problem=str(error))
         if key == here:

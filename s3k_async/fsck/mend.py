@@ -19,7 +19,7 @@ from s3k_async.errors import BlobExistsError, ConflictError, ItemFormatError, S3
 from s3k_async.fsck.decide import decide, next_version
 from s3k_async.fsck.facts import Action, Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts, standing
 from s3k_async.fsck.ground import Ground
-from s3k_async.fsck.look import CHUNK, look_again, still_damaged
+from s3k_async.fsck.look import CHUNK, item_facts, look_again, still_damaged
 from s3k_async.fsck.scans import is_newer_format
 from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import JobRecord
@@ -247,6 +247,9 @@ class Mender:
                 raise LeftError("the log object is not there, or can be understood", path=task.facts.key)
             await self._quarantine_log(task.facts.key)
             return
+        assert isinstance(task.facts, ItemFacts)
+        if not await item_facts(self._ground, [task.facts]):
+            raise LeftError("the item can be understood", path=task.finding.key)
         item = await self._item(task)
         document = json.dumps(dict(item), sort_keys=True).encode("ascii")
         await self._put_log(f"{QUARANTINE}items/{sha256(document).hexdigest()}.json", document)

@@ -20,15 +20,15 @@ from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.checkpoints import FORMAT as CHECKPOINT_FORMAT
 from s3k_async.oplog.entries import FORMAT as ENTRY_FORMAT
-from s3k_async.oplog.entries import parse_line
+from s3k_async.oplog.entries import is_id, parse_line
 from s3k_async.oplog.objects import ENTRY_BYTES
-from s3k_async.oplog.reader import DamagedLog, Finding
+from s3k_async.oplog.reader import DamagedLog, Finding, LogReader
 from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import PARTITION, SORT, Item, Key
 from s3k_async.stores.key_ranges import KeyRange, list_range
 
-__all__ = ["Thing", "blob_things", "is_newer_format", "log_things", "table_things"]
+__all__ = ["Thing", "blob_things", "checked_entry", "is_newer_format", "log_things", "table_things"]
 
 Thing: TypeAlias = tuple[Pile, str, Any]
 """A pile, the key by which a thing is divided, and the thing."""
@@ -83,7 +83,7 @@ def _is_ours(ground: Ground, item: Item, things: list[Thing]) -> bool:
         try:
             things.append(("jobs", "", record_from(item)))
         except ItemFormatError as error:
-            things.append(("items", "", ItemFacts(partition, sort, is_foreign=True, problem=str(error))))
+            things.append(("items", "", ItemFacts(partition, sort, is_foreign=False, problem=str(error))))
     elif partition not in OWN_PARTITIONS and not (ground.is_legacy and partition.startswith(ENTRY_PREFIX)):
         things.append(("items", "", ItemFacts(partition, sort, is_foreign=True, problem="")))
     return False
@@ -91,21 +91,36 @@ def _is_ours(ground: Ground, item: Item, things: list[Thing]) -> bool:
 
 def _understood(ground: Ground, items: list[Item], things: list[Thing]) -> list[Entry]:
     """The entries of the items; those that are none are taken out of the list and noted."""
-    keys = ground.store.keys
     try:
-        return list(from_items(items, keys))
+        entries = list(from_items(items, ground.store.keys))
+        for entry in entries:
+            _need_logged_id(ground, entry)
+        return entries
     except ItemFormatError:
-        entries: list[Entry] = []
+        entries = []
         good: list[Item] = []
         for item in items:
             try:
-                entries.append(from_item(item, keys))
+                entries.append(checked_entry(ground, item))
             except ItemFormatError as error:
                 things.append(("items", "", ItemFacts(*_place(item), is_foreign=False, problem=str(error))))
             else:
                 good.append(item)
         items[:] = good
         return entries
+
+
+def checked_entry(ground: Ground, item: Item) -> Entry:
+    """The entry of an item. Raises ItemFormatError for what is none, and for an id that no log can hold."""
+    entry = from_item(item, ground.store.keys)
+    _need_logged_id(ground, entry)
+    return entry
+
+
+def _need_logged_id(ground: Ground, entry: Entry) -> None:
+    """Raise ItemFormatError for an id that no key of the log can hold: no change of such an entry can be logged."""
+    if isinstance(ground.log, LogReader) and not is_id(entry.id):
+        raise ItemFormatError("an id that no key of the operation log can hold", path=entry.path)
 
 
 def _place(item: Item) -> Key:

@@ -103,18 +103,18 @@ def record_from(item: Item) -> JobRecord:
     def text(name: str) -> str:
         value = item.get(name, "")
         if not isinstance(value, str):
-            raise ItemFormatError(f"a job record whose {name!r} is no text", path=str(item.get(SORT)))
+            raise _damaged(item, f"{name!r} is no text")
         return value
 
     def number(name: str) -> int:
         value = item.get(name, 0)
         if type(value) is not int:
-            raise ItemFormatError(f"a job record whose {name!r} is no number", path=str(item.get(SORT)))
+            raise _damaged(item, f"{name!r} is no number")
         return value
 
     kind, state = text("kind"), text("state")
     if kind not in get_args(JobKind) or state not in get_args(JobState):
-        raise ItemFormatError(f"a job record of kind {kind!r} in state {state!r}", path=text(SORT))
+        raise _damaged(item, f"kind {kind!r} in state {state!r}")
     return JobRecord(
         id=text(SORT),
         kind=cast("JobKind", kind),
@@ -128,6 +128,11 @@ def record_from(item: Item) -> JobRecord:
         operation=text(OPERATION),
         owner=text("owner"),
     )
+
+
+def _damaged(item: Item, reason: str) -> ItemFormatError:
+    remedy = "s3k fsck repair puts it into quarantine, and what it marked stays as it was"
+    return ItemFormatError(f"a damaged job record: {reason} ({remedy})", path=f"{JOB_PARTITION} / {item.get(SORT)}")
 
 
 class Job:

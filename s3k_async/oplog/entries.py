@@ -33,6 +33,7 @@ __all__ = [
     "entry_from",
     "entry_key",
     "history_prefix",
+    "is_id",
     "operation_from",
     "operation_line",
     "parse_key",
@@ -345,6 +346,11 @@ def _flaw(operation: Operation) -> str | None:
     if before is not None and (before.version + 1 != version if after is None else before.version >= version):
         return "the state before is not of an earlier version"
     return None
+
+
+def is_id(text: str) -> bool:
+    """Whether keys of the log can hold an object id, an operation id or a segment id."""
+    return _IS_ID.fullmatch(text) is not None
 
 
 def _id(text: str, what: str) -> str:

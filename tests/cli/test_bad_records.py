@@ -141,6 +141,7 @@ def test_damaged_rows_are_named_and_mended(cli: Cli, tmp_path: Path) -> None:
         done = tell(cli, "rm", path)
         assert (done.code, f"/d/{name}" in done.errors, REMEDY in done.errors) == (9, True, True), done
     for command in (
+        ["reshard", volume, "--suffix-count", "3"],
         ["stat", f"{volume}:/d/cut"],
         ["put", "-", f"{volume}:/d/cut"],
         ["ls", f"{volume}:/d"],
@@ -264,3 +265,30 @@ def test_damaged_log_objects_are_named_and_mended(
     cli.ok("gc", "--grace", "0", "--lease", "0", "--yes")
     for path, data in files.items():
         assert cli.ok("cat", path).output == data
+
+
+def test_an_id_that_no_key_can_hold_is_damage(cli: Cli) -> None:
+    """Writing over it was a usage error, and repair failed at each run: nothing about it can be logged."""
+    volume, files = embedded(cli, {"id": None})
+    plant_rows(volume, {"id": attribute_is(id="../x y")})
+    assert tell(cli, "put", "-", f"{volume}:/d/id").code == 9
+    kinds = {each["kind"] for each in cli("fsck", volume, "--grace", "0", "--json").json()["problems"]}
+    assert kinds == {"item_damaged", "entry_missing"}
+    assert tell(cli, "fsck", "repair", volume, "--grace", "0", "--yes").code == 0
+    assert tell(cli, "fsck", volume, "--grace", "0").code == 0
+    assert cli.ok("cat", f"{volume}:/d/id").output == files["/d/id"]
+
+
+def test_a_job_record_that_cannot_be_read_goes_into_quarantine(cli: Cli) -> None:
+    """Whatever it marked could not be read, and nothing could end it."""
+    volume, files = embedded(cli, {"marked": None})
+    plant_rows(volume, {"marked": attribute_is(next='{"job":"lost","then":"gone"}')})
+    table = sqlite3.connect(Path(volume) / "metadata.sqlite")
+    table.execute("INSERT INTO items VALUES ('s3k:job', 'lost', 0, '{')")
+    table.commit()
+    table.close()
+    assert tell(cli, "cat", f"{volume}:/d/marked").code == 9
+    assert tell(cli, "fsck", volume, "--grace", "0").code == 9
+    assert tell(cli, "fsck", "repair", volume, "--grace", "0", "--yes").code == 0
+    assert tell(cli, "fsck", volume, "--grace", "0").code == 0
+    assert cli.ok("cat", f"{volume}:/d/marked").output == files["/d/marked"]
