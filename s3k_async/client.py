@@ -230,12 +230,14 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
     async def _drop_unfinished(self) -> None:
         """Drop the files that are still being written, and the transactions that are not over."""
+        name = volume_text(self._config)
         for writer in list(self._writers):
             if not writer.over:
-                message = f"the client of {volume_text(self._config)} was closed before the file was"
+                message = f"the client of {name} was closed before the file was"
                 await writer._fail(ClosedClientError(message, path=writer.name))
         for transaction in list(self._transactions):
-            await transaction.discard()
+            message = "the client was closed before the transaction's end; nothing of it has happened"
+            await transaction._fail(ClosedClientError(message, path=name))
 
     # Looking
 

@@ -89,6 +89,8 @@ class Transaction:
         self._files: dict[_Writer, None] = {}
         self._requests = RequestCounter()
         self._over = False
+        self._failure: S3kError | None = None
+        """Why it is over, if its caller has not ended it."""
         self._result: ChangeResult | None = None
 
     def __repr__(self) -> str:
@@ -308,6 +310,12 @@ class Transaction:
                 await writer.discard()
             await self._drop()
 
+    async def _fail(self, error: S3kError) -> None:
+        """Discard it, unless it is over, and raise `error` where its caller goes on."""
+        if not self._over:
+            self._failure = error
+            await self.discard()
+
     async def __aenter__(self) -> Self:
         self._need_open()
         return self
@@ -316,6 +324,8 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            if error is None and self._failure is not None:
+                raise self._failure
             if error is None and not self._over:
                 await self.commit()
         finally:
@@ -330,6 +340,8 @@ class Transaction:
         return place
 
     def _need_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
         if self._over:
             raise StreamClosedError("the transaction is over")
 

@@ -58,7 +58,7 @@ def _code(error: BaseException) -> ExitCode:
         return error.exit_code
     if isinstance(error, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
-    if isinstance(error, click.UsageError):
+    if isinstance(error, click.UsageError | UnicodeEncodeError):
         return ExitCode.USAGE
     return exit_code(error)
 
@@ -93,6 +93,9 @@ def _message(error: BaseException) -> str:
         return str(error)
     if isinstance(error, OSError):
         return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    if isinstance(error, UnicodeEncodeError):
+        # What is no text in UTF-8 comes from an argument, or from the name of a local file.
+        return f"cannot be encoded as UTF-8: {error.object!a}"
     return f"internal error, {type(error).__name__}: {error} (--debug shows where)"
 
 
@@ -120,6 +123,6 @@ def _name(error: BaseException) -> str:
         return PartialFailureError.code
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
-    if isinstance(error, click.UsageError):
+    if isinstance(error, click.UsageError | UnicodeEncodeError):
         return "usage"
     return error.code if isinstance(error, S3kError) else S3kError.code

@@ -103,6 +103,38 @@ def test_a_mistake_of_ours_is_told_without_a_traceback(cli: Cli, volume: str, fa
     assert "--debug" in done.errors
 
 
+def test_what_cannot_be_encoded_is_a_mistake_of_the_user(cli: Cli, volume: str, failing: list[Exception]) -> None:
+    failing.append(UnicodeEncodeError("utf-8", "a\udcff", 1, 2, "surrogates not allowed"))
+    done = cli.fails(2, "rm", "/a")
+    assert done.errors == "s3k: cannot be encoded as UTF-8: 'a\\udcff'\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls @",
+        "ls /@",
+        "ls s3k://v@/x",
+        "ls --volume @ /",
+        "ls --region @ /",
+        "ls --config @ /",
+        "put top@ /",
+        "get /gone @",
+        "find --name @ /gone",
+        "mv /gone /@",
+        "mkdir /@",
+        "init ./@",
+        "gc --sweep @",
+        "nothing@",
+    ],
+)
+def test_no_surrogate_in_an_argument_is_an_internal_error(cli: Cli, volume: str, command: str) -> None:
+    Path("top\udcff").write_bytes(b"top")
+    done = cli(*command.replace("@", "\udcff").split())
+    assert done.code != 0
+    assert "internal error" not in done.errors
+
+
 def test_debug_shows_where(volume: str, failing: list[Exception], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     from s3k_async.cli import main
 

@@ -411,3 +411,26 @@ async def test_only_the_expected_version_is_deleted(fs: S3kClient) -> None:
         with pytest.raises(ConflictError, match="/d"):
             await fs.delete("/d", recursive=recursive, expected=directory)
     assert await fs.is_dir("/d")
+
+
+async def test_a_file_in_the_place_of_a_directory_that_was_waited_for_is_not_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = memory_config()
+    await init_volume(config)
+    async with S3kClient(config=config) as fs:
+        store = fs._volume().store
+        directory = await store.make_directory("/d")
+        async with store.jobs.hold("mark", "/d") as job:
+            marked = await store.mark(directory, job)
+
+            async def settle(_: object) -> None:
+                monkeypatch.undo()
+                await store.unmark(marked, job)
+                await fs.delete("/d")
+                await fs.write("/d", b"acknowledged")
+
+            monkeypatch.setattr(store.settling, "settle", settle)
+            with pytest.raises(NotDirectoryError):
+                await store.remove_directory(marked)
+        assert await fs.read("/d") == b"acknowledged"

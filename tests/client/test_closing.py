@@ -11,7 +11,7 @@ import pytest
 
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import ClosedClientError, OutcomeUnknownError, StreamClosedError
+from s3k_async.errors import ClosedClientError, OutcomeUnknownError
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import TUNING, faulty_client, memory_config
@@ -262,11 +262,29 @@ async def test_open_files_and_transactions_are_dropped() -> None:
     for use in (writer.close, staged.close, lambda: reader.read(1)):
         with pytest.raises(ClosedClientError):
             await use()
-    with pytest.raises((StreamClosedError, ClosedClientError)):
+    with pytest.raises(ClosedClientError):
         await transaction.commit()
     assert await bytes_left(config) == 1
     async with S3kClient(config=config) as fs:
         assert {status.path async for status in fs.list("/", include_uncommitted=True)} == {"/old"}
+
+
+async def test_a_transaction_in_a_task_of_its_own_does_not_end_as_if_it_had_happened() -> None:
+    config = await made(patient(30))
+    closed = asyncio.Event()
+
+    async def change(fs: S3kClient) -> None:
+        async with fs.transaction() as transaction:
+            await transaction.write("/t", bytes(1000))
+            await closed.wait()
+
+    async with S3kClient(config=config) as fs:
+        changing = asyncio.create_task(change(fs))
+        await turns()
+    closed.set()
+    with pytest.raises(ClosedClientError, match="nothing"):
+        await changing
+    assert await bytes_left(config) == 0
 
 
 async def test_a_writer_in_a_task_of_its_own_is_told_and_clears_away() -> None:
