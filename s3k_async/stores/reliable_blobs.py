@@ -162,7 +162,7 @@ class ReliableBlobs:
 
     async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
         cursor: str | None = None
-        pages = PageGuard(self._store.uri(prefix) if prefix else repr(self._store))
+        pages = PageGuard(self._store.uri("-").removesuffix("-") + prefix)  # a prefix is no key
         while True:
             page = await self.list(prefix, cursor=cursor, after=after)
             for info in page.blobs:

@@ -172,3 +172,10 @@ async def test_delete_many_names_what_stays_throttled() -> None:
     rig.plan.refuse("b", ThrottledError("slow down"))
     assert [failure.key for failure in await rig.store.delete_many(["a", "b"])] == ["b"]
     assert len(rig.plan.calls) == 4
+
+
+@pytest.mark.parametrize("prefix", ["", "d", "d/", "d/e/", "/", "../"])
+async def test_a_prefix_that_is_no_key_is_listed(prefix: str) -> None:
+    rig = await Rig().holding(**{"d/e/f": b"", "d/g": b"", "h": b""})
+    wanted = [key for key in ("d/e/f", "d/g", "h") if key.startswith(prefix)]
+    assert [info.key async for info in rig.store.list_all(prefix)] == wanted
