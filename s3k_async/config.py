@@ -5,7 +5,8 @@ Reading them from files, the environment and Hadoop-style mappings is `settings`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from s3k_async.model import HashName, VolumeKind
@@ -26,12 +27,16 @@ __all__ = [
     "TableLocation",
     "Tuning",
     "VolumeConfig",
+    "without_user",
 ]
 
 ENCRYPTIONS: Final = ("AES256", "aws:kms", "aws:kms:dsse")
 """Server-side encryption that can be asked of S3, as the header `x-amz-server-side-encryption` says it."""
 
 LogMode: TypeAlias = Literal["native", "binary", "disabled"]
+
+
+_USER = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?[^/?#]*@")
 
 
 class Secret:
@@ -62,9 +67,17 @@ class Secret:
         return Secret, ()
 
 
+def without_user(url: str | None) -> str | None:
+    """A URL, or an address without a scheme, without the user and password in it."""
+    return None if url is None else _USER.sub(r"\1", url)
+
+
 @dataclass(frozen=True, slots=True)
 class AwsConfig:
-    """How to reach one AWS service (or one that speaks its protocol). Unset fields fall to the AWS default chain."""
+    """How to reach one AWS service (or one that speaks its protocol). Unset fields fall to the AWS default chain.
+
+    Neither its repr nor its pickle has static credentials, or the user and password of `endpoint` or `proxy`.
+    """
 
     region: str | None = None
     endpoint: str | None = None
@@ -83,6 +96,25 @@ class AwsConfig:
     value is a method of S3A that is not supported here: nothing is written then."""
     kms_key: str | None = None
     """Id or ARN of the key for `aws:kms` and `aws:kms:dsse`; None: the account's key for S3."""
+
+    def without_secrets(self) -> AwsConfig:
+        """The same without static credentials, and without the user and password in a URL."""
+        return replace(
+            self,
+            endpoint=without_user(self.endpoint),
+            proxy=without_user(self.proxy),
+            access_key_id=Secret(),
+            secret_access_key=Secret(),
+            session_token=Secret(),
+        )
+
+    def __repr__(self) -> str:
+        shown = replace(self, endpoint=without_user(self.endpoint), proxy=without_user(self.proxy))
+        return f"AwsConfig({', '.join(f'{each.name}={getattr(shown, each.name)!r}' for each in fields(self))})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        bare = self.without_secrets()
+        return AwsConfig, tuple(getattr(bare, each.name) for each in fields(self))
 
 
 @dataclass(frozen=True, slots=True)

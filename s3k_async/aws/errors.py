@@ -194,6 +194,7 @@ _NOT_UNDERSTOOD = (
 )
 """What parsers of botocore and aiohttp, and code of ours that takes an answer apart, raise for an answer that no
 service gives: none of it is documented, and none of it tells whether a write was applied."""
+_USER = re.compile(r"//[^/?#@\s\"']*@")
 _CERTIFICATES = (ssl.SSLError, FileNotFoundError)
 
 
@@ -427,7 +428,14 @@ def _strike_out(error: boto.ClientError, code: str, status: int) -> None:
 
 
 def _strike_out_request(error: Exception) -> None:
-    """What aiohttp's errors keep of a request has the session token and the signature in it, or a proxy's password."""
+    """What aiohttp's errors keep of a request has the session token and the signature in it, or a proxy's password; so
+    have the URLs in botocore's."""
+    kept = getattr(error, "kwargs", None)
+    if isinstance(kept, dict):
+        for name, value in kept.items():
+            if isinstance(value, str):
+                kept[name] = _USER.sub("//", value)
+        error.args = tuple(_USER.sub("//", each) if isinstance(each, str) else each for each in error.args)
     for each in (error, getattr(error, "kwargs", {}).get("error")):
         if isinstance(each, aiohttp.ClientResponseError):
             asked = each.request_info

@@ -19,7 +19,7 @@ from botocore.exceptions import BotoCoreError
 
 from s3k_async.aws.answers import check_dynamodb, check_s3
 from s3k_async.aws.errors import map_exceptions
-from s3k_async.config import AwsConfig
+from s3k_async.config import AwsConfig, without_user
 from s3k_async.errors import ClosedClientError, ConfigError, S3kError, WrongLoopError
 from s3k_async.sources import SYSTEM, Sources
 
@@ -33,6 +33,9 @@ __all__ = ["AwsClient", "Service", "Session"]
 Service: TypeAlias = Literal["dynamodb", "s3"]
 
 _DEFAULT_REGION = "us-east-1"
+_REGION = "AWS_REGION"
+"""The variable in which the other SDKs and the command line of AWS look for the region first; botocore knows
+AWS_DEFAULT_REGION alone."""
 
 _inherited: list[object] = []
 """Clients that a forked child found in place: kept for good, because collecting one would close connections through
@@ -73,7 +76,8 @@ class AwsClient:
         return AwsClient, (self.service, self.config)
 
     def __repr__(self) -> str:
-        return f"AwsClient({self.service!r}, region={self.config.region!r}, endpoint={_without_user(self.config)!r})"
+        endpoint = without_user(self.config.endpoint)
+        return f"AwsClient({self.service!r}, region={self.config.region!r}, endpoint={endpoint!r})"
 
     def shares_account_with(self, other: AwsClient) -> bool:
         """Whether both reach the same installation of the service with the same identity, as far as settings tell."""
@@ -153,7 +157,7 @@ class AwsClient:
     async def _open(self) -> None:
         endpoint = self.config.endpoint
         if endpoint is not None and not endpoint.lower().startswith(("http://", "https://")):
-            raise ConfigError(f"the endpoint of {self.service} is no URL of http or https: {endpoint}")
+            raise ConfigError(f"the endpoint of {self.service} is no URL of http or https: {without_user(endpoint)}")
         with map_exceptions(None):
             try:
                 session = await anyio.to_thread.run_sync(_prepare, self.config, self._given, self.service)
@@ -162,6 +166,8 @@ class AwsClient:
             except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
                 if isinstance(error, BotoCoreError | S3kError):
                     raise
+                # Its message may have the endpoint as it was given, with a password in it.
+                error.args = (str(error).replace(str(endpoint), str(without_user(endpoint))),)
                 raise ConfigError(f"the {self.service} client cannot be made: {error}") from error
         refusal = self._refusal(client)
         if refusal is not None:
@@ -188,7 +194,7 @@ class AwsClient:
 
     def _options(self, session: Session) -> dict[str, Any]:
         config = self.config
-        region = config.region or session.region_name
+        region = config.region or session.region_name or os.environ.get(_REGION)
         if region is None and config.endpoint is not None:
             region = _DEFAULT_REGION
         options = {
@@ -243,6 +249,8 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
     if given is None:
         session: Any = aioboto3.Session(profile_name=config.profile, botocore_session=DirectSession())
         core = session._session
+        if os.environ.get(_REGION):
+            core.set_config_variable("region", os.environ[_REGION])
         core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
     elif hasattr(given, "client"):
         session = given
@@ -300,11 +308,3 @@ def _partition(region: str | None) -> str:
         if region is not None and region.startswith(prefix):
             return name
     return "aws"
-
-
-def _without_user(config: AwsConfig) -> str | None:
-    """The endpoint without a user and password that somebody wrote into it."""
-    if config.endpoint is None or "@" not in config.endpoint:
-        return config.endpoint
-    scheme, _, rest = config.endpoint.rpartition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"

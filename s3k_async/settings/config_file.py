@@ -24,11 +24,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from s3k_async.config import without_user
 from s3k_async.errors import ConfigError
 from s3k_async.settings.locations import anchored, check_name
 from s3k_async.settings.options import OPTIONS, Setting, nearest, parse
 
 __all__ = ["ConfigFile", "config_path", "read_config", "save_volume"]
+
+
+_URLS = ("endpoint", "proxy")
+"""Options that may have a user and password in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +69,17 @@ def read_config(path: str, *, required: bool = False) -> ConfigFile:
 def save_volume(name: str, options: Mapping[str, object], path: str) -> bool:
     """Add `[volumes.<name>]` to a configuration file, which is made if need be, readable by its owner alone.
 
-    False when the same section is there already. Secrets among the options are left out. The file changes in one
-    step, and clients that save at the same time do not lose each other's section. Raises ConfigError when a section
-    of that name says something else, or the file cannot be read or written.
+    False when the same section is there already. Secrets among the options, and users and passwords in their URLs, are
+    left out. The file changes in one step, and clients that save at the same time do not lose each other's section.
+    Raises ConfigError when a section of that name says something else, or the file cannot be read or written.
     """
     check_name(name)
     given = {key: value for key, value in options.items() if value is not None}
-    wanted = {key: value for key, value in _values(given, "option", None).items() if OPTIONS[key].type != "secret"}
+    wanted = {
+        key: without_user(value) or value if isinstance(value, str) and OPTIONS[key].stem in _URLS else value
+        for key, value in _values(given, "option", None).items()
+        if OPTIONS[key].type != "secret"
+    }
     target = os.path.realpath(path)
     try:
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from s3k_async.config import AwsConfig, BlobLocation, DynamoTable, S3Bucket, Secret, TableLocation, VolumeConfig
+from s3k_async.config import BlobLocation, DynamoTable, S3Bucket, TableLocation, VolumeConfig
 from s3k_async.errors import ConfigError
 from s3k_async.settings.resolution import resolve
 
@@ -35,8 +35,5 @@ def with_local_secrets(config: VolumeConfig) -> VolumeConfig:
 def _completed(place: Place, here: object) -> Place:
     if not isinstance(place, DynamoTable | S3Bucket) or not isinstance(here, type(place)) or place.aws.access_key_id:
         return place
-    return here if _bare(here.aws) == _bare(place.aws) and replace(here, aws=place.aws) == place else place
-
-
-def _bare(aws: AwsConfig) -> AwsConfig:
-    return replace(aws, access_key_id=Secret(), secret_access_key=Secret(), session_token=Secret())
+    alike = here.aws.without_secrets() == place.aws.without_secrets() and replace(here, aws=place.aws) == place
+    return here if alike else place

@@ -8,6 +8,7 @@ import os
 import pickle
 import warnings
 from pathlib import Path
+from typing import Any
 
 import aioboto3
 import aiobotocore.session
@@ -17,6 +18,7 @@ from aiobotocore.config import AioConfig
 from s3k_async.aws.session import AwsClient
 from s3k_async.config import AwsConfig, DynamoTable, Secret
 from s3k_async.errors import ClosedClientError, ConfigError, CredentialsError, S3kError, WrongLoopError
+from s3k_async.settings import resolve
 from s3k_async.stores.items import Key
 from tests.aws.places import SECRET_KEY, SESSION_TOKEN, Adapter, Items, OpenBlobs, OpenItems, settings
 from tests.proxy import Answer, FaultProxy, json_answer
@@ -56,6 +58,36 @@ async def test_the_environment_names_the_region(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "ap-south-1")
     assert await signed_region(settings(NOWHERE)) == "ap-south-1"
     assert await signed_region(settings(NOWHERE, region="eu-west-1")) == "eu-west-1"
+
+
+async def test_the_variables_that_name_the_region_have_an_order(
+    bare_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bare_environment / "config").write_text("[profile work]\nregion = ca-central-1\n")
+    monkeypatch.setenv("AWS_REGION", "eu-south-1")
+    assert await signed_region(settings(NOWHERE)) == "eu-south-1"
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "ap-south-1")
+    assert await signed_region(settings(NOWHERE)) == "eu-south-1"
+    assert await signed_region(settings(NOWHERE, region="eu-west-1")) == "eu-west-1"
+    assert await signed_region(AwsConfig(endpoint=NOWHERE, profile="work")) == "eu-south-1"
+    own = aioboto3.Session("A", "B", region_name="eu-north-1")
+    assert await signed_region(AwsConfig(endpoint=NOWHERE), own) == "eu-north-1"
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert await signed_region(AwsConfig(endpoint=NOWHERE), aioboto3.Session("A", "B")) == "eu-south-1"
+
+
+@pytest.mark.parametrize("part", ["table", "data", "log"])
+async def test_each_part_of_a_volume_is_in_that_region(
+    part: str, bare_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("S3K_CONFIG", str(bare_environment / "s3k.toml"))
+    (bare_environment / "s3k.toml").write_text("")
+    monkeypatch.setenv("AWS_REGION", "eu-south-1")
+    plain = resolve("s3k://v", table="meta", bucket="data", endpoint=NOWHERE)
+    options: dict[str, Any] = {f"{part}_region": "eu-west-1"}
+    told = resolve("s3k://v", table="meta", bucket="data", endpoint=NOWHERE, **options)
+    for config, region in ((plain, "eu-south-1"), (told, "eu-west-1")):
+        assert await signed_region(getattr(config, part).aws) == region
 
 
 async def test_without_an_endpoint_a_region_is_required() -> None:
