@@ -26,6 +26,8 @@ _LOG = logging.getLogger(__name__)
 
 CLAIM: Final = "s3k-volume.json"
 """Key of the mark. Physical keys begin with a hexadecimal digit, log keys with a word and `/`."""
+_MOST: Final = 64 * 1024
+"""Bytes of a mark that are read."""
 
 
 async def claim(
@@ -88,12 +90,12 @@ async def owner_of(blobs: BlobStore) -> str | None:
 async def read_claim(blobs: BlobStore) -> dict[str, object] | None:
     """What a place's mark says, `volume_id` for certain; None without one. Raises NotAVolumeError if it is damaged."""
     try:
-        data = await blobs.get(CLAIM)
+        data = await blobs.get(CLAIM, 0, _MOST)  # one that is longer is cut, and damaged by that
     except BlobNotFoundError:
         return None
     try:
         found = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NotAVolumeError("the mark of a volume is damaged", path=blobs.uri(CLAIM)) from error
     if not isinstance(found, dict) or not isinstance(found.get("volume_id"), str):
         raise NotAVolumeError("the mark of a volume is damaged", path=blobs.uri(CLAIM))

@@ -17,6 +17,7 @@ from s3k_async.oplog.checkpoints import MANIFESTS
 from s3k_async.oplog.entries import seal
 from s3k_async.oplog.objects import ENTRY_BYTES, OBJECT_BYTES
 from s3k_async.settings import resolve
+from s3k_async.stores.items import Condition, Update
 from s3k_async.volumes import Volume, open_volume
 from tests.cli.conftest import Cli, Done
 
@@ -292,3 +293,51 @@ def test_a_job_record_that_cannot_be_read_goes_into_quarantine(cli: Cli) -> None
     assert tell(cli, "fsck", "repair", volume, "--grace", "0", "--yes").code == 0
     assert tell(cli, "fsck", volume, "--grace", "0").code == 0
     assert cli.ok("cat", f"{volume}:/d/marked").output == files["/d/marked"]
+
+
+ITEMS: Final[Mapping[str, Attributes]] = {
+    "no-kind": {"isdir": None},
+    "no-bytes": {"physpath": None},
+    "no-id": {"id": None},
+    "wrong-type": {"ver": "two"},
+    "number-as-flag": {"isdir": 1},
+    "huge": {"size": 10**30},
+    "negative": {"size": -1},
+    "no-time": {"ctime": 0},
+    "odd-id": {"id": "../x"},
+    "nothing": dict.fromkeys(("isdir", "ctime", "ver", "id", "mtime", "op", "size", "physpath", "sum")),
+}
+"""What items of any table can be, by name of the file; None: takes the attribute away."""
+
+
+def test_damaged_items_are_named_and_mended(cli: Cli, volume: str, tmp_path: Path) -> None:
+    files = {f"/d/{name}": name.encode() for name in [*ITEMS, "whole"]}
+    for path, data in files.items():
+        cli.ok("put", "-", path, stdin=data)
+
+    async def plant(opened: Volume) -> None:
+        for name, changed in ITEMS.items():
+            key = opened.store.keys.key(f"/d/{name}")
+            gone = tuple(each for each, value in changed.items() if value is None)
+            given = {each: value for each, value in changed.items() if value is not None}
+            await opened.items.write(Update(key, Condition(), set=given, remove=gone))
+
+    with_volume(volume, plant)
+    for command in (
+        *(["rm", f"/d/{name}"] for name in ITEMS if name != "odd-id"),
+        ["ls", "/d"],
+        ["du", "/"],
+        ["dump", "-o", str(tmp_path / "dump")],
+        ["rm", "-r", "/d"],
+        ["mv", "/d", "/moved"],
+        ["gc", "--grace", "0", "--lease", "0", "--yes"],
+        ["reshard", volume, "--suffix-count", "5"],
+    ):
+        done = tell(cli, *command)
+        assert (done.code, REMEDY in done.errors) == (9, True), (command, done)
+    kinds = [each["kind"] for each in cli("fsck", "--grace", "0", "--json").json()["problems"]]
+    assert kinds.count("item_damaged") == len(ITEMS)
+    tell(cli, "fsck", "repair", "--grace", "0", "--yes")
+    assert tell(cli, "fsck", "--grace", "0").code == 0
+    for path, data in files.items():
+        assert cli.ok("cat", path).output == data
