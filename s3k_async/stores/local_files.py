@@ -312,8 +312,11 @@ class LocalFiles:
         oldest = self._sources.now_ms() - _ABANDONED_MS
         for name, written_ms in _unpublished(private):
             if written_ms < oldest:
-                with suppress(FileNotFoundError):
+                try:
                     os.unlink(name, dir_fd=private)
+                except OSError as error:
+                    if error.errno not in (errno.ENOENT, errno.EROFS):
+                        raise
 
 
 def _unpublished(private: int) -> list[tuple[str, int]]:

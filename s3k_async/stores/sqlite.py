@@ -63,6 +63,16 @@ _Write: TypeAlias = Callable[[sqlite3.Connection], S3kError | None]
 _PAGE = 1000
 _READERS = 4
 _PRUNED_A_WRITE = 100
+_INCREMENTAL = 2
+"""What `auto_vacuum` says of a database that can be shrunk page by page."""
+_PAGES_KEPT = 1024
+"""Unused pages (of 4 KiB) that are kept for what is written next,"""
+_SHARE_KEPT = 0.25
+"""or, of a larger table, this share of all pages."""
+_PAGES_A_COMMIT = 256
+"""Pages that are given back after one commit."""
+_PAGES_REWRITTEN = 16_384
+"""Used pages (64 MiB) up to which a database is written anew: others may have to wait for that, less than they do."""
 _PUT = "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)"
 _BESIDES = ("-wal", "-shm")
 
@@ -231,7 +241,10 @@ class SqliteItems:
             os.close(open_private(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             database = connect(building, create=True)
             with closing(database):
-                database.executescript(f"PRAGMA journal_mode=WAL; BEGIN; {_SCHEMA} COMMIT;")
+                # Only an empty database takes the first of them.
+                database.executescript(
+                    f"PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN; {_SCHEMA} COMMIT;"
+                )
             os.link(building, self._path)
         except FileExistsError:
             return False
@@ -292,7 +305,25 @@ class _State:
             refusals = [write(connection) for write in batch]
             with sqlite_errors(self._path, committing=True):
                 connection.execute("COMMIT")
+            with suppress(sqlite3.Error):  # what was written stays so; the next commit tries again
+                _shrink(connection)
             return refusals
+
+
+def _shrink(connection: sqlite3.Connection) -> None:
+    """Give some of the unused space back, if there is much of it, a bounded amount for each commit."""
+    free, pages, mode = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count", "auto_vacuum")
+    )
+    if free < _PAGES_KEPT or free < pages * _SHARE_KEPT:
+        return
+    if mode == _INCREMENTAL:
+        # `execute` stops at the first page, for which there is a row without columns.
+        connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_A_COMMIT})")
+    elif pages - free <= _PAGES_REWRITTEN:
+        # A table that was made before there was such a mode is written anew, once.
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        connection.execute("VACUUM")
 
 
 def _unlink(path: str) -> None:

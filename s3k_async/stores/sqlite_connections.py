@@ -30,6 +30,7 @@ APPLICATION_ID = 0x53334B54
 """`S3KT` in the database header: the file is a table of ours."""
 FORMAT = 1
 """`user_version` of the database header: the layout of its tables."""
+_PRAGMAS = ("synchronous=FULL", "fullfsync=ON", "checkpoint_fullfsync=ON", f"journal_size_limit={16 * 1024 * 1024}")
 BUSY_TIMEOUT = 5.0
 """Seconds a call waits for another process's write before ThrottledError."""
 
@@ -177,15 +178,16 @@ def connect(path: str, *, create: bool = False) -> sqlite3.Connection:
     """
     if os.path.isdir(path):
         raise NotAVolumeError("a directory is no SQLite table", path=path)
+    mode = "rwc" if create else "rw" + _on_read_only_media(path)
     connection = sqlite3.connect(
-        f"file:{quote(os.fsencode(path))}?mode={'rwc' if create else 'rw'}",
+        f"file:{quote(os.fsencode(path))}?mode={mode}",
         uri=True,
         isolation_level=None,
         timeout=BUSY_TIMEOUT,
         check_same_thread=False,
     )
     try:
-        for pragma in ("synchronous=FULL", "fullfsync=ON", "checkpoint_fullfsync=ON"):
+        for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
         if not create:
             _recognise(connection, path)
@@ -193,6 +195,26 @@ def connect(path: str, *, create: bool = False) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _on_read_only_media(path: str) -> str:
+    """What a table on a read-only file system is opened with, besides: SQLite would make files beside it.
+
+    Raises PermissionDeniedError for a table that was not closed, and whose last changes are still in such a file.
+    """
+    try:
+        if not os.statvfs(path).f_flag & os.ST_RDONLY:
+            return ""
+        pending = os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0
+    except OSError:
+        return ""  # opening it tells
+    if pending and not os.path.exists(path + "-shm"):
+        raise PermissionDeniedError(
+            "the file system is read-only, and the table was not closed when it was last written: open the volume once "
+            "where it can be written, or copy it with all of its files",
+            path=path,
+        )
+    return "" if pending else "&immutable=1"
 
 
 def _recognise(connection: sqlite3.Connection, path: str) -> None:
