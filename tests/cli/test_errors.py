@@ -237,6 +237,19 @@ def test_hadoop_properties_without_effect_are_one_line(cli: Cli, flags: list[str
     assert cli("mv", "s3k://data/a", "s3k://data/b", *place).errors.count("without effect") == 1
 
 
+@pytest.mark.parametrize("key", ["fs.s3a.server-side-encryption-algorithm", "fs.s3a.bucket.data.encryption.algorithm"])
+def test_hadoop_properties_with_an_encryption_that_is_not_supported(cli: Cli, key: str) -> None:
+    properties = {
+        "fs.s3k.metastore.dynamo.table.data": "memory://encrypted",
+        "fs.s3k.volume.kind.data": "native",
+        key: "SSE-C",
+    }
+    Path("core.json").write_text(json.dumps(properties))
+    refused = cli.fails(11, "init", "s3k://data", "--hadoop", "core.json", "--no-save")
+    assert "SSE-C, which is not supported" in refused.errors
+    assert "s3://data/" in refused.errors
+
+
 def test_a_later_hadoop_file_counts(cli: Cli) -> None:
     Path("one.json").write_text(
         json.dumps({"fs.s3k.metastore.dynamo.table.data": "memory://hadoop", "fs.s3k.volume.kind.data": "x"})

@@ -12,7 +12,7 @@ from s3k_async.config import AwsConfig, MemoryTable, S3Bucket, Secret, Tuning, V
 from s3k_async.errors import ConfigError
 from s3k_async.stores.s3 import S3Blobs
 from s3k_async.stores.s3_wire import WireBlobs
-from s3k_async.volumes import init_volume
+from s3k_async.volumes import init_volume, open_volume
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
 from tests.proxy import Answer, Call, FaultProxy, xml_answer
@@ -110,5 +110,10 @@ async def test_every_object_of_a_volume_is_encrypted(moto_s3: Engine) -> None:
         blobs = WireBlobs(S3Bucket(name, "", aws))
         keys = [info.key async for info in blobs.list_all()]
         await blobs.close()
+        refused = replace(config, data=S3Bucket(name, "", replace(aws, encryption="SSE-C")))
+        proxy.clear()
+        with pytest.raises(ConfigError, match="SSE-C, which is not supported"):
+            await open_volume(refused)
+        assert proxy.calls == []
     told = {path.removeprefix(f"/{name}/") for path in (call.path for call in stored)}
     assert set(keys) <= told
