@@ -13,6 +13,7 @@ from typing import TypeAlias
 import anyio
 
 from s3k_async.stores.blobs import BlobStore
+from s3k_async.stores.modes import open_private
 
 __all__ = ["AuditTrail", "Deed"]
 
@@ -42,5 +43,5 @@ class AuditTrail:
             await self._blobs.put(f"audit/{self.run}/{self._number:06d}", data, if_absent=True)
             self._number += 1
         if self._file is not None:
-            async with await anyio.open_file(self._file, "ab") as file:
+            async with await anyio.open_file(self._file, "ab", opener=open_private) as file:
                 await file.write(data)

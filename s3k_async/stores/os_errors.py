@@ -9,8 +9,10 @@ from contextlib import contextmanager
 
 from s3k_async.errors import InvalidPathError, NoSpaceError, PermissionDeniedError, S3kError, ServiceError
 
-__all__ = ["os_errors", "sync_directory"]
+__all__ = ["MAKE_ROOM", "os_errors", "sync_directory"]
 
+MAKE_ROOM = "free a few MiB there and repeat the call (deleting needs them, too, to write its log first)"
+"""What to do about a full disk."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -28,7 +30,7 @@ def os_errors(path: str) -> Iterator[None]:
 
 def _mapped(error: OSError, path: str) -> S3kError:
     if error.errno in _FULL:
-        return NoSpaceError("the disk, the quota or the file size allowed is used up", path=path)
+        return NoSpaceError(f"the disk, the quota or the file size allowed is used up: {MAKE_ROOM}", path=path)
     if error.errno in _DENIED:
         return PermissionDeniedError(f"the file system refused ({error.strerror})", path=path)
     if error.errno == errno.ENAMETOOLONG:

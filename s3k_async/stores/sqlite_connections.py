@@ -23,6 +23,7 @@ from s3k_async.errors import (
     VolumeFormatError,
     VolumeNotFoundError,
 )
+from s3k_async.stores.os_errors import MAKE_ROOM
 
 __all__ = ["APPLICATION_ID", "FORMAT", "Connections", "connect", "sqlite_errors"]
 
@@ -244,7 +245,7 @@ def _mapped(error: sqlite3.Error, path: str, committing: bool) -> S3kError:
     name = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
     match code & 0xFF:
         case sqlite3.SQLITE_FULL:
-            return NoSpaceError("the disk is full", path=path)
+            return NoSpaceError(f"the disk is full: {MAKE_ROOM}", path=path)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return ThrottledError("the table stayed locked by other writers", path=path)
         case sqlite3.SQLITE_NOTADB:
@@ -258,7 +259,9 @@ def _mapped(error: sqlite3.Error, path: str, committing: bool) -> S3kError:
         case sqlite3.SQLITE_IOERR if code == sqlite3.SQLITE_IOERR_WRITE and _at_size_limit(path):
             return NoSpaceError("a file would grow over the size allowed", path=path)
         case sqlite3.SQLITE_IOERR if code == sqlite3.SQLITE_IOERR_SHMSIZE and not committing:
-            return NoSpaceError("there is no room for the index that SQLite keeps beside the table", path=path)
+            return NoSpaceError(
+                f"there is no room for the index that SQLite keeps beside the table: {MAKE_ROOM}", path=path
+            )
         case sqlite3.SQLITE_IOERR if committing and code != sqlite3.SQLITE_IOERR_WRITE:
             return ResponseLostError(f"the commit failed midway ({name})", path=path)
         case sqlite3.SQLITE_ERROR if str(error).startswith("no such table"):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async.fsck.audit import AuditTrail
 from s3k_async.fsck.parts import Parts
 from s3k_async.moving import dump_volume
 from s3k_async.settings import resolve
@@ -99,8 +100,10 @@ def test_dumps_and_working_files_are_their_owners_alone(tmp_path: Path, cli: Cli
     asyncio.run(dump())
     parts = Parts(str(out / "parts"))
     parts.close()
-    assert cli("gc", str(tmp_path / "volume"), "--list", str(out / "candidates")).code == 0
+    volume = str(tmp_path / "volume")
+    assert cli("gc", volume, "--list", str(out / "candidates")).code == 0
+    asyncio.run(AuditTrail(None, "run", str(out / "audit.jsonl")).write([{"deed": "delete"}]))
     found = modes(out)
-    assert {"dump.jsonl", "parts", "candidates"} <= found.keys()
+    assert {"audit.jsonl", "dump.jsonl", "parts", "candidates"} <= found.keys()
     for path, mode in found.items():
         assert mode in (0o600, 0o700), path
