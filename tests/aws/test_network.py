@@ -15,6 +15,7 @@ from s3k_async.errors import (
     BlobExistsError,
     ConditionFailedError,
     ConfigError,
+    OutcomeUnknownError,
     RequestTimeoutError,
     ResponseLostError,
     S3kError,
@@ -40,6 +41,7 @@ from tests.proxy import (
     Truncate,
     dynamodb_error,
     json_answer,
+    s3_error,
     served,
     xml_answer,
 )
@@ -209,6 +211,25 @@ async def test_a_put_whose_answer_was_lost_is_settled_by_its_operation(stores: S
         proxy.rule(dynamodb_error("ConditionalCheckFailedException", Item=OURS), target="PutItem")
         await ReliableItems(items, FAST, SYSTEM).write(PUT)
         assert proxy.count(target="PutItem") == 2
+
+
+@pytest.mark.parametrize("adapter", [WireItems])
+async def test_a_service_that_keeps_answering_with_an_internal_error_is_named(stores: Stores) -> None:
+    policy = RetryPolicy(attempts=4, base=0.0, cap=0.0)
+    async with FaultProxy() as proxy, stores(proxy.url) as (items, blobs):
+        proxy.rule(dynamodb_error("InternalServerError", "race", status=500), when=lambda call: bool(call.target))
+        proxy.rule(s3_error("InternalError", "race", status=500))
+        table, data = ReliableItems(items, policy, SYSTEM), ReliableBlobs(blobs, policy, SYSTEM)
+        host = proxy.url.removeprefix("http://")
+        for call, kind, code in (
+            (table.transact([PUT], "token"), OutcomeUnknownError, "500 InternalServerError"),
+            (table.write(PUT), OutcomeUnknownError, "500 InternalServerError"),
+            (table.get(KEY), RequestTimeoutError, "500 InternalServerError"),
+            (data.get("k"), RequestTimeoutError, "500 InternalError"),
+            (data.put("k", b"1"), RequestTimeoutError, "500 InternalError"),
+        ):
+            with pytest.raises(kind, match=rf"4 attempts over [0-9.]+ s.*{host} answered {code}"):
+                await call
 
 
 async def test_a_condition_that_failed_without_a_lost_answer_is_a_failure(stores: Stores) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import urllib.error
 import urllib.request
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
@@ -19,6 +21,11 @@ EVERY = ["dynamodb_local", "dynoxide", "extenddb", "seaweedfs", "moto_s3"]
 def server(request: pytest.FixtureRequest) -> Engine:
     engine: Engine = request.getfixturevalue(request.param)
     return engine
+
+
+def test_the_documentation_names_the_engines() -> None:
+    page = (Path(__file__).parents[2] / "docs/requests.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| \w[^|]* \(`(\w+)`\) \|", page, re.MULTILINE) == EVERY
 
 
 def test_engines_listen_on_loopback_only(server: Engine) -> None:
