@@ -97,6 +97,11 @@ class AwsConfig:
     kms_key: str | None = None
     """Id or ARN of the key for `aws:kms` and `aws:kms:dsse`; None: the account's key for S3."""
 
+    @property
+    def installation(self) -> str:
+        """Which installation of the service is meant: its endpoint in one spelling, without a user; empty for AWS itself."""
+        return (without_user(self.endpoint) or "").rstrip("/").lower()
+
     def without_secrets(self) -> AwsConfig:
         """The same without static credentials, and without the user and password in a URL."""
         return replace(

@@ -83,7 +83,7 @@ class AwsClient:
         """Whether both reach the same installation of the service with the same identity, as far as settings tell."""
         mine, others = self.config, other.config
         return (
-            (mine.endpoint or "").rstrip("/") == (others.endpoint or "").rstrip("/")
+            mine.installation == others.installation
             and mine.profile == others.profile
             and mine.access_key_id == others.access_key_id
             and mine.session_token == others.session_token

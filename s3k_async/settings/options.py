@@ -14,7 +14,7 @@ from s3k_async.config import ENCRYPTIONS, LogMode, Secret
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, VolumeKind
 
-__all__ = ["KINDS", "OPTIONS", "PARTS", "Option", "OptionType", "Scope", "Setting", "nearest", "parse"]
+__all__ = ["CREDENTIALS", "KINDS", "OPTIONS", "PARTS", "Option", "OptionType", "Scope", "Setting", "nearest", "parse"]
 
 OptionType: TypeAlias = Literal["text", "path", "choice", "integer", "number", "size", "boolean", "secret"]
 Scope: TypeAlias = Literal["volume", "service", "client"]
@@ -22,6 +22,8 @@ Setting: TypeAlias = str | int | float | bool | Secret
 
 PARTS: Final = ("table", "data", "log")
 """The three places of a volume; an option of scope `service` exists once for all and once for each that it is about."""
+CREDENTIALS: Final = ("profile", "access_key_id", "secret_access_key", "session_token")
+"""The options of a service that say as whom it is asked. They are of one piece, from one source."""
 KINDS: Final = ("read", "write", "scan")
 """The three kinds of requests; every option of a retry policy exists once for all and once for each."""
 

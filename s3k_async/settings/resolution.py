@@ -46,14 +46,13 @@ from s3k_async.settings.locations import (
     s3_prefix,
     table_location,
 )
-from s3k_async.settings.options import KINDS, OPTIONS, PARTS, Setting, nearest, parse
+from s3k_async.settings.options import CREDENTIALS, KINDS, OPTIONS, PARTS, Setting, nearest, parse
 
-__all__ = ["resolve"]
+__all__ = ["local_services", "resolve"]
 
 Values = dict[str, Setting]
 
 _ENCRYPTION = ("encryption", "kms_key")
-_CREDENTIALS = ("profile", "access_key_id", "secret_access_key", "session_token")
 _DESCRIBING: Final = ("directory", "table")
 """Options that are enough to say which volume is meant."""
 
@@ -111,6 +110,20 @@ def resolve(
     if isinstance(address, NamedVolume):
         _check_named(address, values, file, mapping.missing if by_mapping else {})
     return _built(values, "native" if not by_mapping else None)
+
+
+def local_services(name: str) -> Mapping[str, AwsConfig]:
+    """How this machine's environment and configuration file reach the services of the volume `name` (empty: of one
+    without a name), by part. They need not say where the volume is. Raises ConfigError.
+    """
+    file = read_config(config_path(os.environ), required=bool(os.environ.get("S3K_CONFIG")))
+    layers = [
+        _Layer(f"{file.path}, [defaults]", dict(file.defaults)),
+        _Layer(f"{file.path}, [volumes]", dict(file.volumes.get(name, {}))),
+        _Layer("the environment", _environment(os.environ)),
+    ]
+    values = _merged(layers)
+    return {part: _aws(values, part) for part in PARTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +210,8 @@ def _displaced() -> dict[str, tuple[str, ...]]:
     }
     for part in ("", *(f"{part}_" for part in PARTS)):
         table[f"{part}encryption"] = (f"{part}kms_key",)
-        for name in _CREDENTIALS:
-            table[part + name] = tuple(part + other for other in _CREDENTIALS if other != name)
+        for name in CREDENTIALS:
+            table[part + name] = tuple(part + other for other in CREDENTIALS if other != name)
     return table
 
 
@@ -316,12 +329,12 @@ def _aws(values: Values, part: str) -> AwsConfig:
     prefixes = [f"{part}_", *(["data_"] if part == "log" else []), ""]
     fields: dict[str, Any] = {}
     for name in AwsConfig.__dataclass_fields__:
-        if name not in (*_CREDENTIALS, *_ENCRYPTION):
+        if name not in (*CREDENTIALS, *_ENCRYPTION):
             found = next((values[prefix + name] for prefix in prefixes if prefix + name in values), None)
             if found is not None:
                 fields[name] = found
     for prefix in prefixes:
-        credentials = {name: values[prefix + name] for name in _CREDENTIALS if prefix + name in values}
+        credentials = {name: values[prefix + name] for name in CREDENTIALS if prefix + name in values}
         if credentials:
             if ("access_key_id" in credentials) != ("secret_access_key" in credentials):
                 raise ConfigError(f"{prefix}access_key_id and {prefix}secret_access_key go together")

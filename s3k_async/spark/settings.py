@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from s3k_async.settings.hadoop_mapping import CONTEXT_KEY
 __all__ = ["SparkSettings", "SparkVolume", "hadoop_settings", "patient", "spark_settings", "spark_volume"]
 
 PREFIXES = ("fs.s3k.", "fs.s3a.")
-DEFAULTS = "core-default.xml"
 DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 EXECUTOR_OPTIONS = ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions")
 SECRET_KEY = re.compile(
@@ -30,6 +29,8 @@ SECRET_KEY = re.compile(
 )
 """Keys whose values stay on the driver, unless they name a key of KMS, which is no secret."""
 KMS_KEY = re.compile(r"arn:[a-z-]+:kms:.*|alias/.*|(mrk-)?[0-9a-f-]{32,36}")
+SPARK_DEFAULTS = "Set by Spark to default values"
+"""The source of a property, as Spark names it, that Spark sets where nothing else does."""
 PATIENCE = 300.0
 """Seconds that a job waits at least for what others are changing. An attempt at a task that died holds what it had
 begun until its lease runs out, and one that is alive until it is through."""
@@ -77,15 +78,29 @@ class SparkSettings:
 
 
 def hadoop_settings(spark: SparkSession) -> dict[str, str]:
-    """What the session's Hadoop configuration says of S3K and S3A, files of the cluster included, Hadoop's own defaults
-    excluded: those are for S3A."""
+    """What the session's Hadoop configuration says of S3K and S3A, files of the cluster included.
+
+    Defaults of Hadoop and Spark are not among it: nobody has set them, and they would count more than what is set for
+    all services.
+    """
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     return {
-        prefix + name: value
+        name: value
         for prefix in PREFIXES
-        for name, value in dict(configuration.getPropsWithPrefix(prefix)).items()
-        if DEFAULTS not in list(configuration.getPropertySources(prefix + name) or ())
+        for name, value in _with_prefix(configuration, prefix)
+        if not _is_default(configuration.getPropertySources(name))
     }
+
+
+def _with_prefix(configuration: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    for name, value in dict(configuration.getPropsWithPrefix(prefix)).items():
+        yield prefix + name, value
+
+
+def _is_default(sources: Sequence[str] | None) -> bool:
+    """Whether the last that set a property is a file of defaults, or Spark with its own."""
+    last = sources[-1] if sources else ""
+    return last.endswith("-default.xml") or last == SPARK_DEFAULTS
 
 
 def spark_settings(spark: SparkSession) -> SparkSettings:

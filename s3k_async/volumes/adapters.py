@@ -61,7 +61,10 @@ def log_location(config: VolumeConfig) -> BlobLocation:
 
 
 def _place(location: BlobLocation) -> object:
-    return (location.bucket, location.prefix) if isinstance(location, S3Bucket) else location
+    """What tells places apart, whatever is said of how they are reached."""
+    if isinstance(location, S3Bucket):
+        return location.bucket, location.prefix, location.aws.installation
+    return location
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -23,6 +23,7 @@ from s3k_async.model import Entry
 from s3k_async.moving import passes
 from s3k_async.moving import reshard as moving_reshard
 from s3k_async.moving.landing import Landing
+from s3k_async.settings import with_local_secrets
 from s3k_async.spark import collecting, dump, each_partition, gc, loading, reshard, restoring
 from s3k_async.spark.restoring_tasks import writer
 from s3k_async.volumes import Volume
@@ -219,6 +220,7 @@ def carry(orders: Orders, spark: SparkSession) -> None:
 
 if __name__ == "__main__":
     found: Orders = pickle.load(sys.stdin.buffer)
+    found = replace(found, volume=with_local_secrets(found.volume), lost=with_local_secrets(found.lost))
     running = session()
     for job in found.jobs:
         {"move": move, "bring_back": bring_back, "clean": clean, "divide": divide, "carry": carry}[job](found, running)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 
@@ -23,15 +24,21 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 
-ENVIRONMENT = {
-    "PYSPARK_PYTHON": sys.executable,
-    "PYSPARK_DRIVER_PYTHON": sys.executable,
-    "SPARK_LOCAL_IP": "127.0.0.1",
-    # Configurations are shipped without secrets, which are looked for where they are used.
-    "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-    "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
+CREDENTIALS = {"S3K_ACCESS_KEY_ID": ACCESS_KEY, "S3K_SECRET_ACCESS_KEY": SECRET_KEY}
+"""Configurations are shipped without secrets, which are looked for where they are used. Never by AWS_*, which the
+services' default chain finds by itself."""
+
+
+def spark_environment() -> dict[str, str]:
+    """The environment of a driver and its workers."""
+    ambient = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "S3K_"))}
+    return ambient | {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), ambient.get("PYTHONPATH")))),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        **CREDENTIALS,
+    }
 
 
 @pytest.fixture(scope="session")
@@ -39,12 +46,23 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """`local[2]`, with Python workers of this environment."""
     if shutil.which("java") is None:
         unavailable("Java is not installed")
+    place = tmp_path_factory.mktemp("spark")
+    with patch.dict(os.environ, spark_environment(), clear=True):
+        session = _session(place)
+        try:
+            # The JVM, and the workers that it starts, have what they need by now.
+            with patch.dict(os.environ):
+                for name in CREDENTIALS:
+                    del os.environ[name]
+                yield session
+        finally:
+            session.stop()
+
+
+def _session(place: Path) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    place = tmp_path_factory.mktemp("spark")
-    before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "PYTHONPATH")}
-    os.environ.update(ENVIRONMENT, PYTHONPATH=os.pathsep.join(filter(None, (str(ROOT), before["PYTHONPATH"]))))
-    session = (
+    return (
         SparkSession.builder.master("local[2]")
         .appName("s3k-tests")
         .config("spark.ui.enabled", "false")
@@ -57,15 +75,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
-    try:
-        yield session
-    finally:
-        session.stop()
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.fsck.garbage import live_keys, stored_keys
 from tests.moving.rig import entries, keys
 from tests.spark.cluster import FILES, GARBAGE, Orders
-from tests.spark.conftest import ENVIRONMENT, ROOT
+from tests.spark.conftest import ROOT, spark_environment
 from tests.spark.places import on
 from tests.spark.test_restoring import items_of
 
@@ -50,7 +50,7 @@ def run(orders: Orders, seconds: float = 300) -> None:
         input=pickle.dumps(orders),
         capture_output=True,
         cwd=ROOT,
-        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+        env=spark_environment(),
         timeout=seconds,
         check=False,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 from s3k_async import S3kSyncClient
 from tests.conftest import unavailable
-from tests.spark.conftest import ENVIRONMENT, ROOT
+from tests.spark.conftest import ROOT, spark_environment
 from tests.spark.contents import content
 from tests.spark.functions_only import ROWS, config_of
 
@@ -44,12 +43,12 @@ def test_the_functions_write_in_all_modes_whatever_becomes_of_tasks(python: Path
     if shutil.which("java") is None:
         unavailable("Java is not installed")
     own = {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
-    inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
+    inherited = {name: value for name, value in spark_environment().items() if name not in ("PYTHONPATH", "SPARK_HOME")}
     told = subprocess.run(
         [python, "-m", "tests.spark.functions_only", str(tmp_path)],
         capture_output=True,
         cwd=ROOT,
-        env=inherited | ENVIRONMENT | own,
+        env=inherited | own,
         timeout=500,
         check=False,
     )

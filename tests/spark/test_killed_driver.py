@@ -21,7 +21,7 @@ from s3k_async.spark import register, rename_files
 from s3k_async.volumes import open_volume
 from tests.conftest import unavailable
 from tests.engines.volumes import volume_backends
-from tests.spark.conftest import ENVIRONMENT, ROOT
+from tests.spark.conftest import ROOT, spark_environment
 from tests.spark.contents import collect, content, garbage, paths
 from tests.spark.killed_driver import FILES, MOVED, WRITES, Orders, pairs, write
 
@@ -45,7 +45,7 @@ def killed(orders: Orders) -> None:
             stdout=subprocess.DEVNULL,
             stderr=errors,
             cwd=ROOT,
-            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+            env=spark_environment(),
             start_new_session=True,
         ) as driver,
     ):

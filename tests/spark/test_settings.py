@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from s3k_async.errors import ConfigError
-from s3k_async.spark.settings import DRIVER_OPTIONS, EXECUTOR_OPTIONS, SparkSettings, _context, hadoop_settings
+from s3k_async.spark.settings import DRIVER_OPTIONS, EXECUTOR_OPTIONS, SparkSettings, _context, spark_settings
 from s3k_async.spark.source import register
 
 pytestmark = pytest.mark.spark
@@ -61,5 +61,19 @@ def test_secrets_of_the_datas_service_stay_on_the_driver(name: str) -> None:
     assert list(SparkSettings(hadoop, None, None).without_secrets().hadoop.values()) == ["here"]
 
 
-def test_what_hadoop_gives_every_session_says_nothing_of_a_volume(spark: SparkSession) -> None:
-    assert not any(name.startswith("fs.s3a.connection.") for name in hadoop_settings(spark))
+def test_defaults_of_hadoop_and_spark_are_no_settings(spark: SparkSession) -> None:
+    """They would count more than `max_connections` of the configuration file, which is for all services."""
+    found = spark_settings(spark).hadoop
+    assert "fs.s3a.connection.maximum" not in found
+    assert "fs.s3a.downgrade.syncable.exceptions" not in found
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    spark.conf.set("fs.s3a.connection.maximum", "500")
+    hadoop.set("fs.s3k.metastore.dynamo.table.events", "set")
+    try:
+        assert spark_settings(spark).hadoop == {
+            "fs.s3a.connection.maximum": "500",
+            "fs.s3k.metastore.dynamo.table.events": "set",
+        }
+    finally:
+        spark.conf.unset("fs.s3a.connection.maximum")
+        hadoop.unset("fs.s3k.metastore.dynamo.table.events")

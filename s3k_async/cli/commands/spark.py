@@ -421,6 +421,9 @@ def volume_in(session: SparkSession, invocation: Invocation, address: Address) -
     """The volume by the options of the command, and by the session's configuration unless --hadoop replaces it."""
     from s3k_async.spark import SparkVolume, spark_volume
 
+    if invocation.config is not None and str(session.sparkContext.master).startswith("local"):
+        # Workers on this machine look for credentials in the file that the command names.
+        session.sparkContext.environment["S3K_CONFIG"] = os.path.abspath(os.path.expanduser(invocation.config))
     if invocation.hadoop:
         config = invocation.resolve(address.volume)
         return SparkVolume(config, config)
