@@ -12,7 +12,7 @@ upload, and one transaction publishes: readers see what was there before, or all
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,7 @@ from s3k_async.sync import S3kSyncClient
 
 __all__ = ["S3kDataSource", "register"]
 
+PARTITION_OVERWRITE_MODE = "partition_overwrite_mode"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -47,21 +48,31 @@ def register(
     *,
     volume: str | VolumeConfig | SparkVolume | None = None,
     context: str | None = None,
+    short_name: str = "s3k",
+    options: Mapping[str, object] | None = None,
     **settings: Any,
 ) -> None:
     """Make the format `s3k` known to a session, with what its configuration says of volumes at this moment.
 
     `volume`, `context` and `settings` are those of `spark_volume`, for reads and writes that do not say otherwise by
     their options or their path's URL. To be called again after `spark.sql.python.filterPushdown.enabled` was changed.
-    Raises ConfigError for a secret: all of it is shipped.
+
+    `short_name` is another name for the format, and `options` are data source options that it always has. With a
+    `path` it is the format of one table: of those in Spark's catalog, a source in Python gets to know the format and
+    the columns, and none of their options.
+
+    Raises ConfigError for an unknown option, and for a secret: all of it is shipped.
     """
     need_no_secrets(settings)
+    SourceOptions.of(options or {})
     found = SparkVolume(volume, volume) if isinstance(volume, VolumeConfig) else volume
     shipped = SourceSettings(
         session=spark_settings(spark).without_secrets(),
         volume=found,
         context=context,
         settings=settings,
+        short_name=short_name,
+        options=dict(options or {}),
         parallelism=spark.sparkContext.defaultParallelism,
         pushes_filters=str(spark.conf.get(PUSHDOWN, "false")).lower() == "true",
     )
@@ -75,8 +86,8 @@ class S3kDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """`s3k`."""
-        return "s3k"
+        """`s3k`, or the name that `register` was given."""
+        return cls.session.short_name
 
     def schema(self) -> StructType:
         """That of the files, and partition columns behind it; of `columns` alone, where that is given."""
@@ -91,18 +102,20 @@ class S3kDataSource(DataSource):
         if options.columns is not None and set(schema.names) != set(options.columns):
             raise InvalidArgumentError("give either a schema or columns: a schema selects, too")
         kind = S3kFilteringReader if self.session.pushes_filters else S3kReader
-        return kind(options, volume, ReadPlan(schema, options.format), self.session.parallelism)
+        plan = ReadPlan(schema, options.format)
+        return kind(options, volume, plan, self.session.parallelism, may_be_empty="path" in self.session.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """One that appends, or replaces the directory or the partitions that are written."""
         options, volume = self._asked()
+        if not overwrite and PARTITION_OVERWRITE_MODE not in self.options:
+            # Of the format, which appends as well.
+            options = replace(options, partition_overwrite_mode="static")
         plan = write_plan(options, schema, SYSTEM.uuid(), overwrite=overwrite)
         return S3kWriter(volume_to_write(volume, options.lease), plan)
 
     def _asked(self) -> tuple[SourceOptions, SparkVolume]:
-        options = SourceOptions.of(self.options)
-        if not options.paths:
-            raise InvalidArgumentError("which path? Give it to load or save")
+        options = self.session.asked(self.options)
         return options, self.session.volume_of(options)
 
 
@@ -116,8 +129,11 @@ class Pieces(InputPartition):
 class S3kReader(DataSourceReader):
     """Plans where the driver runs, and reads in tasks."""
 
-    def __init__(self, options: SourceOptions, volume: SparkVolume, plan: ReadPlan, parallelism: int) -> None:
+    def __init__(
+        self, options: SourceOptions, volume: SparkVolume, plan: ReadPlan, parallelism: int, *, may_be_empty: bool
+    ) -> None:
         self._options = options
+        self._may_be_empty = may_be_empty
         self._volume = volume
         self._plan = plan
         self._parallelism = parallelism
@@ -141,7 +157,7 @@ class S3kReader(DataSourceReader):
     def _listed(self, fs: S3kSyncClient) -> list[SourceFile]:
         """All files, their partition columns named as the schema names them."""
         if self._files is None:
-            files = found_files(fs, self._options.paths)
+            files = found_files(fs, self._options.paths, missing_ok=self._may_be_empty)
             self._files = with_names(files, named_like(partition_names(files), self._plan.schema.names))
         return self._files
 

@@ -8,17 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from s3k_async.addresses import SCHEME
-from s3k_async.errors import ConfigError
+from s3k_async.errors import ConfigError, InvalidArgumentError
 from s3k_async.settings import OPTIONS, Option
 from s3k_async.settings.options import nearest, parse
 from s3k_async.spark.settings import SparkSettings, SparkVolume
 
-__all__ = ["FORMATS", "FileFormat", "SourceOptions", "SourceSettings", "need_no_secrets"]
+__all__ = ["FORMATS", "FileFormat", "SourceOptions", "SourceSettings", "is_of_a_table", "need_no_secrets"]
 
 FileFormat: TypeAlias = Literal["parquet", "orc", "csv", "json", "arrow", "feather"]
 FORMATS: Final[tuple[str, ...]] = get_args(FileFormat)
 MIB: Final = 1024 * 1024
 DAY: Final = 86_400.0
+REGISTERED: Final = (
+    "Spark passes a table's options to no data source in Python, so register a format that has the path:"
+    " register(spark, short_name='events', options={'path': '/events'})"
+)
+_OPTION: Final = "option."
 
 _OWN: Final[Mapping[str, Option]] = {
     option.name: option
@@ -104,6 +109,13 @@ def need_no_secrets(settings: Iterable[str]) -> None:
             raise ConfigError(f"option {name}: secrets are not shipped; they are looked for where tasks run")
 
 
+def is_of_a_table(given: Mapping[str, object]) -> bool:
+    """Whether these are not options but the properties of a table that is being created in Spark's catalog: its own
+    options begin with `option.`, and Spark adds others (`TableCatalog.PROP_*`).
+    """
+    return {"provider", "owner"} <= given.keys()
+
+
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
     """What the session says, and the caller of `register`: it is shipped with each read and write."""
@@ -114,9 +126,27 @@ class SourceSettings:
     settings: Mapping[str, Any] = field(default_factory=dict)
     parallelism: int = 1
     """Tasks that may run at once."""
+    short_name: str = "s3k"
+    options: Mapping[str, object] = field(default_factory=dict)
+    """What reads and writes have that do not say otherwise; its path is the only one."""
     pushes_filters: bool = False
     """Whether Spark pushes filters (`spark.sql.python.filterPushdown.enabled`): a reader that can take some is refused
     where it does not."""
+
+    def asked(self, given: Mapping[str, object]) -> SourceOptions:
+        """The options of a read or write. Raises ConfigError, InvalidArgumentError (no path, or two)."""
+        fixed = SourceOptions.of(self.options)
+        if is_of_a_table(given):
+            found = SourceOptions.of({**self.options, **_of_table(given)})
+            if not fixed.paths or found.paths != fixed.paths or "location" in given:
+                raise InvalidArgumentError(f"a table cannot say where its files are: {REGISTERED}")
+            return found
+        found = SourceOptions.of({**self.options, **given})
+        if not found.paths:
+            raise InvalidArgumentError(f"which path? Give it to load or save; for a table: {REGISTERED}")
+        if fixed.paths and found.paths != fixed.paths:
+            raise InvalidArgumentError(f"the format {self.short_name} is for {fixed.one_path()}", path=found.paths[-1])
+        return found
 
     def volume_of(self, options: SourceOptions) -> SparkVolume:
         """The volume that the options mean, else the one of the path's URL, else the one given. Raises ConfigError."""
@@ -134,6 +164,11 @@ class SourceSettings:
             return volume
         settings = {**self.settings, **options.settings}
         return self.session.volume(volume, context=options.context or self.context, **settings)
+
+
+def _of_table(properties: Mapping[str, object]) -> dict[str, object]:
+    """The options among the properties of a table."""
+    return {name[len(_OPTION) :]: value for name, value in properties.items() if name.startswith(_OPTION)}
 
 
 def _may_be_another(volume: str | SparkVolume | None, name: str) -> bool:

@@ -86,15 +86,17 @@ def opened(fs: S3kSyncClient, file: SourceFile) -> SyncFileReader:
     return fs._open_version(file.entry)
 
 
-def found_files(fs: S3kSyncClient, paths: Iterable[str]) -> list[SourceFile]:
+def found_files(fs: S3kSyncClient, paths: Iterable[str], *, missing_ok: bool = False) -> list[SourceFile]:
     """The committed files below the paths, sorted, without hidden ones: whose name, or a directory's below the path,
     begins with `.`, or with `_` and has no `=`.
 
-    Raises PathNotFoundError.
+    Raises PathNotFoundError, unless with `missing_ok` a path that does not exist has no files.
     """
     found: dict[str, SourceFile] = {}
     for path in paths:
         top = normalize(inside(path, fs.name))
+        if missing_ok and not fs.exists(path):
+            continue
         for status in fs.list(path, recursive=True):
             if status.is_dir or status.physical is None:
                 continue

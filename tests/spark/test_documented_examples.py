@@ -34,12 +34,15 @@ async def directory(tmp_path: Path) -> Path:
         for place in ("in", "old", "docs", "batch", "attic/a"):
             fs.write_many([(f"/{place}/{number}", b"12345") for number in range(100)])
         fs.write_many([(f"/raw/day={number}/part", b"123") for number in range(10)])
-        for target in ("/out", "/moved"):
-            fs.makedirs(target)
     async with S3kClient(config=config) as client:
         for number in range(10):
             await client._volume().blobs.put(f"legacy/{number}", b"1")
     return tmp_path
+
+
+def test_the_package_that_brings_s3a_is_of_the_version_of_pyspark(spark: SparkSession) -> None:
+    version = spark.sparkContext._jvm.org.apache.hadoop.util.VersionInfo.getVersion()  # type: ignore[union-attr]
+    assert f"org.apache.hadoop:hadoop-aws:{version}" in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_examples_run_one_after_the_other(
@@ -59,6 +62,8 @@ def test_the_examples_run_one_after_the_other(
         # A name for the module, so that functions in it are pickled by value.
         exec(compile(here, PAGE.name, "exec"), {"spark": spark, "__name__": "__main__"})
         said.append(capsys.readouterr().out)
+    spark.sql("DROP VIEW days")
+    spark.sql("DROP TABLE visits")
     assert said[0] == "100\n"
     assert said[1] == "0 failed\n"
     assert "500" in said[2]
@@ -76,7 +81,8 @@ def test_the_examples_run_one_after_the_other(
     assert said[13].endswith("clean\n")
     assert said[14] == "0 entries are lost\n"
     assert said[15] == "100 rows of a day\n"
-    assert said[16] == "1000 rows, read by the JVM\n"
+    assert said[16] == "2 days\n"
+    assert said[17] == "1000 rows, read by the JVM\n"
     with S3kSyncClient(str(directory / "volume")) as fs:
         names = {"/in", "/old", "/docs", "/batch", "/raw", "/out", "/moved", "/legacy", "/warehouse"}
         assert {status.path for status in fs.list("/")} == names

@@ -70,10 +70,9 @@ def test_defaults_of_hadoop_and_spark_are_no_settings(spark: SparkSession) -> No
     spark.conf.set("fs.s3a.connection.maximum", "500")
     hadoop.set("fs.s3k.metastore.dynamo.table.events", "set")
     try:
-        assert spark_settings(spark).hadoop == {
-            "fs.s3a.connection.maximum": "500",
-            "fs.s3k.metastore.dynamo.table.events": "set",
-        }
+        found = spark_settings(spark).hadoop
+        assert found["fs.s3a.connection.maximum"] == "500"
+        assert found["fs.s3k.metastore.dynamo.table.events"] == "set"
     finally:
         spark.conf.unset("fs.s3a.connection.maximum")
         hadoop.unset("fs.s3k.metastore.dynamo.table.events")
