@@ -12,7 +12,7 @@ from typing import Final, TextIO
 
 import click
 
-from s3k_async.cli.command import common_options
+from s3k_async.cli.command import HELP, CommandGroup
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.reporting import report, warn
@@ -50,7 +50,25 @@ _COMMANDS: Final = {
 """Name to module of `s3k_async.cli.commands` and a summary, so that the overview imports none of them."""
 
 
-class _Commands(click.Group):
+_ELSEWHERE: Final = {
+    "copy": "cp",
+    "create": "init",
+    "delete": "rm",
+    "dir": "ls",
+    "download": "get",
+    "help": "--help",
+    "list": "ls",
+    "move": "mv",
+    "remove": "rm",
+    "rename": "mv",
+    "rmdir": "rm",
+    "upload": "put",
+    "version": "--version",
+}
+"""What other programs call a command, and the name here."""
+
+
+class _Commands(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
 
@@ -67,7 +85,7 @@ class _Commands(click.Group):
         from difflib import get_close_matches
 
         if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in _COMMANDS:
-            near = get_close_matches(args[0], _COMMANDS, n=1)
+            near = [_ELSEWHERE[args[0]]] if args[0] in _ELSEWHERE else get_close_matches(args[0], _COMMANDS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -91,9 +109,9 @@ s3k = _Commands(
 
     PATH is s3k://NAME/path in a named volume, DIRECTORY:/path in an embedded one, or /path in the default volume:
     that of --volume, else S3K_VOLUME, else the configuration file's.""",
-    context_settings={"help_option_names": ["--help"], "max_content_width": 100},
+    context_settings={"help_option_names": [*sorted(HELP)], "max_content_width": 100},
+    show_common=True,
     params=[
-        *common_options(hidden=False),
         click.Option(
             ["--version"],
             is_flag=True,
@@ -123,7 +141,7 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.USAGE
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge: every error ends as a line and a code
         try:
-            return report(error, as_json=invocation.json, debug=invocation.debug)
+            return report(error, as_json=invocation.json, debug=invocation.debug, command=invocation.command)
         except BrokenPipeError:
             return ExitCode.BROKEN_PIPE
         finally:

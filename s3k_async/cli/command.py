@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -13,9 +13,20 @@ from s3k_async.cli.invocation import Invocation
 if TYPE_CHECKING:
     from s3k_async.settings import Option
 
-__all__ = ["Amount", "PlainCommand", "VolumeCommand", "common_options", "for_each", "grace_option"]
+__all__ = [
+    "Amount",
+    "CommandGroup",
+    "PlainCommand",
+    "VolumeCommand",
+    "common_options",
+    "for_each",
+    "grace_option",
+    "setting_options",
+]
 
 T = TypeVar("T")
+
+HELP: Final = frozenset({"-h", "--help"})
 
 _PREFIX = "common_"
 """Keeps the parameters of the common options apart from those that commands have under the same word."""
@@ -68,6 +79,55 @@ def common_options(*, hidden: bool) -> list[click.Parameter]:
     ]
 
 
+def setting_options(*, shown: bool = False, without: Collection[str] = ()) -> list[click.Parameter]:
+    """Every setting as a flag, except those that a command has itself. `shown`: in the help, where they are for all
+    parts of a volume."""
+    from s3k_async.settings import OPTIONS
+
+    return [
+        _flag(option, hidden=not shown or option.part is not None)
+        for option in OPTIONS.values()
+        if option.flag is not None and option.flag not in without
+    ]
+
+
+class CommandGroup(click.Group):
+    """Commands below a name, before whose own name the options of every command may stand as well.
+
+    `default` is the command that is meant where none is named. `show_common`: the options that all have are in the
+    help.
+    """
+
+    default: str | None = None
+
+    def __init__(self, *arguments: Any, show_common: bool = False, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params += common_options(hidden=not show_common)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The arguments, with the default command before them if none is named."""
+        known = HELP.union(*(param.opts for param in self.params))
+        if any(word.startswith("--") and word.partition("=")[0] not in known for word in args):
+            # Not before: the table of settings takes a while to load, which help does without.
+            self.params += setting_options(without=known)
+        if self.default is not None and not HELP & {*args} and self._first_word(args) not in self.list_commands(ctx):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def _first_word(self, args: list[str]) -> str | None:
+        """The first that is neither an option of the group nor the value of one."""
+        takes_value = {
+            flag: not param.is_flag for param in self.params if isinstance(param, click.Option) for flag in param.opts
+        }
+        words = iter(args)
+        for word in words:
+            if not word.startswith("-"):
+                return word
+            if takes_value.get(word):
+                next(words, None)
+        return None
+
+
 class PlainCommand(click.Command):
     """A command that opens no volume."""
 
@@ -75,21 +135,36 @@ class PlainCommand(click.Command):
         super().__init__(*arguments, **attributes)
         self.params += common_options(hidden=True)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it. Raises UsageError if a setting stands before its name."""
+        _begin(ctx, lambda _: False)
+        return super().invoke(ctx)
+
 
 class VolumeCommand(click.Command):
     """A command that opens volumes: every setting is a flag of it too, shown in the help if `show_settings`."""
 
     def __init__(self, *arguments: Any, show_settings: bool = False, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
-        from s3k_async.settings import OPTIONS
-
-        taken = {name for param in self.params for name in param.opts}
-        self.params += common_options(hidden=True)
-        for option in OPTIONS.values():
-            if option.flag is not None and option.flag not in taken:
-                self.params.append(_flag(option, hidden=not show_settings or option.part is not None))
+        self._own = {name for param in self.params for name in param.opts}
+        self.params += [*common_options(hidden=True), *setting_options(shown=show_settings, without=self._own)]
         if self.epilog is None:
             self.epilog = "Settings are flags too: --region, --endpoint, --max-concurrency and all that init has."
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it. Raises UsageError if a flag that means something else to it stands before its name."""
+        _begin(ctx, lambda flag: flag not in self._own)
+        return super().invoke(ctx)
+
+
+def _begin(ctx: click.Context, is_setting: Callable[[str], bool]) -> None:
+    """Note which command runs, and refuse flags before its name that are no settings of it."""
+    invocation = ctx.ensure_object(Invocation)
+    invocation.command = ctx.info_name
+    for flag in invocation.flags:
+        if not is_setting(flag):
+            name = ctx.info_name
+            raise click.UsageError(f"{flag} before {name} is a setting of volumes; {name}'s own options follow it", ctx)
 
 
 def _flag(option: Option, *, hidden: bool) -> click.Option:
@@ -104,7 +179,9 @@ def _flag(option: Option, *, hidden: bool) -> click.Option:
             setting = anchored(option, parse(option, value, str(option.flag)), None)
         except ConfigError as error:
             raise click.UsageError(error.message, ctx) from error
-        ctx.ensure_object(Invocation).settings[option.name] = setting
+        invocation = ctx.ensure_object(Invocation)
+        invocation.settings[option.name] = setting
+        invocation.flags.add(str(option.flag))
 
     metavar = "|".join(option.choices) or option.type.upper()
     return click.Option(

@@ -39,6 +39,10 @@ class Invocation:
     debug: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     """Options of the table of settings that were given as flags."""
+    command: str | None = None
+    """The name of the command, without those of its groups."""
+    flags: set[str] = field(default_factory=set)
+    """Those flags."""
 
     @cached_property
     def output(self) -> Output:

@@ -12,6 +12,7 @@ import click
 
 from s3k_async.cli.exit_codes import ExitCode, exit_code, exit_code_of_all
 from s3k_async.cli.output import one_line, safe_text
+from s3k_async.cli.remedies import remedy_for
 from s3k_async.errors import PartialFailureError, S3kError
 
 __all__ = ["SHOWN", "FailedOperandsError", "failure_fields", "report", "warn"]
@@ -34,15 +35,15 @@ class FailedOperandsError(Exception):
         self.exit_code = ExitCode.PARTIAL if some_succeeded else exit_code_of_all([error for _, error in failures])
 
 
-def report(error: BaseException, *, as_json: bool, debug: bool) -> ExitCode:
-    """Write an error and return its exit code."""
+def report(error: BaseException, *, as_json: bool, debug: bool, command: str | None = None) -> ExitCode:
+    """Write an error of a command, with its remedy, and return its exit code."""
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     code = _code(error)
     if as_json:
-        print(json.dumps({"error": _document(error, code)}), file=sys.stderr)
+        print(json.dumps({"error": _document(error, code, command)}), file=sys.stderr)
         return code
-    for line in _lines(error):
+    for line in _lines(error, command):
         print(safe_text(f"s3k: {one_line(line)}", sys.stderr.encoding), file=sys.stderr)
     return code
 
@@ -67,30 +68,30 @@ def _failures(error: BaseException) -> Failures:
     return error.failures if isinstance(error, FailedOperandsError | PartialFailureError) else ()
 
 
-def _lines(error: BaseException) -> list[str]:
+def _lines(error: BaseException, command: str | None) -> list[str]:
     failures = _failures(error)
-    lines = [_with_path(path, each) for path, each in failures[:SHOWN]]
+    lines = [_with_path(path, each, command) for path, each in failures[:SHOWN]]
     count = error.count if isinstance(error, FailedOperandsError) else len(failures)
     if count > SHOWN:
         lines.append(f"and {count - SHOWN:,} more failures")
-    return lines if isinstance(error, FailedOperandsError) else [*lines, _message(error)]
+    return lines if isinstance(error, FailedOperandsError) else [*lines, _message(error, command)]
 
 
-def _with_path(path: str, error: Exception) -> str:
-    text = _message(error)
+def _with_path(path: str, error: Exception, command: str | None) -> str:
+    text = _message(error, command)
     return text if path in text else f"{text}: {path}"
 
 
-def _message(error: BaseException) -> str:
+def _message(error: BaseException, command: str | None = None) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, click.UsageError):
-        command = error.ctx.command_path if error.ctx is not None else "s3k"
-        return f"{error.format_message().rstrip('.')} (see {command} --help)"
+        return _usage(error)
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, S3kError):
-        return str(error)
+        remedy = remedy_for(error, command)
+        return str(error) if not remedy else str(S3kError(f"{error.message}; {remedy}", path=error.path))
     if isinstance(error, OSError):
         return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
     if isinstance(error, UnicodeEncodeError):
@@ -99,10 +100,21 @@ def _message(error: BaseException) -> str:
     return f"internal error, {type(error).__name__}: {error} (--debug shows where)"
 
 
-def _document(error: BaseException, code: ExitCode) -> dict[str, Any]:
+def _usage(error: click.UsageError) -> str:
+    """A mistake in the command's usage: what click says of it, in one line, and what the command takes."""
+    text = " ".join(error.format_message().split()).rstrip(".")
+    if error.ctx is None:
+        return f"{text} (see s3k --help)"
+    command = error.ctx.command_path
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
+        text += f"; it takes {' '.join([command, *error.ctx.command.collect_usage_pieces(error.ctx)])}"
+    return f"{text} (see {command} --help)"
+
+
+def _document(error: BaseException, code: ExitCode, command: str | None) -> dict[str, Any]:
     document: dict[str, Any] = {
         "code": _name(error),
-        "message": _message(error),
+        "message": _message(error, command),
         "path": error.path if isinstance(error, S3kError) else None,
         "exit_code": int(code),
     }

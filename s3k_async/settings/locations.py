@@ -166,7 +166,11 @@ def table_location(text: str, aws: AwsConfig) -> TableLocation:
         return SqliteFile(text.removeprefix("sqlite:"))
     name = rest if separator and scheme == "dynamodb" else text
     if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}|arn:[A-Za-z0-9:_-]+:table/[A-Za-z0-9_.-]{3,255}", name):
-        raise ConfigError("a table is a DynamoDB table's name, sqlite:PATH or memory://NAME", path=text)
+        raise ConfigError(
+            "a DynamoDB table's name has 3 to 255 letters, digits, '.', '_' and '-'; other tables are sqlite:PATH and"
+            f" memory://NAME; {text!r} is none of them",
+            path=text,
+        )
     return DynamoTable(name, aws)
 
 

@@ -69,6 +69,11 @@ def test_control_characters_in_names_are_escaped(embedded: str) -> None:
     assert "\x1b" not in at_a_terminal("tree", embedded)[1]
 
 
+def test_a_tree_ends_with_an_empty_line_and_its_counts(embedded: str) -> None:
+    subprocess.run([*COMMAND, "touch", "./vol:/a"], check=True, timeout=LIMIT)
+    assert at_a_terminal("tree", embedded) == (0, "/\n└── a\n\n0 directories, 1 file\n")
+
+
 def test_destroy_asks(embedded: str) -> None:
     code, shown = at_a_terminal("destroy", embedded, answer=b"no\n")
     assert code == 2

@@ -179,3 +179,95 @@ def test_the_documentation_has_every_command_and_flag() -> None:
 def test_a_number_that_is_none_is_a_mistake_of_the_user(cli: Cli, volume: str, command: str, number: str) -> None:
     done = cli.fails(2, *command.split(), number)
     assert "internal error" not in done.errors
+
+
+def shared_options() -> dict[str, str]:
+    """The options that every command has, with a value that can be meant."""
+    from s3k_async.settings import OPTIONS
+
+    values = {"integer": "3", "number": "3", "size": "3", "boolean": "true", "text": "x", "path": "x"}
+    settings = {
+        option.flag: option.choices[0] if option.choices else values[option.type]
+        for option in OPTIONS.values()
+        if option.flag is not None
+    }
+    return {"--volume": "memory://x", "--config": "x", "--context": "x", "--hadoop": "x", **settings}
+
+
+def every_command() -> list[tuple[str, ...]]:
+    import click
+
+    from s3k_async.cli.application import s3k
+
+    def below(group: click.Group, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+        found = []
+        for name in group.list_commands(click.Context(group)):
+            command = group.get_command(click.Context(group), name)
+            found.append((*path, name))
+            if isinstance(command, click.Group):
+                found += below(command, (*path, name))
+        return found
+
+    return below(s3k, ())
+
+
+def test_shared_options_may_stand_before_the_name_of_every_command(cli: Cli) -> None:
+    before = [word for option in shared_options().items() for word in option]
+    for command in every_command():
+        for place in range(len(command)):
+            names = [*command[:place], *before, *command[place:]]
+            usage = f"Usage: s3k {' '.join(command)} "
+            assert cli.ok(*names, "--help").out.startswith(usage), names
+            assert cli.ok("-q", "--json", "--debug", *command, "--help").out.startswith(usage)
+
+
+def test_an_option_before_the_name_takes_effect_and_one_behind_it_counts(cli: Cli, volume: str) -> None:
+    made = cli.ok("--suffix-count", "7", "--json", "init", f"{volume}-a").json()
+    assert made["suffix_count"] == 7
+    made = cli.ok("--suffix-count", "7", "--json", "init", f"{volume}-b", "--suffix-count", "5").json()
+    assert made["suffix_count"] == 5
+    cli.ok("touch", "/a")
+    assert cli.ok("--max-concurrency", "1", "mv", "/a", "/b").out.startswith("moved 1 file")
+    assert "at least 1" in cli.fails(2, "--max-concurrency", "0", "mv", "/a", "/b").errors
+
+
+@pytest.mark.parametrize("command", ["fsck", "jobs"])
+def test_an_option_of_a_group_is_not_taken_for_its_command(cli: Cli, volume: str, command: str) -> None:
+    named = {"fsck": "repair", "jobs": "settle"}[command]
+    assert cli.ok(command, "--volume", volume, named).code == 0
+    assert cli.ok(command, "--region", "list", named, volume).code == 0
+    assert cli.ok(command, "--region", "repair", volume).code == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "command"),
+    [
+        (["--name", "*.csv"], ["find"]),
+        (["--suffix-count", "3"], ["reshard", "memory://x", "--suffix-count", "5"]),
+        (["--lease", "5"], ["gc"]),
+        (["--region", "x"], ["plan", "rename"]),
+    ],
+)
+def test_a_setting_is_not_taken_for_an_option_of_the_same_name(
+    cli: Cli, volume: str, before: list[str], command: list[str]
+) -> None:
+    done = cli.fails(2, *before, *command)
+    assert f"{before[0]} before {command[0]} is a setting of volumes" in done.errors
+
+
+def test_h_is_help_except_where_it_is_human(cli: Cli, small_tree: dict[str, bytes]) -> None:
+    assert cli.ok("-h").out == cli.ok("--help").out
+    for command in every_command():
+        if command[-1] not in ("ls", "du"):
+            assert cli.ok(*command, "-h").out == cli.ok(*command, "--help").out
+    assert "2.0K" in cli.ok("ls", "-lh", "/a/b").out
+
+
+@pytest.mark.parametrize(("word", "command"), [("help", "--help"), ("copy", "cp"), ("rename", "mv"), ("upload", "put")])
+def test_a_command_by_the_name_that_others_give_it_is_named(cli: Cli, word: str, command: str) -> None:
+    assert f"did you mean {command}?" in cli.fails(2, word).errors
+
+
+def test_a_missing_argument_is_told_with_what_the_command_takes(cli: Cli) -> None:
+    assert "; it takes s3k get [OPTIONS] SOURCE... LOCAL (see" in cli.fails(2, "get", "/a").errors
+    assert "\\n" not in cli.fails(2, "plan").errors

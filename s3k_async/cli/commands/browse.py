@@ -151,7 +151,8 @@ def tree(invocation: Invocation, path: str, depth: int | None, everything: bool)
         if top.is_dir:
             await drawing.draw(top.path)
         if not invocation.json:
-            invocation.output.line(f"\n{plural(drawing.directories, 'directory')}, {plural(drawing.files, 'file')}")
+            invocation.output.line("")
+            invocation.output.line(f"{plural(drawing.directories, 'directory')}, {plural(drawing.files, 'file')}")
 
     invocation.run(work)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import status_fields
 from s3k_async.cli.path_lists import Record, open_list
 from s3k_async.cli.transfers import destination, finish, last_name, need_distinct, transfer_each
-from s3k_async.errors import PathExistsError, PathNotFoundError
+from s3k_async.errors import InvalidArgumentError, PathExistsError, PathNotFoundError
 from s3k_async.model import ROOT, ChangeResult, FileStatus
 from s3k_async.paths import normalize, split
 from s3k_async.transfer import ProgressCallback, TransferResult, move_to
@@ -128,9 +129,18 @@ def _rename_pairs(invocation: Invocation, file: str, *, null: bool, overwrite: b
 
 
 def _addresses(sources: Sequence[str]) -> list[Address]:
-    addresses = [parse_address(source) for source in sources]
+    addresses = [_address(source) for source in sources]
     need_distinct([last_name(address) for address in addresses])
     return addresses
+
+
+def _address(source: str) -> Address:
+    try:
+        return parse_address(source)
+    except InvalidArgumentError as error:
+        if not os.path.lexists(source):
+            raise
+        raise InvalidArgumentError(f"{error.message}; s3k put copies local files", path=error.path) from error
 
 
 async def _both_ends(

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from s3k_async.cli.addresses import Address, parse_volume_address
-from s3k_async.cli.command import VolumeCommand, common_options, grace_option
+from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
@@ -40,18 +40,10 @@ _NOTED: Final = ("foreign_blob", "rename_unfinished", "reservation_open")
 it left."""
 
 
-class _Parts(click.Group):
+class _Parts(CommandGroup):
     """The commands of fsck, each imported when it is run; without the name of one, it is verify."""
 
-    def __init__(self, *arguments: Any, **attributes: Any) -> None:
-        super().__init__(*arguments, **attributes)
-        self.params += common_options(hidden=True)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = next((each for each in args if not each.startswith("-")), None)
-        if named not in _PARTS and "--help" not in args:
-            args = ["verify", *args]
-        return super().parse_args(ctx, args)
+    default = "verify"
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_PARTS)

@@ -9,7 +9,7 @@ import anyio
 import click
 
 from s3k_async.cli.addresses import parse_volume_address
-from s3k_async.cli.command import VolumeCommand, common_options, for_each
+from s3k_async.cli.command import CommandGroup, VolumeCommand, for_each
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import time_text
 from s3k_async.errors import BusyError, InvalidArgumentError, PathNotFoundError
@@ -25,17 +25,10 @@ T = TypeVar("T")
 _UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
-class _Jobs(click.Group):
+class _Jobs(CommandGroup):
     """Without the name of a command it is list."""
 
-    def __init__(self, *arguments: Any, **attributes: Any) -> None:
-        super().__init__(*arguments, **attributes)
-        self.params += common_options(hidden=True)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--help" not in args and not any(each in self.commands for each in args):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
+    default = "list"
 
 
 jobs = _Jobs(

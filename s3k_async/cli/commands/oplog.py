@@ -14,7 +14,7 @@ import anyio
 import click
 
 from s3k_async.cli.addresses import Address, parse_address, parse_volume_address
-from s3k_async.cli.command import VolumeCommand, common_options, grace_option
+from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural, time_text
@@ -37,13 +37,7 @@ _AGO: Final = re.compile(r"([0-9]+)([smhd])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-class _Group(click.Group):
-    def __init__(self, *arguments: Any, **attributes: Any) -> None:
-        super().__init__(*arguments, **attributes)
-        self.params += common_options(hidden=True)
-
-
-oplog = _Group(name="oplog", help="Show, follow, compact and retire the operation log of a volume.")
+oplog = CommandGroup(name="oplog", help="Show, follow, compact and retire the operation log of a volume.")
 
 
 @oplog.command("show", cls=VolumeCommand)

@@ -13,7 +13,7 @@ import click
 
 from s3k_async import errors
 from s3k_async.cli.addresses import Address, parse_address, parse_volume_address
-from s3k_async.cli.command import VolumeCommand, common_options, grace_option
+from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.commands.check import tell_repair, tell_report
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural
@@ -47,11 +47,7 @@ _ELSEWHERE: Final = {
 """Jobs by name to the module beside this one that adds them to the group."""
 
 
-class _Jobs(click.Group):
-    def __init__(self, *arguments: Any, **attributes: Any) -> None:
-        super().__init__(*arguments, **attributes)
-        self.params += common_options(hidden=True)
-
+class _Jobs(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *_ELSEWHERE})
 

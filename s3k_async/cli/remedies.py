@@ -1,0 +1,76 @@
+"""What to do about an error, where the command says it and the library, which knows no commands, cannot."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from s3k_async.errors import (
+    DirectoryNotEmptyError,
+    IsDirectoryError,
+    PathExistsError,
+    PathNotFoundError,
+    S3kError,
+    VolumeExistsError,
+    VolumeNotFoundError,
+)
+
+__all__ = ["remedy_for"]
+
+_BY_COMMAND: Final[Mapping[tuple[str, type[S3kError]], str]] = {
+    ("cat", IsDirectoryError): "s3k ls lists a directory, s3k get -r copies one",
+    ("cp", IsDirectoryError): "-r copies it with all below it",
+    ("init", VolumeExistsError): "--exist-ok accepts one that agrees with what is asked for",
+    ("mkdir", PathExistsError): "-p accepts one that exists",
+    ("rm", DirectoryNotEmptyError): "-r removes it with all below it",
+    ("touch", IsDirectoryError): "touch is for files",
+}
+_PATTERN: Final = re.compile(r"[*?]|\[.+\]")
+_TABLE_FILE: Final = "metadata.sqlite"
+
+
+def remedy_for(error: BaseException, command: str | None) -> str:
+    """The remedy for an error of a command; empty if there is none to add."""
+    if isinstance(error, VolumeNotFoundError):
+        return _for_volume(error)
+    if isinstance(error, PathNotFoundError) and error.path is not None:
+        name = error.path.rpartition("/")[2]
+        if _PATTERN.search(name):
+            return f"patterns are not expanded: s3k find PATH --name '{name}' lists what matches below PATH"
+        if command == "mv" and error.message == "no such parent directory":
+            return "s3k mkdir -p makes it"
+        return ""
+    for (name, kind), remedy in _BY_COMMAND.items():
+        if name == command and isinstance(error, kind):
+            return remedy
+    return ""
+
+
+def _for_volume(error: VolumeNotFoundError) -> str:
+    directory, name = os.path.split(error.path or "")
+    if name != _TABLE_FILE:
+        return "s3k init makes one"
+    found = _volume_above(directory)
+    if found is not None:
+        volume, path = found
+        return f"to mean a path in the volume {_shown(volume)}, write {_shown(volume)}:/{path}"
+    if os.path.isdir(directory) and os.listdir(directory):
+        return f"s3k init {_shown(directory)} makes one, s3k fsck restore makes a lost table again"
+    return f"s3k init {_shown(directory)} makes one"
+
+
+def _volume_above(directory: str) -> tuple[str, str] | None:
+    """The volume that a directory, or a name with a `:` in it, seems to be a path of, and the path."""
+    for divide in re.finditer("[/:]", directory):
+        volume = directory[: divide.start()]
+        if os.path.isfile(os.path.join(volume, _TABLE_FILE)):
+            return volume, directory[divide.end() :]
+    return None
+
+
+def _shown(directory: str) -> str:
+    """A directory as it is written on the command line."""
+    relative = os.path.relpath(directory)
+    return directory if relative.startswith("..") else f"./{relative}" if relative != "." else "."

@@ -1,0 +1,60 @@
+"""What a newcomer is told to do about an error of the first hour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def vol(cli: Cli) -> None:
+    """An embedded volume `./vol` with the directory `/in`, and a local file."""
+    cli.ok("init", "./vol", "-q")
+    cli.ok("put", "-", "./vol:/in/a.txt", stdin=b"1")
+    Path("local").mkdir()
+    Path("local/file").write_text("1")
+
+
+@pytest.mark.parametrize(
+    ("code", "command", "remedy"),
+    [
+        (3, "ls ./vol/in", "to mean a path in the volume ./vol, write ./vol:/in"),
+        (3, "get ./vol/in/a.txt .", "write ./vol:/in/a.txt"),
+        (3, "put local/file ./vol/x", "write ./vol:/x"),
+        (3, "rm -r ./vol/in", "write ./vol:/in"),
+        (3, "ls ./vol:in", "write ./vol:/in"),
+        (3, "fsck ./vol/in", "write ./vol:/in"),
+        (3, "gc ./vol/in", "write ./vol:/in"),
+        (3, "ls ./nope", "s3k init ./nope makes one"),
+        (3, "ls ./local", "s3k fsck restore makes a lost table again"),
+        (3, "ls memory://nope", "s3k init makes one"),
+        (3, "ls ./vol:/in/*.txt", "patterns are not expanded: s3k find PATH --name '*.txt'"),
+        (3, "rm ./vol:/in/[ab].txt", "patterns are not expanded"),
+        (1, "cp ./vol:/in ./vol:/copy", "-r copies it with all below it"),
+        (1, "get ./vol:/in local", "-r"),
+        (1, "put local ./vol:/in", "-r"),
+        (1, "cat ./vol:/in", "s3k get -r copies one"),
+        (1, "touch ./vol:/in", "touch is for files"),
+        (2, "cp local/file ./vol:/x", "s3k put copies local files"),
+        (3, "mv ./vol:/in ./vol:/no/where", "s3k mkdir -p makes it: /no"),
+        (3, "mkdir ./vol:/a/b", "-p makes it"),
+        (4, "mkdir ./vol:/in", "-p accepts one that exists"),
+        (4, "rm ./vol:/in", "-r removes it with all below it"),
+        (4, "init ./vol", "--exist-ok"),
+        (11, "init s3k://lab --table ab --bucket lab", "has 3 to 255 letters, digits, '.', '_' and '-'"),
+        (11, "ls", "set S3K_VOLUME"),
+        (2, "ls vol", "./vol for an embedded volume"),
+    ],
+)
+def test_an_error_names_its_remedy(cli: Cli, vol: None, code: int, command: str, remedy: str) -> None:
+    assert remedy in cli.fails(code, *command.split()).errors
+    assert remedy in cli(*command.split(), "--json").error()["message"]
+
+
+def test_each_of_several_failures_names_its_remedy(cli: Cli, vol: None) -> None:
+    done = cli("cp", "./vol:/in", "./vol:/in/a.txt", "./vol:/copy/")
+    assert done.code == 10
+    assert "-r copies it with all below it" in done.errors
