@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import tomllib
+import warnings
 from typing import cast
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.utils import require_minimum_pandas_version
 
 from s3k_async.errors import ConfigError
 from s3k_async.spark.settings import DRIVER_OPTIONS, EXECUTOR_OPTIONS, SparkSettings, _context, spark_settings
 from s3k_async.spark.source import register
+from tests.spark.conftest import ROOT
 
 pytestmark = pytest.mark.spark
 
@@ -76,3 +81,16 @@ def test_defaults_of_hadoop_and_spark_are_no_settings(spark: SparkSession) -> No
     finally:
         spark.conf.unset("fs.s3a.connection.maximum")
         hadoop.unset("fs.s3k.metastore.dynamo.table.events")
+
+
+def test_the_extra_admits_the_versions_of_pandas_that_pyspark_is_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark warns about others at every job, and tests have another one for what needs it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    [wanted] = [text for text in project["optional-dependencies"]["spark"] if text.startswith("pandas")]
+    for version, is_supported in {"2.2.0": True, "2.3.3": True, "3.0.0": False, "3.1.1": False}.items():
+        monkeypatch.setattr("pandas.__version__", version)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            require_minimum_pandas_version()
+        assert (not warned) is is_supported
+        assert SpecifierSet(wanted.removeprefix("pandas")).contains(version) is is_supported
