@@ -71,7 +71,8 @@ class JobReport:
     planned: int = 0
     failed: int = 0
     files: int = 0
-    """Of the rows that are done or planned."""
+    """Of the rows that are done or planned; a directory that is renamed or deleted as a whole is one, without the files
+    in it."""
     directories: int = 0
     bytes: int = 0
     seconds: float = 0.0

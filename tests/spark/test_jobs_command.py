@@ -17,11 +17,12 @@ import pytest
 
 import s3k_async.cli
 from s3k_async import S3kSyncClient
-from s3k_async.cli.commands.spark import _told
+from s3k_async.cli.commands.spark import _form_by_content, _form_by_name, _told
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
 from s3k_async.volumes.claims import CLAIM
 from tests.cli.conftest import Cli, clean_environment, cli
+from tests.spark.conftest import spark_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,11 +128,11 @@ def test_changes_wait_for_yes(spark: SparkSession, cli: Cli, directory: str, tmp
     pairs, paths, output = (tmp_path / name for name in ("pairs.csv", "paths.json", "output"))
     pairs.write_text("source,target\n/a/0/0,/a/b\n/a/0/3,/missing/c\n")
     paths.write_text('{"path": "/a/1/1"}\n{"path": "/a/2"}\n')
-    rename = ["spark", "rename", directory + ":/", "--pairs", str(pairs), "--format", "csv", "--tasks", "2"]
-    delete = ["spark", "delete", directory + ":/", "--from", str(paths), "--format", "json", "-r", "--tasks", "2"]
+    rename = ["spark", "rename", directory + ":/", "--pairs", str(pairs), "--tasks", "2"]
+    delete = ["spark", "delete", directory + ":/", "--from", str(paths), "-r", "--tasks", "2"]
 
     assert cli.ok(*rename).out == "would rename 2 files, 12 bytes (--yes does it)\n"
-    assert cli.ok(*delete).out == "would delete 1 file, 1 directory, 6 bytes (--yes does it)\n"
+    assert cli.ok(*delete).out == "would delete 1 file, 6 bytes, 1 directory with all below (--yes does it)\n"
     assert cli.ok("spark", "purge", f"{directory}:/a").out.startswith("would delete 12 files, 4 directories, 74 bytes")
     assert left(directory) == sorted(FILES)
 
@@ -142,7 +143,7 @@ def test_changes_wait_for_yes(spark: SparkSession, cli: Cli, directory: str, tmp
     assert document["requests"]
     assert [each["path"] for each in done.error()["failures"]] == ["/a/0/3"]
     assert sorted(row.outcome for row in spark.read.parquet(str(output)).collect()) == ["done", "failed"]
-    assert cli.ok(*delete, "--yes").out.startswith("deleted 1 file, 1 directory, 6 bytes; ")
+    assert cli.ok(*delete, "--yes").out.startswith("deleted 1 file, 6 bytes, 1 directory with all below; ")
     assert left(directory) == ["/a/0/3", "/a/0/6", "/a/0/9", "/a/1/10", "/a/1/4", "/a/1/7", "/a/b"]
     assert cli.ok("spark", "purge", f"{directory}:/", "--yes").out.startswith("deleted 7 files, 3 directories, ")
     assert left(directory) == []
@@ -161,6 +162,89 @@ def test_fsck_is_that_of_one_machine(spark: SparkSession, cli: Cli, directory: s
     repair = cli("fsck", "repair", directory, "--grace", "0")
     found = cli("spark", "fsck-repair", directory, "--grace", "0", "--tasks", "2")
     assert (found.code, found.out) == (repair.code, repair.out)
+
+
+def test_a_directory_is_told_as_one_with_what_is_in_it(
+    spark: SparkSession, cli: Cli, directory: str, tmp_path: Path
+) -> None:
+    """Its files are neither listed nor counted: none of them is touched."""
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("source,target\n/a,/b\n")
+    rename = ["spark", "rename", directory, "--pairs", str(pairs), "--tasks", "2"]
+    assert cli.ok(*rename).out == "would rename 1 directory with all below (--yes does it)\n"
+    assert cli.ok(*rename, "--yes").out.startswith("renamed 1 directory with all below; ")
+    assert len(left(directory)) == len(FILES)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("list.csv", b"path", "csv"),
+        ("list.JSONL", b"", "json"),
+        ("list.csv.gz", b"\x1f\x8b", "csv"),
+        ("list.parquet", b"PAR1", "parquet"),
+        ("list", b'{"path": "/a"}', "json"),
+        ("list.txt", b"path\n/a\n", "csv"),
+        ("list", b"PAR1", "parquet"),
+        ("written/part-0.snappy.parquet", b"PAR1", "parquet"),
+        ("written/part-0.json", b"{}", "json"),
+    ],
+)
+def test_the_form_of_a_list_is_what_it_is(
+    spark: SparkSession, tmp_path: Path, name: str, content: bytes, expected: str
+) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+    (file.parent / "_SUCCESS").write_bytes(b"")
+    place = str(file.parent if "/" in name else file)
+    assert (_form_by_name(place) or _form_by_content(spark, place)) == expected
+
+
+def test_a_list_that_cannot_be_read_is_told_in_one_line(
+    spark: SparkSession, cli: Cli, directory: str, tmp_path: Path
+) -> None:
+    pairs = tmp_path / "pairs.parquet"
+    rename = ["spark", "rename", directory, "--pairs", str(pairs), "--tasks", "2"]
+    assert "pairs.parquet" in cli.fails(2, *rename).errors
+    assert "no such list" in cli.fails(3, "spark", "rename", directory, "--pairs", str(tmp_path / "pairs")).errors
+    pairs.write_text("source,target\n/a,/b\n")
+    assert "/pairs.parquet. Could not read footer." in cli.fails(2, *rename).errors
+    pairs.rename(tmp_path / "pairs.csv")
+    (tmp_path / "pairs.csv").write_text("from,to\n/a,/b\n")
+    rename[4] = str(tmp_path / "pairs.csv")
+    assert "needs a column 'source'" in cli.fails(2, *rename).errors
+
+
+def test_a_job_that_fails_in_a_session_of_its_own_says_one_line(tmp_path: Path, directory: str) -> None:
+    """Spark's own log has a stack for each task that failed."""
+    pairs = tmp_path / "pairs.parquet"
+    pairs.write_text("source,target\n/a,/b\n")
+    command = ["spark", "rename", directory, "--pairs", str(pairs), "--master", "local[1]"]
+    done = subprocess.run(
+        [sys.executable, "-m", "s3k_async.cli", *command],
+        env=spark_environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "/pairs.parquet. Could not read footer." in done.stderr.splitlines()[-1]
+    assert "\tat " not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr.replace(done.stderr.splitlines()[-1], "")
+
+
+def test_of_nested_errors_the_innermost_is_told() -> None:
+    class OfTheJvmError(Exception):
+        java_exception = (
+            "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times,"
+            " most recent failure: Lost task 0.0 in stage 1.0 (TID 1) (host executor driver): a.b.Error: outside\n"
+            "\tat a.b.C\nCaused by: java.lang.RuntimeException: the reason\n\t... 30 more\n"
+        )
+
+    assert str(_told(OfTheJvmError())) == "Spark: the reason"
 
 
 @pytest.mark.slow

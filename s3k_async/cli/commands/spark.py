@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -18,7 +19,7 @@ from s3k_async.cli.commands.check import tell_repair, tell_report
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural
 from s3k_async.cli.reporting import FailedOperandsError
-from s3k_async.errors import ConfigError, InvalidArgumentError, PathExistsError, S3kError
+from s3k_async.errors import ConfigError, InvalidArgumentError, PathExistsError, PathNotFoundError, S3kError
 from s3k_async.fsck.verify import GRACE_SECONDS
 from s3k_async.model import ROOT
 
@@ -33,6 +34,10 @@ Form = Literal["parquet", "csv", "json"]
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set by `spark-submit`, which names the master as well."""
+_ENDS: Final[dict[str, Form]] = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
+_ABORTED = re.compile(r"Job aborted due to stage failure: .*?\(TID [0-9]+\) \([^)]*\): ")
+"""Which of the tasks ended a job, before the error of that task."""
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _OURS = re.compile(r"^s3k_async\.errors\.(\w+): (.*)$", re.MULTILINE)
 """An error of ours at the end of a task's traceback."""
 
@@ -80,13 +85,22 @@ def job(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return add
 
 
+def _form_option() -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(["parquet", "csv", "json"]),
+        help="The form of the list [default: what its name ends with, else what it begins with]; csv has a header.",
+    )
+
+
 def _changing(
     rows: tuple[str, str] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The options of jobs that change something; `rows`: flag and meaning of the list that they are given."""
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
-        options = [
+        options: list[Callable[[Callable[..., None]], Callable[..., None]]] = [
             click.option("-o", "--output", metavar="DIR", help="Write the outcome of each row there, as Parquet."),
             click.option("--yes", is_flag=True, help="Do it. Without it, only tell what would be done."),
         ]
@@ -94,14 +108,7 @@ def _changing(
             flag, meaning = rows
             options += [
                 click.option("--state", metavar="DIR", help="Keep there what is meant; the same command goes on."),
-                click.option(
-                    "--format",
-                    "form",
-                    type=click.Choice(["parquet", "csv", "json"]),
-                    default="parquet",
-                    show_default=True,
-                    help="The form of the list; csv has a header.",
-                ),
+                _form_option(),
                 click.option(flag, "rows", metavar="FILE", required=True, help=meaning),
             ]
         for option in options:
@@ -203,7 +210,7 @@ def _change_rows(
     *,
     volume: str | None,
     rows: str,
-    form: Form,
+    form: Form | None,
     master: str | None,
     yes: bool,
     output: str | None,
@@ -214,23 +221,16 @@ def _change_rows(
         from s3k_async import spark as jobs
 
         opened = volume_in(session, invocation, whole_volume(volume))
-        result = job_of(jobs)(session, opened, _read(session, rows, form), dry_run=not yes, **options)
+        result = job_of(jobs)(session, opened, _list(session, rows, form), dry_run=not yes, **options)
         keep(result.frame, output)
-    _tell(invocation, result.report, did, would)
+    _tell(invocation, result.report, did, would, whole=True)
 
 
 @job("import")
 @click.argument("volume", required=False)
 @_changing()
 @click.option("--from", "rows", metavar="FILE", help="Objects, the columns uri and path.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["parquet", "csv", "json"]),
-    default="parquet",
-    show_default=True,
-    help="The form of the list; csv has a header.",
-)
+@_form_option()
 @click.option("--below", metavar="URI", help="All objects below a URI of the data location.")
 @click.option("--inventory", metavar="FILE", help="All objects of an S3 Inventory: its manifest.json.")
 @click.option("--prefix", metavar="KEY", default="", help="Of the inventory, those whose key begins so.")
@@ -241,7 +241,7 @@ def import_(
     /,
     volume: str | None,
     rows: str | None,
-    form: Form,
+    form: Form | None,
     below: str | None,
     inventory: str | None,
     prefix: str,
@@ -262,7 +262,7 @@ def import_(
 
         opened = volume_in(session, invocation, whole_volume(volume))
         if rows is not None:
-            objects = _read(session, rows, form)
+            objects = _list(session, rows, form)
         elif below is not None:
             objects = jobs.objects_below(session, opened, below, str(target), tasks=tasks)
         else:
@@ -380,6 +380,10 @@ def spark_session(master: str | None, output: str | None = None) -> Iterator[Spa
             builder = SparkSession.builder.appName("s3k")
             if master is not None or _SUBMITTED not in os.environ:
                 builder = builder.master(master or "local[*]")
+            if _SUBMITTED not in os.environ:
+                # What fails is told in one line, and not by each task's stack as well.
+                builder = builder.config("spark.log.level", "OFF")
+                builder = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
             session = builder.getOrCreate()
         if output is not None:
             _need_new(session, output)
@@ -403,10 +407,44 @@ def _told(error: Exception) -> S3kError:
 
 
 def _cause(text: str) -> str:
-    """Of an error in a Python worker, what ends the traceback; of others, the first line."""
+    """Of an error in a Python worker, what ends the traceback; of others, the innermost cause that is told, or the
+    first line."""
     _, found, traceback = text.rpartition("Traceback (most recent call last):\n")
     last = next((line for line in traceback.splitlines() if line.strip() and line == line.lstrip()), "")
-    return f"in a Python worker: {last}" if found and last else text.strip().partition("\n")[0]
+    if found and last:
+        return f"in a Python worker: {last}"
+    causes = _CAUSE.findall(text)
+    return causes[-1] if causes else _ABORTED.sub("", text.strip().partition("\n")[0])
+
+
+def _list(session: SparkSession, place: str, form: Form | None) -> DataFrame:
+    """A list that a command is given."""
+    return _read(session, place, form or _form_by_name(place) or _form_by_content(session, place))
+
+
+def _form_by_name(place: str) -> Form | None:
+    """What a name ends with, apart from a compression."""
+    return _ENDS.get(os.path.splitext(re.sub(r"\.(gz|bz2|zst)$", "", place.rstrip("/")))[1].lower())
+
+
+def _form_by_content(session: SparkSession, place: str) -> Form:
+    """What the first file with bytes in it begins with. Files of a directory that Spark has written have names."""
+    context = session.sparkContext
+    jvm: Any = context._jvm
+    path = jvm.org.apache.hadoop.fs.Path(place)
+    system = path.getFileSystem(context._jsc.hadoopConfiguration())
+    if not system.exists(path):
+        raise PathNotFoundError("no such list", path=place)
+    for status in system.listStatus(path):
+        name = status.getPath().getName()
+        if status.isFile() and status.getLen() and not name.startswith(("_", ".")):
+            stream = system.open(status.getPath())
+            try:
+                first = stream.read()
+            finally:
+                stream.close()
+            return _form_by_name(name) or ("parquet" if first == ord("P") else "json" if first == ord("{") else "csv")
+    raise InvalidArgumentError("the list is empty; --format says what it is", path=place)
 
 
 def _read(session: SparkSession, place: str, form: Form) -> DataFrame:
@@ -460,12 +498,18 @@ def keep(frame: DataFrame, output: str | None) -> None:
         frame.write.parquet(output)
 
 
-def _tell(invocation: Invocation, report: JobReport, did: str, would: str) -> None:
-    """Say what was done. Raises FailedOperandsError if something was not."""
-    counts = [plural(report.files, "file")]
-    if report.directories:
-        counts.append(plural(report.directories, "directory"))
-    text = f"{f'would {would}' if report.dry_run else did} {', '.join(counts)}, {report.bytes:,} bytes"
+def _tell(invocation: Invocation, report: JobReport, did: str, would: str, *, whole: bool = False) -> None:
+    """Say what was done. `whole`: a directory counts as one, whatever is in it. Raises FailedOperandsError if something
+    was not done."""
+    did_what = f"would {would}" if report.dry_run else did
+    files, directories = plural(report.files, "file"), plural(report.directories, "directory")
+    if not report.directories:
+        text = f"{did_what} {files}, {report.bytes:,} bytes"
+    elif not whole:
+        text = f"{did_what} {files}, {directories}, {report.bytes:,} bytes"
+    else:
+        of_files = f"{files}, {report.bytes:,} bytes, " if report.files else ""
+        text = f"{did_what} {of_files}{directories} with all below"
     if report.already:
         text += f"; {report.already:,} were done already"
     text += " (--yes does it)" if report.dry_run else f"; {report.seconds:,.1f} s"
