@@ -99,7 +99,7 @@ class AwsConfig:
 
     @property
     def installation(self) -> str:
-        """Which installation of the service is meant: its endpoint in one spelling, without a user; empty for AWS itself."""
+        """Which installation of the service is meant: its endpoint without a user; empty for AWS itself."""
         return (without_user(self.endpoint) or "").rstrip("/").lower()
 
     def without_secrets(self) -> AwsConfig:
