@@ -11,7 +11,6 @@ from typing import Protocol, TypeAlias
 
 import anyio
 
-from s3k_async._native import object_id_of
 from s3k_async.concurrency import run_all
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -29,7 +28,7 @@ from s3k_async.publishing import ProgressCallback, Tally
 from s3k_async.races import Race
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.blobs import BlobStore
-from s3k_async.volumes.claims import CLAIM
+from s3k_async.volumes.claims import belongs_to_a_volume
 
 __all__ = ["LOOKS", "AdoptingVolume", "adopt_many", "canonical_uri", "is_own", "look_at"]
 
@@ -66,21 +65,21 @@ async def look_at(volume: AdoptingVolume, uri: str) -> Content:
     DataMissingError (not there).
     """
     key = _key(volume, uri)
-    info = await volume.storage.blobs.head(key)
+    info = await volume.storage.place.head(key)
     if info is None:
         raise DataMissingError("there is no such object to adopt", path=uri)
-    return Content(volume.storage.uri(key), info.size, info.etag, "")
+    return Content(volume.storage.place.uri(key), info.size, info.etag, "")
 
 
 def canonical_uri(volume: AdoptingVolume, uri: str) -> str:
     """The URI by which entries name an object, however it is spelled. Raises as `look_at`, without a request."""
-    return volume.storage.uri(_key(volume, uri))
+    return volume.storage.place.uri(_key(volume, uri))
 
 
 def is_own(volume: AdoptingVolume, key: str) -> bool:
-    """Whether an object of the data location is one of the volume's own: bytes of a file, the log, the claim."""
-    log = volume.log_blobs and volume.storage.own_key(volume.log_blobs.uri("-"))
-    return object_id_of(key) is not None or key == CLAIM or bool(log and key.startswith(log.removesuffix("-")))
+    """Whether an object of the data location belongs to this volume or to another: bytes of a file, log, mark."""
+    log = volume.log_blobs and volume.storage.place_key(volume.log_blobs.uri("-"))
+    return belongs_to_a_volume(key) or bool(log and key.startswith(log.removesuffix("-")))
 
 
 def _key(volume: AdoptingVolume, uri: str) -> str:
@@ -90,11 +89,11 @@ def _key(volume: AdoptingVolume, uri: str) -> str:
     full = f"file://{uri[5:]}" if uri.startswith("file:/") and not uri.startswith("file://") else uri  # as the JVM says
     if "://" not in full:
         raise UnsupportedError("an object is adopted by its URI", path=uri)
-    key = volume.storage.own_key(full)
+    key = volume.storage.place_key(full)
     if key is None:
         raise UnsupportedError("the object lies outside of the volume's data location, or its URI is none", path=uri)
     if is_own(volume, key):
-        raise UnsupportedError("the object is one of the volume's own", path=uri)
+        raise UnsupportedError("the object belongs to a volume, this one or another: its bytes, log or mark", path=uri)
     return key
 
 

@@ -455,12 +455,14 @@ async def test_what_is_not_the_volumes_stays(new_volume: VolumeMaker) -> None:
         assert volume.log_blobs is not None
         await volume.blobs.put("somebody/elses", b"precious")
         await volume.blobs.put("part-0", b"precious")
+        await volume.place.put("part-0", b"outside of the scope")
         await volume.log_blobs.put("notes.txt", b"precious")
         left = await destroy_volume(config, force=True)
         assert left == 3
         assert await volume.blobs.get("somebody/elses") == b"precious"
         assert await volume.log_blobs.get("notes.txt") == b"precious"
-        kept = {info.key async for info in volume.blobs.list_all() if not info.key.startswith("oplog/")}
+        kept = {info.key async for info in volume.blobs.list_all()}
+        assert await volume.place.get("part-0") == b"outside of the scope"
         assert kept == {"somebody/elses", "part-0"}
         assert [info.key async for info in volume.log_blobs.list_all()] == ["notes.txt"]
     with pytest.raises(VolumeNotFoundError):
@@ -473,10 +475,10 @@ async def test_a_place_without_the_volumes_mark_is_not_emptied(mark: bytes | Non
     await init_volume(config)
     async with opened(config) as volume:
         await write(volume, "/a", b"x")
-        await volume.blobs.delete(CLAIM)
+        await volume.place.delete(CLAIM)
         if mark is not None:
-            await volume.blobs.put(CLAIM, mark)
-        with pytest.raises(NotAVolumeError, match="mark"):
+            await volume.place.put(CLAIM, mark)
+        with pytest.raises((NotAVolumeError, VolumeMismatchError), match=r"mark|belongs to"):
             await destroy_volume(config, force=True)
         assert await read(volume, "/a") == b"x"
 
@@ -485,10 +487,10 @@ async def test_the_mark_of_another_volume_is_not_removed() -> None:
     config = in_memory()
     await init_volume(config)
     async with opened(config) as volume:
-        await volume.blobs.put(CLAIM, b'{"volume_id": "another"}')
-        with pytest.raises(NotAVolumeError, match="another volume"):
+        await volume.place.put(CLAIM, b'{"volume_id": "another"}')
+        with pytest.raises(VolumeMismatchError, match="another volume"):
             await destroy_volume(config)
-        assert await volume.blobs.get(CLAIM) == b'{"volume_id": "another"}'
+        assert await volume.place.get(CLAIM) == b'{"volume_id": "another"}'
 
 
 async def test_objects_that_cannot_be_deleted_are_named_and_the_volume_can_be_destroyed_again() -> None:
@@ -500,7 +502,8 @@ async def test_objects_that_cannot_be_deleted_are_named_and_the_volume_can_be_de
         assert entry is not None
         assert entry.physical is not None
     plan = FaultPlan()
-    plan.refuse(entry.physical, PermissionDeniedError("locked"))
+    key = volume.record.scope + entry.physical
+    plan.refuse(key, PermissionDeniedError("locked"))
     with pytest.raises(PartialFailureError) as caught:
         await destroy_volume(config, force=True, faults=plan)
     assert [key for key, _ in caught.value.failures] == [entry.physical]

@@ -40,7 +40,8 @@ FRESH_MOST = 1_000_000
 @dataclass(slots=True)
 class Swept:
     """What sweep did. `deleted` is by reason, `kept` tells why candidates were left: `waiting`, `named` (the table
-    names them after all), `changed` (the log does, since they were marked), `undecided` (they may yet be published).
+    names them after all), `changed` (the log does, since they were marked), `undecided` (they may yet be published),
+    `unowned` as in `Marked`.
     """
 
     deleted: dict[str, Count] = field(default_factory=dict)
@@ -195,6 +196,8 @@ class Sweeper:
         await need_settled(self._place.store.items, self._record)
         grace_ms = self._ages.grace_ms
         left = self._leave("waiting", batch, lambda verdict: verdict.since_ms + grace_ms > self._now_ms)
+        if not self._place.scoped:  # a list that an older version has marked may name them
+            left = self._leave("unowned", left, lambda verdict: not verdict.operations)
         at_work = await open_transactions(self._place.store.items)
         # A table that lacks entries may lack those of pending operations too, and a job may yet publish them.
         if self._seen.lost or at_work:

@@ -24,7 +24,7 @@ from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.oplog.reader import Truth, latest
 from s3k_async.stores.items import Key
-from s3k_async.stores.key_ranges import HEX, hex_ranges
+from s3k_async.stores.key_ranges import HEX
 
 __all__ = ["LOOSE", "Gatherer", "Loose", "jobs_of", "read_item"]
 
@@ -164,7 +164,9 @@ class Gatherer:
             self.put(things)
 
     async def _scan_blobs(self) -> None:
-        ranges = [blob_things(self.ground, keys, self.counts) for group in hex_ranges(len(HEX)) for keys in group]
+        ranges = [
+            blob_things(self.ground, keys, self.counts) for group in self.ground.ranges(len(HEX)) for keys in group
+        ]
         async for things in merge(ranges, limit=LISTINGS):
             self.put(things)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from s3k_async.errors import InvalidPathError
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT
 from s3k_async.oplog.reader import JavaLogReader, LogReader
 from s3k_async.sources import Sources
 from s3k_async.storage.physical import is_uri, key_below
-from s3k_async.stores.blobs import BlobStore
+from s3k_async.stores.blobs import BlobInfo, BlobStore
+from s3k_async.stores.key_ranges import KeyRange, hex_ranges, key_ranges
 
 __all__ = ["Counts", "Ground"]
 
@@ -42,6 +44,8 @@ class Ground:
     path: str = ROOT
     legacy: bool = False
     """Whether S3-FileSystem 1.0 wrote the volume, where no log of its says so."""
+    place: BlobStore | None = None
+    """The data location as a whole, where adopted objects are, of a volume whose own `blobs` are below its scope."""
 
     @property
     def is_legacy(self) -> bool:
@@ -49,13 +53,37 @@ class Ground:
         return self.legacy or isinstance(self.log, JavaLogReader)
 
     def key_of(self, physical: str) -> str:
-        """The key below the data location of what an entry names. S3-FileSystem 1.0 may have named a bucket that its
-        data is not in any more: then it is what follows the bucket.
+        """The key of what an entry names: among the volume's own bytes, or, of a URI, below the data location.
+        S3-FileSystem 1.0 may have named a bucket that its data is not in any more: then it is what follows the bucket.
         """
         if not is_uri(physical):
             return physical
-        key = key_below(self.blobs.uri("-").removesuffix("-"), physical)
+        key = key_below(self._location.uri("-").removesuffix("-"), physical)
         return physical.partition("://")[2].partition("/")[2] if key is None else key
+
+    def ranges(self, count: int) -> list[list[KeyRange]]:
+        """The keys of the volume's bytes in `count` groups of ranges: all below its scope, and where there is none,
+        those that are like its own.
+        """
+        return hex_ranges(count) if self.place is None else key_ranges(count)
+
+    async def head(self, physical: str) -> BlobInfo | None:
+        """The facts of what an entry names, by its `key_of`; None also for what can be no key."""
+        try:
+            return await self._holder(physical).head(self.key_of(physical))
+        except InvalidPathError:
+            return None
+
+    async def get(self, physical: str, start: int, end: int) -> bytes:
+        """Bytes [start, end) of what an entry names. Raises BlobNotFoundError, InvalidPathError."""
+        return await self._holder(physical).get(self.key_of(physical), start, end)
+
+    @property
+    def _location(self) -> BlobStore:
+        return self.blobs if self.place is None else self.place
+
+    def _holder(self, physical: str) -> BlobStore:
+        return self._location if is_uri(physical) else self.blobs
 
     def holds(self, path: str) -> bool:
         """Whether a path is one of those to be checked."""

@@ -56,16 +56,16 @@ async def with_adopted(ground: Ground, facts: Sequence[Facts]) -> list[Facts]:
     """The facts with the adopted bytes that their entries name: which object they are of, no listing tells."""
     found: dict[str, list[BlobInfo]] = {}
 
-    async def look(object_id: str, key: str) -> None:
-        blob = await _head(ground, key)
+    async def look(object_id: str, uri: str) -> None:
+        blob = await ground.head(uri)
         if blob is not None:
             found.setdefault(object_id, []).append(blob)
 
     wanted = [
-        (each.object_id, key)
+        (each.object_id, uri)
         for each in facts
         if not each.blobs
-        for key in sorted({ground.key_of(uri) for entry in each.entries for uri in adopted_by(entry)})
+        for uri in sorted({uri for entry in each.entries for uri in adopted_by(entry)})
     ]
     await run_all(lambda each: look(*each), wanted, limit=READS)
     return [replace(each, blobs=tuple(found[each.object_id])) if each.object_id in found else each for each in facts]
@@ -212,20 +212,13 @@ def _segments(truth: Truth | None) -> list[str]:
 
 async def _heads(ground: Ground, facts: Facts, seen: _Seen) -> None:
     states = [*seen.entries, *_states(latest(seen.records).get(facts.object_id))]
-    keys = {blob.key for blob in facts.blobs}
-    keys |= {ground.key_of(state.physical) for state in states if state.physical and state.physical != UNCOMMITTED}
-    for key in sorted(keys - {""}):
-        blob = await _head(ground, key)
+    names = {blob.key: blob.key for blob in facts.blobs}
+    physical = [state.physical for state in states if state.physical and state.physical != UNCOMMITTED]
+    names |= {ground.key_of(name): name for name in physical}
+    for key in sorted(names.keys() - {""}):
+        blob = await ground.head(names[key])
         if blob is not None:
             seen.blobs.append(blob)
-
-
-async def _head(ground: Ground, key: str) -> BlobInfo | None:
-    """The facts of a blob that an entry or the log names; None also for what can be no blob's key."""
-    try:
-        return await ground.blobs.head(key)
-    except InvalidPathError:
-        return None
 
 
 async def item_facts(ground: Ground, found: Sequence[ItemFacts]) -> list[ItemFacts]:
@@ -285,10 +278,9 @@ async def parent_facts(ground: Ground, lonely: Iterable[Child]) -> list[ParentFa
 async def checked_bytes(ground: Ground, entry: Entry) -> Finding | None:
     """Read a file's bytes and compare the checksum; None if it is right, or if there are no bytes."""
     digest = _native.Xxh3_128()
-    key = ground.key_of(str(entry.physical))
     try:
         for start in range(0, entry.size, CHUNK):
-            digest.update(await ground.blobs.get(key, start, start + CHUNK))
+            digest.update(await ground.get(str(entry.physical), start, start + CHUNK))
     except (BlobNotFoundError, InvalidPathError):
         return None
     found = f"xxh128:{digest.hexdigest()}"

@@ -14,6 +14,7 @@ from typing import Final
 from s3k_async.concurrency import merge
 from s3k_async.errors import ItemFormatError, LogFormatError, ReadOnlyVolumeError, VolumeMismatchError
 from s3k_async.fsck.candidates import CandidateWriter, Header
+from s3k_async.fsck.mend import FsckVolume
 from s3k_async.fsck.naming import SEGMENTS, Named, digest_of, names_in, need_settled, scan_segment
 from s3k_async.fsck.verdicts import PHYSICAL_KEY, Ages, Case, KeyOf, Verdict, judge
 from s3k_async.metadata.codec import from_item
@@ -24,6 +25,7 @@ from s3k_async.oplog.reader import DamagedLog, LogReader
 from s3k_async.oplog.spill import Spill
 from s3k_async.stores.blobs import BlobInfo, BlobStore, Unfinished
 from s3k_async.stores.items import Item
+from s3k_async.stores.key_ranges import HEX, KeyRange, hex_ranges, key_ranges
 
 __all__ = [
     "MOST",
@@ -38,9 +40,6 @@ __all__ = [
     "object_of",
     "table_digest",
 ]
-
-HEX: Final = "0123456789abcdef"
-"""What physical keys begin with: each prefix is listed by itself, at the same time as the others."""
 
 MOST: Final = 10_000
 
@@ -66,6 +65,19 @@ class Place:
     """None for a volume without a log."""
     key_of: KeyOf
     volume_id: str
+    scoped: bool
+    """Whether `data` holds nothing but the volume's own. If not, what its log does not name may be another's."""
+
+    @classmethod
+    def of(cls, volume: FsckVolume) -> Place:
+        """The place of an open volume."""
+        record = volume.record
+        key_of = volume.storage.own_key
+        return cls(volume.store, volume.blobs, volume.log_blobs, key_of, record.volume_id, bool(record.scope))
+
+    def ranges(self, count: int) -> list[list[KeyRange]]:
+        """The keys of the data in `count` groups of ranges: all that are the volume's, or all that are like its own."""
+        return key_ranges(count) if self.scoped else hex_ranges(count)
 
 
 @dataclass(slots=True)
@@ -84,7 +96,8 @@ class Count:
 class Marked:
     """What mark found. `counts` is by reason: of the bytes that can go `deleted`, `replaced`, `unpublished`, `unnamed`;
     of those that stay `named`, `young`, `waiting` (nobody names them, but not for a grace period yet), `lost` (the log
-    says that they are live, the table has no entry), `damaged` (something about them cannot be understood), `foreign`.
+    says that they are live, the table has no entry), `damaged` (something about them cannot be understood), `foreign`
+    (the key is none of a volume's), `unowned` (the place may be shared, and the log does not name them).
     """
 
     counts: dict[str, Count] = field(default_factory=dict)
@@ -139,6 +152,9 @@ class Sieve:
         if not verdict.is_dead:
             self.done.count(verdict.reason, blob.size)
             return None
+        if not self._place.scoped and not verdict.operations:
+            self.done.count("unowned", blob.size)
+            return None
         # One that waits is a candidate too: a sweep that comes later may take it.
         waits = verdict.since_ms + self._ages.grace_ms > self._now_ms
         self.done.count("waiting" if waits else verdict.reason, blob.size)
@@ -157,7 +173,7 @@ class Sieve:
             if blobs is None:
                 continue
             async for upload in blobs.list_uploads():
-                ours = not upload.key or PHYSICAL_KEY.fullmatch(upload.key) is not None
+                ours = not upload.key or (self._place.scoped and PHYSICAL_KEY.fullmatch(upload.key) is not None)
                 if ours and 0 < upload.started_ms < self._oldest and len(self.done.uploads) < MOST:
                     self.done.uploads.append((blobs, upload))
         return self.done
@@ -225,7 +241,8 @@ class Marker:
 
     async def _list(self, sieve: Sieve, spill: Spill) -> None:
         seen = 0
-        async with aclosing(merge([_pages(self._place.data, digit) for digit in HEX], limit=len(HEX))) as pages:
+        ranges = [keys for group in self._place.ranges(len(HEX)) for keys in group]
+        async with aclosing(merge([_pages(self._place.data, keys) for keys in ranges], limit=len(HEX))) as pages:
             async for page in pages:
                 rows = [(blob.key, object_of(blob), blob.size, blob.mtime_ms) for blob in sieve.blobs(page)]
                 spill.many("INSERT INTO listed VALUES (?, ?, ?, ?)", rows)
@@ -323,13 +340,14 @@ async def table_digest(place: Place) -> str:
     return str(digest)
 
 
-async def _pages(blobs: BlobStore, prefix: str) -> AsyncIterator[list[BlobInfo]]:
+async def _pages(blobs: BlobStore, keys: KeyRange) -> AsyncIterator[list[BlobInfo]]:
     cursor: str | None = None
     while True:
-        page = await blobs.list(prefix, cursor=cursor)
-        yield list(page.blobs)
+        page = await blobs.list(keys.prefix, cursor=cursor, after=keys.after)
+        found = [blob for blob in page.blobs if not keys.until or blob.key <= keys.until]
+        yield found
         cursor = page.next
-        if cursor is None:
+        if cursor is None or len(found) < len(page.blobs):
             return
 
 

@@ -120,9 +120,17 @@ def ground_of(volume: FsckVolume, *, grace: float = GRACE_SECONDS, path: str = R
         binary = volume.record.log_mode == "binary"
         native = LogReader(volume.log_blobs, has_key=volume.store.keys.has)
         log = JavaLogReader(volume.log_blobs, volume=volume.record.name) if binary else native
-    legacy = volume.record.kind == "s3k-1.0"
-    sources = volume.store.sources
-    return Ground(volume.store, volume.blobs, log, volume.log_blobs, sources, int(grace * 1000), path, legacy)
+    return Ground(
+        volume.store,
+        volume.blobs,
+        log,
+        volume.log_blobs,
+        volume.store.sources,
+        int(grace * 1000),
+        path,
+        legacy=volume.record.kind == "s3k-1.0",
+        place=volume.place if volume.record.scope else None,
+    )
 
 
 async def verify_volume(
@@ -149,6 +157,7 @@ async def verify_volume(
         ground.sources,
         grace=grace,
         log_blobs=ground.log_blobs,
+        place=ground.place,
         held=held,
         legacy=ground.legacy,
     )

@@ -129,7 +129,7 @@ def _place(item: Item) -> Key:
 
 def _add(ground: Ground, entry: Entry, things: list[Thing], counts: Counts) -> None:
     things += [("entries", object_id, entry) for object_id in objects_of(entry)]
-    if not ground.is_legacy:
+    if not ground.is_legacy and ground.place is None:
         keys = [ground.key_of(uri) for uri in adopted_by(entry)]
         things += [("adopted", key, key) for key in keys]
     if entry.is_dir:

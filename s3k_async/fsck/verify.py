@@ -82,12 +82,14 @@ class Verifier:
         *,
         grace: float = GRACE_SECONDS,
         log_blobs: BlobStore | None = None,
+        place: BlobStore | None = None,
         held: int = HELD,
         legacy: bool = False,
     ) -> None:
-        """`log_blobs`: where the log is; with it, objects of newer formats are told from damaged ones. `held`: what is
-        kept in memory before it is written to files. `legacy`: the volume is S3-FileSystem 1.0's, log or not."""
-        self._ground = Ground(store, blobs, log, log_blobs, sources, int(grace * 1000), legacy=legacy)
+        """`log_blobs`: where the log is; with it, objects of newer formats are told from damaged ones. `place`: as of
+        `Ground`. `held`: what is kept in memory before it is written to files. `legacy`: the volume is
+        S3-FileSystem 1.0's, log or not."""
+        self._ground = Ground(store, blobs, log, log_blobs, sources, int(grace * 1000), legacy=legacy, place=place)
         self._held = held
 
     async def verify(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
@@ -63,6 +63,8 @@ __all__ = [
     "LOCK_SUBJECT",
     "PROTOCOL",
     "RECORD_KEY",
+    "SCOPE",
+    "SCOPED",
     "STATE",
     "TAG",
     "VolumeRecord",
@@ -74,6 +76,7 @@ __all__ = [
     "location_text",
     "locked_message",
     "mark_destroying",
+    "scope_of",
     "write_tag",
 ]
 
@@ -81,8 +84,12 @@ FORMAT: Final = 1
 """The layout of the record itself."""
 PROTOCOL: Final = 1
 """What this client speaks; a record may ask for more (`min_client`)."""
-FLAGS: Final[frozenset[str]] = frozenset()
+SCOPED: Final = "scoped"
+"""The flag of a volume whose data keys and log keys lie below its own `scope` in their locations."""
+FLAGS: Final = frozenset({SCOPED})
 """Features that this version knows. A record that names another one is refused."""
+SCOPE: Final = "s3k-"
+"""What scopes begin with. S3-FileSystem 1.0 lists, and deletes, keys that begin with a hexadecimal digit only."""
 RECORD_KEY: Final = Key("s3k:volume", "record")
 TAG: Final = "s3k-volume"
 
@@ -124,6 +131,13 @@ class VolumeRecord:
     format: int = FORMAT
     epoch: str = field(default="", compare=False)
     """The last time that the volume was locked exclusively, by the id of the lock. Not in the tag."""
+
+    @property
+    def scope(self) -> str:
+        """What every key of the volume begins with in its data location and in its log location; empty for a volume
+        made before there were scopes. Adopted objects keep the keys they had.
+        """
+        return scope_of(self.volume_id, self.flags)
 
     def to_item(self, operation: str) -> dict[str, Value]:
         """The item that stores the record, written by `operation`."""
@@ -198,6 +212,11 @@ class VolumeRecord:
         difference = self.differences(wanted)
         if difference:
             raise VolumeMismatchError(f"the volume differs from what was asked for: {difference}", path=where)
+
+
+def scope_of(volume_id: str, flags: Collection[str]) -> str:
+    """What every key of a volume with these flags begins with, in its data location and in its log location."""
+    return f"{SCOPE}{volume_id}/" if SCOPED in flags else ""
 
 
 _FIELDS: Final = {

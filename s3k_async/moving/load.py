@@ -120,6 +120,7 @@ async def load_volume(
         loader,
         config,
         check=check or adopt,
+        adopt=adopt,
         bytes_from=bytes_from,
         sources=sources,
         session=session,
@@ -134,6 +135,7 @@ async def load_by(
     config: VolumeConfig,
     *,
     check: bool = False,
+    adopt: bool = False,
     bytes_from: Volume | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
@@ -147,7 +149,15 @@ async def load_by(
     if config.suffix_count is None:
         made = replace(config, suffix_count=dump.header.suffix_count, hash=config.hash or dump.header.hash)
     async with exclusive_volume(
-        config, lock, create=True, made=made, sources=sources, session=session, faults=faults, counter=counter
+        config,
+        lock,
+        create=True,
+        made=made,
+        adopting=adopt,
+        sources=sources,
+        session=session,
+        faults=faults,
+        counter=counter,
     ) as volume:
         # A table that is made anew for bytes that were there may have been in use until it was lost.
         lock.alone = lock.alone and volume.record.volume_id != dump.header.volume_id
@@ -162,7 +172,7 @@ async def load_by(
         lock.touched = True
         parents = await loader.run(volume, lock)
         record = volume.record
-        await renew(volume.blobs, record.volume_id, {"suffix_count": record.suffix_count, "hash": record.hash})
+        await renew(volume.place, record.volume_id, {"suffix_count": record.suffix_count, "hash": record.hash})
         return LoadResult(end.entries, end.files, end.directories, end.bytes, skipped, parents)
 
 
@@ -271,5 +281,5 @@ class _Alone:
 
 def _require_copyable(portion: Sequence[Entry], source: Volume) -> None:
     for entry in portion:
-        if entry.committed and entry.physical is not None and source.storage.own_key(entry.physical) is None:
+        if entry.committed and entry.physical is not None and not source.storage.can_read(entry.physical):
             raise UnsupportedError("the file's bytes lie outside the volume that was dumped", path=entry.path)

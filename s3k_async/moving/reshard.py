@@ -125,7 +125,7 @@ class _Reshard:
         self._lock.check()
         await write_tag(volume.table, target, sources, policy)
         layout = {"suffix_count": target.suffix_count, "hash": target.hash}
-        await renew(volume.blobs, target.volume_id, layout)
+        await renew(volume.place, target.volume_id, layout)
         cleaned = await self._everywhere("clean")
         await self._walker.finish(volume, self._lock)
         return ReshardResult(target.suffix_count, target.hash, cleaned.entries, max(copied.moved, cleaned.moved))

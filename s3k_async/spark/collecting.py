@@ -25,7 +25,7 @@ from s3k_async.errors import BusyError, InvalidArgumentError, S3kError
 from s3k_async.fsck.audit import AuditTrail
 from s3k_async.fsck.candidates import verdict_from
 from s3k_async.fsck.collect import BATCH, Collector, Seen, Sweeper, Swept
-from s3k_async.fsck.marking import MOST, Count, Marked, Sieve, held_by, need_collectable
+from s3k_async.fsck.marking import MOST, Count, Marked, Place, Sieve, held_by, need_collectable
 from s3k_async.fsck.naming import nameless_item, need_settled
 from s3k_async.fsck.parts import from_line
 from s3k_async.fsck.repair import ground_of
@@ -46,7 +46,6 @@ from s3k_async.spark.sifting import (
     batch_of_lines,
     data_pieces,
     judge_objects,
-    place_of,
     read_entries,
     read_lines,
     take_unnamed,
@@ -109,7 +108,7 @@ def gc(
         ages = Ages(grace, driver.config.tuning.lease if lease is None else lease)
         keys = driver.store.keys
         scope = ["gc", driver.record.volume_id, keys.volume, keys.suffix_count, ages.grace_ms, ages.unpublishable_ms]
-        record = run(partial(need_collectable, place_of(driver)))
+        record = run(partial(need_collectable, Place.of(driver)))
         stages = Stages(spark, checkpoint, scope, driver.store.sources.now_ms(), progress, operation="gc")
         terms = Terms(shipped.executors, ages, _began(stages, record, run(driver.blobs.now_ms)))
         tasks = partitions or 2 * spark.sparkContext.defaultParallelism
@@ -150,7 +149,8 @@ class _Collection:
         """The candidates among the lines of the last stage, what was found, and what the log consisted of."""
         found = _Found(self.terms.sieve(self.volume))
         segments = self.partitions
-        data = found.take(self._read("data", "listing of the data", lambda: data_pieces(self.partitions)))
+        place = Place.of(self.volume)
+        data = found.take(self._read("data", "listing of the data", lambda: data_pieces(place, self.partitions)))
         table = found.take(
             self._read("table", "scan of the table", lambda: [Table(n, segments) for n in range(segments)])
         )
@@ -173,7 +173,7 @@ class _Collection:
 
     def sweep(self, name: str, frame: DataFrame, marked: Marked, seen: Seen, rate: float | None) -> Swept:
         """Delete the candidates that still nobody names, and what else mark found."""
-        place, sources = place_of(self.volume), self.volume.store.sources
+        place, sources = Place.of(self.volume), self.volume.store.sources
         trail = AuditTrail(self.volume.log_blobs, f"{name}/driver")
         swept = self.run(partial(Collector(place, sources, self.terms.ages, trail).clean_up, marked))
         candidates = frame.count()
@@ -274,7 +274,7 @@ class _Sweep:
             context = TaskContext.get()
             attempt = f"{context.partitionId():06d}-{context.taskAttemptId()}" if context is not None else "0"
             sweeper = Sweeper(
-                place_of(volume),
+                Place.of(volume),
                 volume.store.sources,
                 self.terms.ages,
                 AuditTrail(volume.log_blobs, f"{self.run}/{attempt}"),

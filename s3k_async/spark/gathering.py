@@ -100,7 +100,7 @@ class Scans:
             lambda: self.run(lambda: checkpoint_pieces(self.ground, self.partitions, done)),
         ):
             number += 1
-        read("data", "scan of the bytes", lambda: byte_pieces(self.partitions))
+        read("data", "scan of the bytes", lambda: byte_pieces(self.ground, self.partitions))
         return Scanned(reduce(DataFrame.unionAll, frames), gatherer)
 
     def by_part(self, scanned: Scanned) -> DataFrame:

@@ -194,7 +194,7 @@ def _without_own(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batche
 
     async def wanted(uris: Sequence[str], client: S3kClient) -> list[bool]:
         volume = client._volume()
-        keys = [volume.storage.own_key(uri) for uri in uris]
+        keys = [volume.storage.place_key(uri) for uri in uris]
         return [key is None or not is_own(volume, key) for key in keys]
 
     for batch in batches:
@@ -214,7 +214,7 @@ def _snake(name: str) -> str:
 async def _key_prefix(client: S3kClient, source: str) -> str:
     storage = client._volume().storage
     # A name after the `/`, since a URI of nothing but a place is none of an object.
-    key = storage.own_key(f"{source.rstrip('/')}/-") if "://" in source else None
+    key = storage.place_key(f"{source.rstrip('/')}/-") if "://" in source else None
     if key is None:
         raise UnsupportedError("objects are imported from below the volume's data location", path=source)
     return key.removesuffix("-")
@@ -235,7 +235,7 @@ def _first_level(prefix: str, target: str) -> Callable[[S3kClient], AsyncIterato
         volume = client._volume()
         after = ""
         while True:
-            page = await volume.blobs.list(prefix, after=after)
+            page = await volume.place.list(prefix, after=after)
             found: dict[str | Found, None] = {}
             last = ""
             for blob in page.blobs:
@@ -244,7 +244,7 @@ def _first_level(prefix: str, target: str) -> Callable[[S3kClient], AsyncIterato
                 if followed:
                     found[last] = None
                 elif not _is_none(volume, blob.key):
-                    found[volume.storage.uri(blob.key), blob.size, f"{target}/{name}", blob.etag] = None
+                    found[volume.place.uri(blob.key), blob.size, f"{target}/{name}", blob.etag] = None
             yield list(found)
             if page.next is None:
                 return
@@ -276,12 +276,12 @@ def _objects(
     async def pages(client: S3kClient) -> AsyncIterator[Sequence[pa.RecordBatch]]:
         volume = client._volume()
         rows: list[Found] = []
-        async for blob in volume.blobs.list_all(name, after=start):
+        async for blob in volume.place.list_all(name, after=start):
             if until is not None and blob.key > until:
                 break
             if _is_none(volume, blob.key):
                 continue
-            rows.append((volume.storage.uri(blob.key), blob.size, f"{target}/{blob.key[strip:]}", blob.etag))
+            rows.append((volume.place.uri(blob.key), blob.size, f"{target}/{blob.key[strip:]}", blob.etag))
             if len(rows) == ROWS:
                 yield [_columns(rows)]
                 rows = []

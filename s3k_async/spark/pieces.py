@@ -212,9 +212,9 @@ def table_pieces(count: int) -> list[Piece]:
     return [_Table(segment, count) for segment in range(count)]
 
 
-def byte_pieces(count: int) -> list[Piece]:
+def byte_pieces(ground: Ground, count: int) -> list[Piece]:
     """The bytes, in `count` pieces."""
-    return [_Bytes(tuple(ranges)) for ranges in hex_ranges(count)]
+    return [_Bytes(tuple(ranges)) for ranges in ground.ranges(count)]
 
 
 async def log_pieces(ground: Ground, count: int) -> list[Piece]:

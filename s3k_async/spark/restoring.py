@@ -84,7 +84,7 @@ def restore(
     async def planned(lost: Lost) -> _Planned:
         known = lost.config if lost.table is None else lost.table.config
         here, there = (
-            LostPlace(replace(config, name=known.name, suffix_count=known.suffix_count, hash=known.hash))
+            LostPlace(replace(config, name=known.name, suffix_count=known.suffix_count, hash=known.hash), lost.scope)
             for config in (both.driver, both.executors)
         )
         run = SYSTEM.uuid()
@@ -105,6 +105,8 @@ class LostPlace:
     """A volume whose table may not be there, as it is shipped. `config`: with name, suffix count and hash."""
 
     config: VolumeConfig
+    scope: str
+    """As of `Lost`."""
 
     @contextmanager
     def grounded(self) -> Iterator[tuple[Ground, Run]]:
@@ -116,11 +118,13 @@ class LostPlace:
         async def connected() -> Ground:
             connections = Connections(config, SYSTEM, None, None, stack)
             items, _ = connections.table()
-            log = connections.blobs(log_location(config), "log")
+            log = connections.blobs(log_location(config), "log").below(self.scope)
+            place = connections.blobs(config.data, "data")
             keys = KeyScheme(config.name, config.suffix_count or 1, config.hash or "java31")
             store = MetadataStore(items, keys, DisabledLog(), SYSTEM, config.tuning, read_only=True)
             reader = LogReader(log, has_key=keys.has)
-            return Ground(store, connections.blobs(config.data, "data"), reader, log, SYSTEM, 0)
+            data = place.below(self.scope)
+            return Ground(store, data, reader, log, SYSTEM, 0, place=place if self.scope else None)
 
         try:
             yield run(connected), run

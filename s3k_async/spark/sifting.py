@@ -32,7 +32,7 @@ from s3k_async.spark import pieces
 from s3k_async.spark.pieces import SUPERSEDED, Run, Segments, Superseded, opened
 from s3k_async.spark.piles import NOWHERE
 from s3k_async.stores.blobs import BlobInfo
-from s3k_async.stores.key_ranges import KeyRange, hex_ranges, list_range
+from s3k_async.stores.key_ranges import KeyRange, list_range
 from s3k_async.volumes import Volume
 
 __all__ = [
@@ -49,7 +49,6 @@ __all__ = [
     "data_pieces",
     "judge_objects",
     "objects_in",
-    "place_of",
     "range_of",
     "read_entries",
     "read_lines",
@@ -81,7 +80,7 @@ class Terms:
 
     def sieve(self, volume: Volume) -> Sieve:
         """What tells what may go, where the volume is open."""
-        return Sieve(place_of(volume), self.ages, self.now_ms)
+        return Sieve(Place.of(volume), self.ages, self.now_ms)
 
 
 class Piece(Protocol):
@@ -141,14 +140,9 @@ class Logged:
             yield [(NOWHERE, SUPERSEDED, str(error))]
 
 
-def place_of(volume: Volume) -> Place:
-    """What is collected from."""
-    return Place(volume.store, volume.blobs, volume.log_blobs, volume.storage.own_key, volume.record.volume_id)
-
-
-def data_pieces(count: int) -> list[Piece]:
+def data_pieces(place: Place, count: int) -> list[Piece]:
     """The bytes, in `count` pieces."""
-    return [Data(tuple(ranges)) for ranges in hex_ranges(count)]
+    return [Data(tuple(ranges)) for ranges in place.ranges(count)]
 
 
 def range_of(shard: int, count: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from urllib.parse import unquote
 
 import anyio
@@ -42,17 +43,32 @@ def checksum_of(data: Buffer) -> str:
 
 
 class PhysicalStorage:
-    """The bytes of a volume. `physical` is a key relative to the data location, or a full URI.
+    """The bytes of a volume. `physical` is a key relative to the volume's own blobs, or a full URI.
 
     URIs are what adopted files and s3k-1.0 volumes have; they are compared without regard to the scheme's spelling
-    (`s3`, `s3a`, `s3n`) and must lie in the volume's own data location. One event loop owns an instance.
+    (`s3`, `s3a`, `s3n`) and must lie in the volume's data location. One event loop owns an instance.
     """
 
-    def __init__(self, blobs: BlobStore, sources: Sources, tuning: Tuning, location: BlobLocation) -> None:
+    def __init__(
+        self,
+        blobs: BlobStore,
+        sources: Sources,
+        tuning: Tuning,
+        location: BlobLocation,
+        *,
+        place: BlobStore | None = None,
+        scope: str = "",
+    ) -> None:
+        """`blobs`: what the volume writes and may delete. `place`: the data location as a whole, if that is more, and
+        `scope` what the keys of `blobs` begin with there.
+        """
         self.blobs = blobs
+        self.place = place or blobs
+        """The data location: adopted objects are below it, and never written or deleted."""
         self.tuning = tuning
         self._sources = sources
         self._location = location
+        self._scope = scope
         self._slots = anyio.Semaphore(max(1, min(tuning.max_concurrency, PARTS_IN_FLIGHT)))
 
     def __repr__(self) -> str:
@@ -96,7 +112,8 @@ class PhysicalStorage:
         another one), UnsupportedError (a URI outside the volume's data location).
         """
         try:
-            return await self.blobs.get(self._key(physical), start, end, if_match=_match(physical, etag), if_size=size)
+            blobs, key = self._found(physical)
+            return await blobs.get(key, start, end, if_match=_match(physical, etag), if_size=size)
         except BlobNotFoundError as error:
             raise DataMissingError("the physical object is gone", path=physical) from error
         except BlobChangedError as error:
@@ -104,7 +121,8 @@ class PhysicalStorage:
 
     async def check(self, content: Content) -> None:
         """See that an object is there and has the recorded size, and an adopted one its etag. Raises as `read`."""
-        info = await self.blobs.head(self._key(content.physical))
+        blobs, key = self._found(content.physical)
+        info = await blobs.head(key)
         if info is None:
             raise DataMissingError("the physical object is gone", path=content.physical)
         try:
@@ -116,13 +134,13 @@ class PhysicalStorage:
         """An object that another system has stored below the data location, by its URI here and its etag. Raises as
         `check`.
         """
-        key = self._key(content.physical)
-        info = await self.blobs.head(key)
+        blobs, key = self._found(content.physical)
+        info = await blobs.head(key)
         if info is None:
             raise DataMissingError("the physical object is gone", path=content.physical)
         if info.size != content.size:
             raise _changed(content.physical)
-        return Content(self.blobs.uri(key), info.size, info.etag, content.checksum)
+        return Content(blobs.uri(key), info.size, info.etag, content.checksum)
 
     async def copy_from(self, source: PhysicalStorage, content: Content, object_id: str) -> Content:
         """Copy bytes of `source` to a fresh key here: inside the service where it can, else through this process.
@@ -134,10 +152,9 @@ class PhysicalStorage:
         if size > SERVICE_COPY_LIMIT or not self.blobs.can_copy_from(source.blobs):
             return await self._stream_from(source, content, object_id)
         key = self._sources.physical_key(object_id)
+        blobs, source_key = source._found(physical)
         try:
-            info = await self.blobs.copy(
-                source.blobs, source._key(physical), key, if_match=_match(physical, content.etag)
-            )
+            info = await self.blobs.copy(blobs, source_key, key, if_match=_match(physical, content.etag))
         except BlobNotFoundError as error:
             raise DataMissingError("the physical object is gone", path=physical) from error
         except BlobChangedError as error:
@@ -153,11 +170,17 @@ class PhysicalStorage:
 
     async def exists(self, physical: str) -> bool:
         """Whether the object is there."""
-        return await self.blobs.head(self._key(physical)) is not None
+        blobs, key = self._found(physical)
+        return await blobs.head(key) is not None
 
     async def delete(self, physical: str) -> None:
-        """Remove an object; absent is fine. Only for bytes that no entry names and no reader can have open."""
-        await self.blobs.delete(self._key(physical))
+        """Remove an object of the volume's own; absent is fine. Only for bytes that no entry names and no reader can
+        have open. Raises UnsupportedError for an adopted object.
+        """
+        key = self.own_key(physical)
+        if key is None:
+            raise UnsupportedError("the object is not the volume's own", path=physical)
+        await self.blobs.delete(key)
 
     async def _stream_from(self, source: PhysicalStorage, content: Content, object_id: str) -> Content:
         physical, size = content.physical, content.size
@@ -181,30 +204,43 @@ class PhysicalStorage:
         return copied
 
     def own_key(self, physical: str) -> str | None:
-        """The key below the data location of what an entry names; None for a URI elsewhere."""
+        """The key, among the volume's own blobs, of what an entry names; None for what is not its own."""
         try:
-            return self._key(physical)
+            blobs, key = self._found(physical)
         except (DataMissingError, UnsupportedError):
             return None
+        if blobs is self.blobs:
+            return key
+        return key[len(self._scope) :] if key.startswith(self._scope) else None
 
-    def _key(self, physical: str) -> str:
-        """The key below the data location. Raises UnsupportedError for a URI elsewhere, DataMissingError for what can
-        be no key."""
-        key = key_below(self._root(), physical) if is_uri(physical) else physical
+    def place_key(self, uri: str) -> str | None:
+        """The key of a URI below the data location; None for one elsewhere, and for what can be no key."""
+        key = self._below(uri)
+        with suppress(InvalidPathError):
+            return None if key is None else check_key(key)
+        return None
+
+    def _below(self, uri: str) -> str | None:
+        if isinstance(self._location, S3Bucket):
+            return key_below(f"s3://{self._location.bucket}/{self._location.prefix}", uri)
+        return key_below(self.place.uri("-").removesuffix("-"), uri)
+
+    def can_read(self, physical: str) -> bool:
+        """Whether what an entry names is a key, or a URI below the data location."""
+        return not is_uri(physical) or self._below(physical) is not None
+
+    def _found(self, physical: str) -> tuple[BlobStore, str]:
+        """Where an object is. Raises UnsupportedError for a URI outside the data location, DataMissingError for what
+        can be no key."""
+        blobs, key = (self.place, self._below(physical)) if is_uri(physical) else (self.blobs, physical)
         if key is None:
             raise UnsupportedError("the physical object lies outside the volume's data location", path=physical)
         try:
-            return check_key(key)
+            return blobs, check_key(key)
         except InvalidPathError as error:
             raise DataMissingError(
                 f"the entry names no physical object that there can be ({error.message})", path=physical
             ) from error
-
-    def _root(self) -> str:
-        """The URI of the data location, with the `/` that keys follow."""
-        if isinstance(self._location, S3Bucket):
-            return f"s3://{self._location.bucket}/{self._location.prefix}"
-        return self.blobs.uri("-").removesuffix("-")
 
 
 def is_uri(physical: str) -> bool:

@@ -158,8 +158,11 @@ class BlobStore(Protocol):
     async def exists(self) -> bool:
         """Whether the bucket or root directory exists."""
 
-    async def drop(self) -> None:
-        """Remove every blob below the root, unfinished uploads too, and the root directory (a bucket is left)."""
+    async def drop(self, *, if_empty: bool = False) -> bool:
+        """Remove every blob below the root, unfinished uploads too, and the root directory (a bucket is left).
+
+        `if_empty`: only if there is no blob; False, and nothing is removed, if there is one.
+        """
 
     async def close(self) -> None:
         """Release what the store holds. Idempotent."""

@@ -9,12 +9,13 @@ from typing import Final
 
 from s3k_async.stores.blobs import BlobInfo, BlobStore
 
-__all__ = ["HEX", "KeyRange", "hex_ranges", "list_range"]
+__all__ = ["HEX", "KeyRange", "hex_ranges", "key_ranges", "list_range"]
 
 HEX: Final = "0123456789abcdef"
 _DIGITS: Final = 8
 """Digits of a cut: shorter than an id, so that none is one."""
 _OF_A_DIGIT: Final = 16 ** (_DIGITS - 1)
+_LAST: Final = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,14 @@ def hex_ranges(count: int) -> list[list[KeyRange]]:
     """
     cuts = [number * 16**_DIGITS // count for number in range(count + 1)]
     return [_ranges(low, high) for low, high in pairwise(cuts)]
+
+
+def key_ranges(count: int) -> list[list[KeyRange]]:
+    """All keys, in `count` groups of ranges: those of `hex_ranges`, and what lies before, between and after them."""
+    first, *others = hex_ranges(count)
+    # What comes last before 0, and before a.
+    gaps = [KeyRange(until=f"/{_LAST}"), KeyRange(after=f"9{_LAST}", until=f"`{_LAST}"), KeyRange(after=f"f{_LAST}")]
+    return [[*first, *gaps], *others]
 
 
 def _ranges(low: int, high: int) -> list[KeyRange]:

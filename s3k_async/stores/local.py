@@ -191,8 +191,8 @@ class LocalBlobs:
     async def exists(self) -> bool:
         return await self._run(self._root, lambda: os.path.isdir(self._root))
 
-    async def drop(self) -> None:
-        await self._run(self._root, self._drop)
+    async def drop(self, *, if_empty: bool = False) -> bool:
+        return await self._run(self._root, self._files.remove_root if if_empty else self._drop)
 
     async def close(self) -> None:
         """Nothing is held between calls."""
@@ -208,12 +208,13 @@ class LocalBlobs:
         with self._files.opened_root() as root:
             yield from walk(root, prefix, after)
 
-    def _drop(self) -> None:
+    def _drop(self) -> bool:
         if os.path.islink(self._root):
             shutil.rmtree(os.path.realpath(self._root))
             os.unlink(self._root)
         elif os.path.lexists(self._root):
             shutil.rmtree(self._root)
+        return True
 
 
 class _Piece(NamedTuple):

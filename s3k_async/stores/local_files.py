@@ -222,6 +222,32 @@ class LocalFiles:
             sync_directory(made)
         return True
 
+    def remove_root(self) -> bool:
+        """Remove the root if there is nothing in it but empty directories and what is not published; False if there is.
+        A file that appears meanwhile stays, with the directories above it.
+        """
+        real = os.path.realpath(self.root)
+        if not os.path.isdir(real):
+            return True
+        private = os.path.join(real, PRIVATE)
+        for directory, _, files in os.walk(real):
+            if files and directory != private:
+                return False
+        with suppress(VolumeNotFoundError), self.opened_private() as descriptor:
+            for name in os.listdir(descriptor):
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=descriptor)
+        try:
+            for directory, _, _ in os.walk(real, topdown=False):
+                os.rmdir(directory)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                raise
+            return error.errno == errno.ENOENT
+        if os.path.islink(self.root):
+            os.unlink(self.root)
+        return True
+
     def _sealed(self, descriptor: int) -> os.stat_result:
         # A random part below the clock's resolution tells two files of one size and one moment apart.
         moment = self._sources.now_ms() * 1_000_000 + int.from_bytes(self._sources.entropy(4), "big") % 1_000_000

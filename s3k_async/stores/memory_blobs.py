@@ -246,9 +246,13 @@ class MemoryBlobs:
         async with self._call("exists", ""):
             return self._name in _buckets
 
-    async def drop(self) -> None:
+    async def drop(self, *, if_empty: bool = False) -> bool:
         async with self._call("drop", ""):
+            bucket = _buckets.get(self._name)
+            if if_empty and bucket is not None and bucket.blobs:
+                return False
             _buckets.pop(self._name, None)
+            return True
 
     async def close(self) -> None:
         """Nothing is held: the blobs live as long as the process."""

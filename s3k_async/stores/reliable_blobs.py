@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import partial
 from itertools import chain
 
@@ -31,6 +32,7 @@ from s3k_async.stores.blobs import (
     Upload,
 )
 from s3k_async.stores.page_guard import PageGuard
+from s3k_async.stores.prefixed_blobs import PrefixedBlobs, origin_of
 from s3k_async.stores.reliable_items import LOST
 from s3k_async.stores.sending import Sender, call_time
 
@@ -66,6 +68,16 @@ class ReliableBlobs:
 
     def __repr__(self) -> str:
         return f"ReliableBlobs({self._store!r})"
+
+    def below(self, prefix: str) -> ReliableBlobs:
+        """The blobs whose keys begin with `prefix` (empty, or ending in `/`), by the rest of their keys. Requests of
+        both share one bound and one count.
+        """
+        if not prefix:
+            return self
+        view = copy(self)
+        view._store = PrefixedBlobs(self._store, prefix)
+        return view
 
     def uri(self, key: str) -> str:
         return self._store.uri(key)
@@ -110,7 +122,7 @@ class ReliableBlobs:
         return await self._sender.read("HeadObject", lambda: self._store.head(key))
 
     def can_copy_from(self, source: BlobStore) -> bool:
-        return self._store.can_copy_from(_bare(source))
+        return self._store.can_copy_from(_bare(source, "")[0])
 
     async def copy(
         self,
@@ -125,7 +137,8 @@ class ReliableBlobs:
         if found is None:
             raise BlobNotFoundError("no blob has this key", path=source.uri(source_key))
         check_unchanged(found, if_match)
-        request = partial(self._store.copy, _bare(source), source_key, key, found=found, if_match=if_match)
+        bare, bare_key = _bare(source, source_key)
+        request = partial(self._store.copy, bare, bare_key, key, found=found, if_match=if_match)
         return await self._sender.write("CopyObject", request, many=True)
 
     async def delete(self, key: str) -> None:
@@ -195,8 +208,8 @@ class ReliableBlobs:
     async def exists(self) -> bool:
         return await self._sender.read("HeadBucket", self._store.exists)
 
-    async def drop(self) -> None:
-        await self._sender.uncounted(self._store.drop)
+    async def drop(self, *, if_empty: bool = False) -> bool:
+        return await self._sender.uncounted(lambda: self._store.drop(if_empty=if_empty))
 
     async def close(self) -> None:
         await self._store.close()
@@ -240,5 +253,6 @@ def _any_throttled(failures: Sequence[DeleteFailure]) -> bool:
     return any(isinstance(failure.error, ThrottledError) for failure in failures)
 
 
-def _bare(store: BlobStore) -> BlobStore:
-    return store._store if isinstance(store, ReliableBlobs) else store
+def _bare(store: BlobStore, key: str) -> tuple[BlobStore, str]:
+    """The adapter that a store stands on, and the key in it."""
+    return origin_of(store._store if isinstance(store, ReliableBlobs) else store, key)

@@ -450,12 +450,15 @@ class S3Blobs:
             return False
         return True
 
-    async def drop(self) -> None:
+    async def drop(self, *, if_empty: bool = False) -> bool:
         try:
+            if if_empty:
+                return not (await self.list(limit=1)).blobs  # a bucket is left, and so are the uploads of others
             await self._abort_uploads()
             await self._delete_all()
         except VolumeNotFoundError:
-            return
+            pass
+        return True
 
     async def _delete_all(self) -> None:
         failed: dict[str, Exception] = {}

@@ -1,15 +1,21 @@
-"""The mark a volume leaves where its bytes and its log are, so that no second volume moves in.
+"""The mark of a volume at the root of each of its locations, and whose the objects of a location are.
 
-Two volumes that shared a place would take each other's bytes for garbage, and destroying one would empty the other.
+A location is one native volume's: the mark names the volume and its table. A second table with the same record (a copy,
+or one restored from a backup under another name) is not the one that the mark names, and may not use the location.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import re
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
+from s3k_async._native import object_id_of
+from s3k_async.config import DynamoTable, SqliteFile, VolumeConfig
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -17,78 +23,202 @@ from s3k_async.errors import (
     NotAVolumeError,
     S3kError,
     VolumeExistsError,
+    VolumeMismatchError,
 )
+from s3k_async.metadata.record import SCOPE, VolumeRecord, location_text, scope_of
 from s3k_async.stores.blobs import BlobStore
 
-__all__ = ["CLAIM", "claim", "owner_of", "read_claim", "renew", "take_over"]
+__all__ = [
+    "CLAIM",
+    "Claim",
+    "belongs_to_a_volume",
+    "claim",
+    "read_claim",
+    "renew",
+    "require_claim",
+    "require_unclaimed",
+    "table_identity",
+    "take_over",
+]
 
 _LOG = logging.getLogger(__name__)
 
 CLAIM: Final = "s3k-volume.json"
-"""Key of the mark. Physical keys begin with a hexadecimal digit, log keys with a word and `/`."""
+"""Key of the mark, below the location's root."""
 _MOST: Final = 64 * 1024
 """Bytes of a mark that are read."""
+_LAST: Final = "\U0010ffff"
+_UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_SCOPED: Final = re.compile(rf"{re.escape(SCOPE)}{_UUID}", re.ASCII)
+"""The first component of the keys of a native volume."""
+_OLD: Final = re.compile(rf"{_UUID}\.(info|id={_UUID})", re.ASCII)
+"""Log objects of S3-FileSystem 1.0, and bytes of its volumes and of native ones without a scope."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a mark says. `document` is all of it: the fields of the record that a restore begins with, too."""
+
+    volume_id: str
+    name: str
+    table: str
+    document: Mapping[str, Any]
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags of the volume's record; a mark of an older volume names none."""
+        return tuple(str(self.document.get("flags", "")).split())
+
+    @property
+    def scope(self) -> str:
+        """What the volume's keys begin with, in this location."""
+        return scope_of(self.volume_id, self.flags)
+
+
+def table_identity(config: VolumeConfig) -> str:
+    """The table as a mark names it; for an embedded volume without its directory, which may be moved."""
+    if isinstance(config.table, DynamoTable):
+        return f"dynamodb://{config.table.aws.region or ''}/{config.table.name}"
+    if isinstance(config.table, SqliteFile):
+        if location_text(config.data, config.table).startswith("./"):
+            return f"sqlite:./{os.path.basename(config.table.path)}"
+        return f"sqlite:{os.path.abspath(config.table.path)}"
+    return f"memory://{config.table.name}"
+
+
+def _same_table(one: str, other: str) -> bool:
+    """Whether two texts may name one table: a region that only one of them knows does not tell them apart."""
+    if one == other:
+        return True
+    here, there = one.split("/"), other.split("/")
+    if one.startswith("dynamodb://") and other.startswith("dynamodb://"):
+        return here[3:] == there[3:] and not (here[2] and there[2])
+    if one.startswith("sqlite:/") and other.startswith("sqlite:/"):
+        return os.path.realpath(one[len("sqlite:") :]) == os.path.realpath(other[len("sqlite:") :])
+    return False
+
+
+def belongs_to_a_volume(key: str) -> bool:
+    """Whether an object is, by its key, the bytes, the log or the mark of a volume: a native one of any version, or
+    one of S3-FileSystem 1.0.
+    """
+    first, _, _ = key.partition("/")
+    name = key.rpartition("/")[2]
+    return (
+        _SCOPED.fullmatch(first) is not None
+        or name == CLAIM
+        or _OLD.fullmatch(name) is not None
+        or object_id_of(key) is not None
+    )
+
+
+async def require_unclaimed(blobs: BlobStore, *, adopting: bool = False) -> None:
+    """See that a location without a mark holds nothing of a volume, or, if its objects are to be adopted, of no native
+    one with a scope. Only the first level is listed, a directory by one request. Raises VolumeExistsError.
+    """
+    after = ""
+    while True:
+        page = await blobs.list(after=after)
+        for info in page.blobs:
+            first, slash, _ = info.key.partition("/")
+            if _SCOPED.fullmatch(first) if slash else not adopting and _OLD.fullmatch(first):
+                raise VolumeExistsError(
+                    "the location holds objects of another volume, native or of S3-FileSystem 1.0; give another"
+                    " bucket, prefix or directory, or migrate that volume (docs/moving.md)",
+                    path=blobs.uri(info.key),
+                )
+        if page.next is None:
+            return
+        first, slash, _ = page.blobs[-1].key.partition("/") if page.blobs else (after, "", "")
+        after = f"{first}/{_LAST}" if slash else first
 
 
 async def claim(
     blobs: BlobStore, volume_id: str, name: str, table: str, *, layout: Mapping[str, object] | None = None
-) -> str:
-    """Mark a place as a volume's; the id it is marked with. `layout`: fields of the volume's record that the mark keeps
-    for the day on which the table is lost.
+) -> Claim:
+    """Mark a location as a volume's; its mark. `layout`: fields of the volume's record that the mark keeps for a
+    restore of a lost table.
 
-    That is an earlier id if the place was marked for the same table, by an initialisation that did not finish or that
-    is under way. Raises VolumeExistsError when the place is another table's.
+    The mark is an earlier one if the location was marked for the same table, by an initialisation that did not finish
+    or that is under way. Raises VolumeExistsError when the location is another table's.
     """
-    document = {"format": 1, "volume_id": volume_id, "name": name, "table": table, **(layout or {})}
-    data = json.dumps(document).encode()
+    document = _document(volume_id, name, table, layout)
     try:
-        await blobs.put(CLAIM, data, if_absent=True)
+        await blobs.put(CLAIM, json.dumps(document).encode(), if_absent=True)
     except BlobExistsError as error:
         found = await read_claim(blobs)
         if found is None:
             return await claim(blobs, volume_id, name, table, layout=layout)
-        if found.get("table") != table:
+        if found.table != table:
             raise VolumeExistsError(
-                f"the place belongs to the volume {found.get('name')!r} of table {found.get('table')!r}; give another"
+                f"the location belongs to the volume {found.name!r} of table {found.table!r}; give another"
                 " bucket, prefix or directory",
                 path=blobs.uri(CLAIM),
             ) from error
-        return str(found["volume_id"])
-    return volume_id
+        return found
+    return Claim(volume_id, name, table, document)
 
 
-async def take_over(blobs: BlobStore, volume_id: str, name: str, table: str) -> None:
-    """Mark a place with exactly this id, over what an unfinished initialisation for the same table left."""
-    if await claim(blobs, volume_id, name, table) == volume_id:
+async def take_over(
+    blobs: BlobStore, volume_id: str, name: str, table: str, *, layout: Mapping[str, object] | None = None
+) -> None:
+    """Mark a location with exactly this volume and table, over what an unfinished initialisation left, or, if it is
+    this volume's, over another table. Raises VolumeExistsError when the location is another volume's.
+    """
+    info, found = await blobs.head(CLAIM), await read_claim(blobs)
+    if found is not None and found.volume_id == volume_id and found.table == table:
         return
-    info = await blobs.head(CLAIM)
-    data = json.dumps({"format": 1, "volume_id": volume_id, "name": name, "table": table}).encode()
+    if found is not None and found.volume_id != volume_id and found.table != table:
+        raise VolumeExistsError(
+            f"the location belongs to the volume {found.name!r} of table {found.table!r}", path=blobs.uri(CLAIM)
+        )
+    kept = found.document if found is not None and found.volume_id == volume_id else {}
+    data = json.dumps({**kept, **_document(volume_id, name, table, layout)}).encode()
     try:
         await blobs.put(CLAIM, data, if_match=info.etag if info else None, if_absent=info is None)
     except (BlobChangedError, BlobExistsError):
-        await take_over(blobs, volume_id, name, table)
+        await take_over(blobs, volume_id, name, table, layout=layout)
+
+
+def _document(volume_id: str, name: str, table: str, layout: Mapping[str, object] | None) -> dict[str, object]:
+    return {"format": 1, "volume_id": volume_id, "name": name, "table": table, **(layout or {})}
+
+
+async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> None:
+    """See that a location's mark is this volume's and this table's. Without a mark there is nothing to compare: that
+    is logged. Raises VolumeMismatchError, NotAVolumeError (the mark is damaged).
+    """
+    found = await read_claim(blobs)
+    if found is None:
+        _LOG.warning("the mark %s is missing; s3k init --take-over writes it again", blobs.uri(CLAIM))
+        return
+    if found.volume_id != record.volume_id:
+        raise VolumeMismatchError(
+            f"the location belongs to the volume {found.name!r} of table {found.table!r}, not to this one: the table's"
+            " record is a copy, or the settings name another volume's location",
+            path=blobs.uri(CLAIM),
+        )
+    if not _same_table(found.table, table):
+        raise VolumeMismatchError(
+            f"the volume's table is {found.table!r}, and this one, {table!r}, is a copy of it or was restored under"
+            " another name; if it replaces the other for good, s3k init --take-over says so",
+            path=blobs.uri(CLAIM),
+        )
 
 
 async def renew(blobs: BlobStore, volume_id: str, layout: Mapping[str, object]) -> None:
-    """Tell a place of the volume that its layout changed. The volume works without that, so a failure is only logged:
-    what the mark says then is what a restore of a lost table begins with."""
+    """Tell a location of the volume that its layout changed. The volume works without that, so a failure is only
+    logged: what the mark says then is what a restore of a lost table begins with."""
     try:
-        info = await blobs.head(CLAIM)
-        found = await read_claim(blobs)
-        if info is not None and found is not None and found["volume_id"] == volume_id:
-            await blobs.put(CLAIM, json.dumps({**found, **layout}).encode(), if_match=info.etag)
+        info, found = await blobs.head(CLAIM), await read_claim(blobs)
+        if info is not None and found is not None and found.volume_id == volume_id:
+            await blobs.put(CLAIM, json.dumps({**found.document, **layout}).encode(), if_match=info.etag)
     except S3kError as error:
         _LOG.warning("the mark %s could not be renewed: %s", blobs.uri(CLAIM), error)
 
 
-async def owner_of(blobs: BlobStore) -> str | None:
-    """The id of the volume that a place is marked for. Raises NotAVolumeError for a mark that cannot be read."""
-    found = await read_claim(blobs)
-    return None if found is None else str(found["volume_id"])
-
-
-async def read_claim(blobs: BlobStore) -> dict[str, object] | None:
-    """What a place's mark says, `volume_id` for certain; None without one. Raises NotAVolumeError if it is damaged."""
+async def read_claim(blobs: BlobStore) -> Claim | None:
+    """A location's mark; None without one. Raises NotAVolumeError if it is damaged."""
     try:
         data = await blobs.get(CLAIM, 0, _MOST)  # one that is longer is cut, and damaged by that
     except BlobNotFoundError:
@@ -99,4 +229,4 @@ async def read_claim(blobs: BlobStore) -> dict[str, object] | None:
         raise NotAVolumeError("the mark of a volume is damaged", path=blobs.uri(CLAIM)) from error
     if not isinstance(found, dict) or not isinstance(found.get("volume_id"), str):
         raise NotAVolumeError("the mark of a volume is damaged", path=blobs.uri(CLAIM))
-    return found
+    return Claim(found["volume_id"], str(found.get("name")), str(found.get("table")), found)

@@ -10,7 +10,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from s3k_async.config import DynamoTable, LocalDirectory, MemoryTable, SqliteFile, VolumeConfig
+from s3k_async.config import LocalDirectory, MemoryTable, SqliteFile, VolumeConfig
 from s3k_async.errors import (
     ConfigError,
     NotAVolumeError,
@@ -18,9 +18,17 @@ from s3k_async.errors import (
     ServiceError,
     UnsupportedError,
     VolumeExistsError,
+    VolumeNotFoundError,
 )
 from s3k_async.metadata.exclusive import ExclusiveLock
-from s3k_async.metadata.record import VolumeRecord, create_record, find_or_repair, load_or_repair, location_text
+from s3k_async.metadata.record import (
+    SCOPED,
+    VolumeRecord,
+    create_record,
+    find_or_repair,
+    load_or_repair,
+    location_text,
+)
 from s3k_async.requests import Part
 from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.sources import SYSTEM, Sources
@@ -29,8 +37,9 @@ from s3k_async.stores.items import ItemTable
 from s3k_async.stores.modes import make_directories
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.volumes import claims
 from s3k_async.volumes.adapters import Connections, log_location, table_text
-from s3k_async.volumes.claims import claim, take_over
+from s3k_async.volumes.claims import claim, read_claim, require_unclaimed, table_identity
 from s3k_async.volumes.opening import NO_PATIENCE, require_agreement, require_encryptions
 
 __all__ = ["DEFAULT_SUFFIX_COUNT", "EMBEDDED_SUFFIX_COUNT", "init_volume"]
@@ -44,6 +53,8 @@ async def init_volume(
     config: VolumeConfig,
     *,
     exist_ok: bool = False,
+    take_over: bool = False,
+    adopting: bool = False,
     lock: ExclusiveLock | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
@@ -57,6 +68,11 @@ async def init_volume(
     VolumeExistsError when the place of data or log is another volume's, UnsupportedError for kind `s3k-1.0`, and the
     services' errors. Calling it again after a failure goes on where that one stopped. A volume that is made with a
     `lock` was never open to anybody else.
+
+    A location that holds objects of another volume is refused: VolumeExistsError. `adopting`: one of S3-FileSystem 1.0
+    may be there, whose files are to be adopted. `take_over`: the table exists, and
+    is the volume's from now on, instead of the one that the marks of its locations name: it was restored from a backup
+    under another name, or renamed. Nothing may use the other table any more. Marks that are missing are written again.
     """
     wanted = _new_record(config, sources)
     where = table_text(config.table)
@@ -64,10 +80,12 @@ async def init_volume(
         connections = Connections(config, sources, session, faults, stack)
         items, table = connections.table()
         existing = await _existing(connections, items, table, where)
+        if existing is None and take_over:
+            raise VolumeNotFoundError("there is no volume in the table that could take its locations over", path=where)
         if existing is None:
             _require_kind(config, where)
             require_encryptions(config)
-            record = await _claimed(connections, wanted)
+            record = await _claimed(connections, wanted, adopting=adopting)
             await _make_table(connections, table)
             try:
                 await create_record(
@@ -85,9 +103,11 @@ async def init_volume(
                 existing = await load_or_repair(items, table, where, sources=sources, policy=config.tuning.retry.write)
             else:
                 return record
-        if not exist_ok:
+        if not exist_ok and not take_over:
             raise VolumeExistsError("a volume is there already", path=where)
         require_agreement(existing, config, where)
+        if take_over:
+            await _take_over(connections, existing)
         return existing
 
 
@@ -120,6 +140,7 @@ def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
         log="" if mode == "disabled" else location_text(log_location(config), config.table),
         volume_id=sources.uuid(),
         created_ms=sources.now_ms(),
+        flags=(SCOPED,),
     )
     record.to_tag()
     return record
@@ -152,17 +173,33 @@ async def _existing(
     return record
 
 
-async def _claimed(connections: Connections, record: VolumeRecord) -> VolumeRecord:
-    """Make and mark the places; the record under the id they are marked with."""
-    config = connections.config
+async def _claimed(connections: Connections, record: VolumeRecord, *, adopting: bool) -> VolumeRecord:
+    """Make and mark the locations; the record under the id that they are marked with."""
+    config, table = connections.config, table_identity(connections.config)
     blobs = await _make_place(connections, config, "data")
-    table = _identity(config)
-    layout = {"suffix_count": record.suffix_count, "hash": record.hash}
-    volume_id = await claim(blobs, record.volume_id, record.name, table, layout=layout)
+    log_blobs = None if record.log_mode == "disabled" else await _make_place(connections, config, "log")
+    for place in (blobs, log_blobs):
+        if place is not None and await read_claim(place) is None:
+            await require_unclaimed(place, adopting=adopting)
+    made = await claim(blobs, record.volume_id, record.name, table, layout=_layout(record))
+    if log_blobs is not None:
+        await claims.take_over(log_blobs, made.volume_id, record.name, table)
+    return replace(record, volume_id=made.volume_id, flags=made.flags)
+
+
+def _layout(record: VolumeRecord) -> dict[str, object]:
+    """What the mark of the data keeps of the record, for the day on which the table is lost."""
+    return {"suffix_count": record.suffix_count, "hash": record.hash, "flags": " ".join(record.flags)}
+
+
+async def _take_over(connections: Connections, record: VolumeRecord) -> None:
+    """Mark the locations of a volume as those of this table."""
+    config, table = connections.config, table_identity(connections.config)
+    blobs = connections.blobs(config.data, "data")
+    await claims.take_over(blobs, record.volume_id, record.name, table, layout=_layout(record))
     if record.log_mode != "disabled":
-        log_blobs = await _make_place(connections, config, "log")
-        await take_over(log_blobs, volume_id, record.name, table)
-    return replace(record, volume_id=volume_id)
+        log_blobs = connections.blobs(log_location(config), "log")
+        await claims.take_over(log_blobs, record.volume_id, record.name, table)
 
 
 async def _make_place(connections: Connections, config: VolumeConfig, part: Part) -> ReliableBlobs:
@@ -190,14 +227,3 @@ def _make_parent(path: str) -> None:
         raise PermissionDeniedError("the volume's directory cannot be made", path=path) from error
     except OSError as error:
         raise ServiceError(f"the volume's directory cannot be made: {error.strerror}", path=path) from error
-
-
-def _identity(config: VolumeConfig) -> str:
-    """The table as a mark names it; for an embedded volume without its directory, which may be moved."""
-    if isinstance(config.table, DynamoTable):
-        return f"dynamodb://{config.table.aws.region or ''}/{config.table.name}"
-    if isinstance(config.table, SqliteFile):
-        if location_text(config.data, config.table).startswith("./"):
-            return f"sqlite:./{os.path.basename(config.table.path)}"
-        return f"sqlite:{os.path.abspath(config.table.path)}"
-    return f"memory://{config.table.name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -21,12 +21,14 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.metadata.record import VolumeRecord, load_or_repair, mark_destroying
+from s3k_async.oplog.reader import DamagedLog, LogReader
 from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import PARTITION, ItemStore
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.volumes.adapters import Connections, log_location, table_text
-from s3k_async.volumes.claims import CLAIM, owner_of
+from s3k_async.volumes.claims import CLAIM, read_claim, require_claim, table_identity
 from s3k_async.volumes.opening import NO_PATIENCE, require_agreement, require_table
 
 __all__ = ["destroy_volume"]
@@ -50,8 +52,9 @@ async def destroy_volume(
     Nobody may use the volume meanwhile: it is marked first, so that it cannot be opened any more; clients that
     have it open notice it within seconds, and are not waited for. Without `force` only a volume without files and
     directories is removed
-    (DirectoryNotEmptyError). Only what is recognised is deleted: physical keys and log entries in places that carry
-    this volume's mark; a bucket stays. Raises VolumeNotFoundError, NotAVolumeError, VolumeMismatchError,
+    (DirectoryNotEmptyError). Only what is the volume's is deleted: bytes and log below its scope, in locations that
+    carry the mark of the volume and of its table; a bucket stays. Of a volume without a scope, the bytes that its table
+    or its log names. Raises VolumeNotFoundError, NotAVolumeError, VolumeMismatchError,
     ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects that could not be deleted.
     """
     where = table_text(config.table)
@@ -73,17 +76,16 @@ async def destroy_volume(
         require_agreement(record, config, where)
         if not force and await _has_entries(items):
             raise DirectoryNotEmptyError("the volume holds files or directories; destroying it needs force", path=where)
-        places: list[tuple[ReliableBlobs, re.Pattern[str]]] = []
-        if record.log_mode != "disabled":
-            places.append((connections.blobs(log_location(config), "log"), _LOG))
-        places.append((connections.blobs(config.data, "data"), _DATA))
-        for blobs, ours in places:
-            await _require_owner(blobs, ours, record)
+        data = connections.blobs(config.data, "data")
+        log = None if record.log_mode == "disabled" else connections.blobs(log_location(config), "log")
+        for place, ours in ((data, _DATA), (log, _LOG)):
+            if place is not None:
+                await _require_owner(place, ours, record, table_identity(config))
         await mark_destroying(items, record, where, sources=sources)
-        left = 0
-        for blobs, ours in places:
-            within = _log_within(config) if ours is _DATA and record.log_mode != "disabled" else None
-            left += await _clear(blobs, ours, within, left)
+        if record.scope:
+            left = await _clear_scope(record.scope, data, log)
+        else:
+            left = await _clear_named(items, data, log, _log_within(config) if log is not None else None)
         await connections.patiently(table.drop)
     if isinstance(config.table, SqliteFile) and record.data == "./data/":
         await anyio.to_thread.run_sync(_remove_home, config.table.path)
@@ -124,43 +126,100 @@ async def _has_entries(items: ItemStore) -> bool:
         cursor = page.next
 
 
-async def _require_owner(blobs: ReliableBlobs, ours: re.Pattern[str], record: VolumeRecord) -> None:
-    """Raises NotAVolumeError unless the place carries the volume's mark, or has nothing left that could be its."""
-    if not await blobs.exists():
-        return
-    owner = await owner_of(blobs)
-    if owner == record.volume_id:
-        return
-    if owner is not None:
-        raise NotAVolumeError("the place carries the mark of another volume", path=blobs.uri(CLAIM))
-    async for info in blobs.list_all():
-        if ours.fullmatch(info.key):
-            raise NotAVolumeError("the place does not carry the volume's mark", path=blobs.uri(CLAIM))
-
-
-async def _clear(blobs: ReliableBlobs, ours: re.Pattern[str], within: str | None, left: int) -> int:
-    """Delete what is the volume's, the mark last; how many other objects there are.
-
-    The place as a whole goes if nothing else is in it. `within`: where in it the log is, which was cleared before and
-    in which `left` objects are still.
+async def _require_owner(blobs: ReliableBlobs, ours: re.Pattern[str], record: VolumeRecord, table: str) -> None:
+    """Raises NotAVolumeError or VolumeMismatchError unless the location carries the mark of the volume and of this
+    table, or has nothing left that could be the volume's.
     """
     if not await blobs.exists():
-        return 0
-    foreign = 0
+        return
+    if await read_claim(blobs) is not None:
+        await require_claim(blobs, record, table)
+        return
+    async for info in blobs.below(record.scope).list_all():
+        if ours.fullmatch(info.key):
+            raise NotAVolumeError(
+                "the location does not carry the volume's mark; s3k init --take-over writes it again",
+                path=blobs.uri(CLAIM),
+            )
+
+
+async def _clear_scope(scope: str, data: ReliableBlobs, log: ReliableBlobs | None) -> int:
+    """Delete what is below a volume's scope in its locations, the marks last; how many objects there are none of a
+    volume. The locations themselves go if nothing else is in them.
+    """
+    left = 0
+    places = [(place, ours) for place, ours in ((log, _LOG), (data, _DATA)) if place and await place.exists()]
+    for place, ours in places:
+        own = place.below(scope)
+        left += await _clear(own, ours)
+        async for upload in own.list_uploads():
+            if upload.key:
+                await own.abort_upload(upload)
+        await place.delete(CLAIM)
+    for place, _ in places:
+        await place.drop(if_empty=True)
+    return left
+
+
+async def _clear_named(items: ItemStore, data: ReliableBlobs, log: ReliableBlobs | None, within: str | None) -> int:
+    """As `_clear_scope`, for a volume without a scope: of the bytes, only what its table and its log name. Others may
+    be a neighbour's. `within`: where in the data location the log is.
+    """
+    has_log = log is not None and await log.exists()
+    left = 0
+    if await data.exists():
+        async for keys in _named(items, log if has_log else None):
+            await _delete(data, keys)
+        async for info in data.list_all():
+            left += info.key != CLAIM and (within is None or not info.key.startswith(within))
+    if log is not None and has_log:
+        left += await _clear(log, _LOG)
+        await log.delete(CLAIM)
+        await log.drop(if_empty=True)
+    if await data.exists():
+        await data.delete(CLAIM)
+        await data.drop(if_empty=True)
+    return left
+
+
+async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[str]]:
+    """The keys of bytes that entries of the table or records of the log name, in batches; some more than once."""
+    cursor: str | None = None
+    while True:
+        page = await items.scan(0, 1, cursor=cursor)
+        keys = [str(item.get("physpath", "")) for item in page.items]
+        yield [key for key in keys if _DATA.fullmatch(key)]
+        if page.next is None:
+            break
+        cursor = page.next
+    if log is None:
+        return
+    batch: set[str] = set()
+    async for record in LogReader(log).records():
+        if isinstance(record, DamagedLog):
+            continue
+        states = (record.operation.before, record.operation.after)
+        batch |= {entry.physical for entry in states if entry and entry.physical and _DATA.fullmatch(entry.physical)}
+        if len(batch) >= _BATCH:
+            yield list(batch)
+            batch = set()
+    yield list(batch)
+
+
+async def _clear(blobs: ReliableBlobs, ours: re.Pattern[str]) -> int:
+    """Delete the objects whose keys match; how many others there are."""
+    left = 0
     batch: list[str] = []
     async for info in blobs.list_all():
         if ours.fullmatch(info.key):
             batch.append(info.key)
-        elif info.key != CLAIM and (within is None or not info.key.startswith(within)):
-            foreign += 1
+        else:
+            left += info.key != CLAIM
         if len(batch) >= _BATCH:
             await _delete(blobs, batch)
             batch = []
     await _delete(blobs, batch)
-    await blobs.delete(CLAIM)
-    if not foreign and (within is None or not left):
-        await blobs.drop()
-    return foreign
+    return left
 
 
 async def _delete(blobs: ReliableBlobs, keys: list[str]) -> None:

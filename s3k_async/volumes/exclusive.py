@@ -26,6 +26,7 @@ async def exclusive_volume(
     *,
     create: bool = False,
     made: VolumeConfig | None = None,
+    adopting: bool = False,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
     faults: FaultPlan | None = None,
@@ -35,7 +36,7 @@ async def exclusive_volume(
     changed: then an error, or the death of the process, leaves the volume locked until the work is finished.
 
     Before the first change `lock.quiet` has to be awaited. `create`: make the volume if it does not exist, with the
-    settings `made` if they are others.
+    settings `made` if they are others, and `adopting` as of `init_volume`.
 
     Raises BusyError (somebody else has the lock, or other work was interrupted), and what opening raises.
     """
@@ -45,7 +46,7 @@ async def exclusive_volume(
     except VolumeNotFoundError:
         if not create:
             raise
-        await init_volume(made or config, lock=lock, sources=sources, session=session, faults=faults)
+        await init_volume(made or config, adopting=adopting, lock=lock, sources=sources, session=session, faults=faults)
         lock.alone = True
         volume = await opened()
     try:

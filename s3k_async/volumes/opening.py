@@ -27,6 +27,7 @@ from s3k_async.stores.items import ItemTable
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
 from s3k_async.volumes.adapters import Connections, log_location, table_text
+from s3k_async.volumes.claims import require_claim, table_identity
 
 __all__ = ["NO_PATIENCE", "Volume", "open_volume", "require_agreement", "require_encryptions", "require_table"]
 
@@ -44,8 +45,11 @@ class Volume:
     items: ReliableItems
     table: ItemTable
     blobs: ReliableBlobs
+    """The bytes that the volume wrote, by keys below its scope."""
+    place: ReliableBlobs
+    """The whole data location, with its mark and adopted objects."""
     log_blobs: ReliableBlobs | None
-    """None without a log."""
+    """The operation log, by keys below the volume's scope; None without a log."""
     storage: PhysicalStorage
     log: OperationLog
     store: MetadataStore
@@ -91,7 +95,7 @@ async def open_volume(
         since = now(sources)
         record = await _record(connections, items, table, where, locked=locked)
         native = record.kind == "native"
-        log_place = log_location(config) if native else config.log
+        log_at = log_location(config) if native else config.log
         config = replace(
             config,
             name=record.name,
@@ -99,30 +103,35 @@ async def open_volume(
             suffix_count=record.suffix_count,
             hash=record.hash,
             log_mode=record.log_mode,
-            log=None if record.log_mode == "disabled" else log_place,
+            log=None if record.log_mode == "disabled" else log_at,
         )
         if native and not locked:
             items.fence(RecordFence(lambda: items.peek(RECORD_KEY), record, since, sources, where))
         require_encryptions(config, writable=native)
-        blobs = connections.blobs(config.data, "data")
-        await _require_place(blobs)
+        place = connections.blobs(config.data, "data")
+        await _require_place(place)
+        if native:
+            await require_claim(place, record, table_identity(config))
         log_blobs: ReliableBlobs | None = None
         if config.log is not None:
-            log_blobs = connections.blobs(config.log, "log")
-            await _require_place(log_blobs)
+            log_place = connections.blobs(config.log, "log")
+            await _require_place(log_place)
+            log_blobs = log_place.below(record.scope)
         log: OperationLog = DisabledLog()
         if native and log_blobs is not None:
             log = NativeLog(log_blobs, sources)
             stack.push_async_callback(log.close)
         keys = KeyScheme(record.name, record.suffix_count, record.hash)
         store = MetadataStore(items, keys, log, sources, config.tuning, read_only=not native)
-        storage = PhysicalStorage(blobs, sources, config.tuning, config.data)
+        blobs = place.below(record.scope)
+        storage = PhysicalStorage(blobs, sources, config.tuning, config.data, place=place, scope=record.scope)
         return Volume(
             config=config,
             record=record,
             items=items,
             table=table,
             blobs=blobs,
+            place=place,
             log_blobs=log_blobs,
             storage=storage,
             log=log,

@@ -29,7 +29,7 @@ from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.volumes.adapters import Connections, log_location, table_text
-from s3k_async.volumes.claims import CLAIM, owner_of, read_claim
+from s3k_async.volumes.claims import CLAIM, Claim, read_claim
 from s3k_async.volumes.exclusive import exclusive_volume
 from s3k_async.volumes.opening import Volume, open_volume
 
@@ -43,6 +43,8 @@ class Lost:
     config: VolumeConfig
     """With what the marks say of the lost table."""
     volume_id: str
+    scope: str
+    """What the keys of its objects begin with in its locations: `log` and `data` are below that."""
     path: str
     """What is at and below is restored."""
     log: BlobStore
@@ -152,15 +154,16 @@ async def restore_volume(
         raise UnsupportedError("a volume without operation log cannot be restored", path=where)
     async with AsyncExitStack() as stack:
         connections = Connections(config, sources, session, faults, stack)
-        data = connections.blobs(config.data, "data")
-        log = connections.blobs(log_location(config), "log")
-        found = await _mark(data, log)
+        place = connections.blobs(config.data, "data")
+        log_place = connections.blobs(log_location(config), "log")
+        found = await _mark(place, log_place)
+        data, log = place.below(found.scope), log_place.below(found.scope)
         top = ROOT if subtree is None else subtree
 
         decide = planner or _alone(audit, directory, progress)
 
         async def plan(table: Volume | None) -> PlannedRestore:
-            return await decide(Lost(config, str(found["volume_id"]), top, log, data, table, sources))
+            return await decide(Lost(config, found.volume_id, found.scope, top, log, data, table, sources))
 
         open_as_it_is = partial(open_volume, sources=sources, session=session, faults=faults, locked=True)
         try:
@@ -199,26 +202,26 @@ async def restore_volume(
             return decided.report
 
 
-async def _mark(data: BlobStore, log: BlobStore) -> dict[str, object]:
+async def _mark(data: BlobStore, log: BlobStore) -> Claim:
     """What the mark of the data's place says. Raises unless the log's place is the same volume's."""
     found = await read_claim(data) if await data.exists() else None
     if found is None:
         raise VolumeNotFoundError("no volume's data is here: its mark is missing", path=data.uri(CLAIM))
-    owner = await owner_of(log) if await log.exists() else None
+    owner = await read_claim(log) if await log.exists() else None
     if owner is None:
         raise UnsupportedError("there is no operation log of the volume here to restore it from", path=log.uri(CLAIM))
-    if owner != found["volume_id"]:
+    if owner.volume_id != found.volume_id:
         raise NotAVolumeError("the log's place carries the mark of another volume", path=log.uri(CLAIM))
     return found
 
 
-def _as_marked(config: VolumeConfig, found: Mapping[str, object]) -> VolumeConfig:
+def _as_marked(config: VolumeConfig, found: Claim) -> VolumeConfig:
     """The configuration of the table that is made anew, with what the mark knows of the lost one."""
-    count, name = found.get("suffix_count"), found.get("name")
+    count, name = found.document.get("suffix_count"), found.document.get("name")
     if config.suffix_count is None and isinstance(count, int):
         config = replace(config, suffix_count=count)
     for known in get_args(HashName):
-        if config.hash is None and found.get("hash") == known:
+        if config.hash is None and found.document.get("hash") == known:
             config = replace(config, hash=known)
     return replace(config, name=name) if not config.name and isinstance(name, str) else config
 

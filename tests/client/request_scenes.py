@@ -112,11 +112,11 @@ async def foreign(fs: S3kClient) -> None:
     """A directory, and a hundred objects that somebody else has put where the data is."""
     await directory(fs)
     for number in range(100):
-        await fs._volume().blobs.put(f"bronze/{number}", DATA)
+        await fs._volume().place.put(f"bronze/{number}", DATA)
 
 
 def adoptable(fs: S3kClient, number: int) -> list[tuple[str, str]]:
-    return [(f"/d/part-{each:05}", fs._volume().blobs.uri(f"bronze/{each}")) for each in range(number)]
+    return [(f"/d/part-{each:05}", fs._volume().place.uri(f"bronze/{each}")) for each in range(number)]
 
 
 async def adopt(fs: S3kClient, number: int) -> object:

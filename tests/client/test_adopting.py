@@ -60,7 +60,7 @@ OBJECTS = {
 
 async def store_foreign(fs: S3kClient) -> dict[str, str]:
     """Put the objects where the volume's data is, as another program would; their URIs by key."""
-    blobs = fs._volume().blobs
+    blobs = fs._volume().place
     for key, data in OBJECTS.items():
         await blobs.put(key, data)
     return {key: blobs.uri(key) for key in OBJECTS}
@@ -68,7 +68,7 @@ async def store_foreign(fs: S3kClient) -> dict[str, str]:
 
 async def foreign(fs: S3kClient) -> dict[str, bytes]:
     """What of it is there."""
-    blobs = fs._volume().blobs
+    blobs = fs._volume().place
     return {key: await blobs.get(key) for key in OBJECTS if await blobs.head(key) is not None}
 
 
@@ -87,7 +87,7 @@ async def findings(fs: S3kClient, *, deep: bool = True) -> list[tuple[str, str]]
     await volume.log.drained()
     assert volume.log_blobs is not None
     later = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + 10**9)
-    verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), later, grace=60.0)
+    verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), later, grace=60.0, place=volume.place)
     return [(each.kind, each.key) for each in (await verifier.verify(deep=deep)).findings if each.is_problem]
 
 
@@ -96,7 +96,7 @@ async def collect(fs: S3kClient, directory: Path) -> int:
     volume = fs._volume()
     await volume.log.drained()
     assert volume.log_blobs is not None
-    place = Place(volume.store, volume.blobs, volume.log_blobs, volume.storage.own_key, volume.record.volume_id)
+    place = Place.of(volume)
     audit = AuditTrail(volume.log_blobs, SYSTEM.uuid())
     collector = Collector(place, SYSTEM, Ages(grace=-100.0, lease=0.0, late=-100.0), audit)
     path = str(directory / "candidates")
@@ -156,7 +156,7 @@ async def test_gc_and_fsck_leave_adopted_bytes_alone(fs: S3kClient, tmp_path: Pa
 async def test_verify_tells_an_adopted_object_that_is_gone_or_changed() -> None:
     async with faulty_client(FaultPlan()) as fs:
         await adopt_all(fs)
-        blobs = fs._volume().blobs
+        blobs = fs._volume().place
         await blobs.delete("bronze/day=1/part-0")
         await blobs.put("zoo/long", b"short")
         assert {kind for kind, _ in await findings(fs)} == {"data_missing", "size_mismatch"}
@@ -172,7 +172,7 @@ REPLACEMENTS = {"longer": b"longer than it was", "shorter": b"short", "as long":
 async def test_a_replaced_object_is_never_read(fs: S3kClient, replacement: bytes) -> None:
     """Whatever reads or copies it says that it was replaced, until what is there now is adopted."""
     await adopt_all(fs)
-    blobs = fs._volume().blobs
+    blobs = fs._volume().place
     await blobs.put("bronze/day=1/part-0", replacement)
     opened = await fs.open("/in/0")
     reads: dict[str, Callable[[], Awaitable[object]]] = {
@@ -202,7 +202,7 @@ async def test_an_empty_object_that_was_replaced_is_not_read_as_empty(fs: S3kCli
     await adopt_all(fs)
     assert await fs.read("/in/3") == b""
     assert await (await fs.open("/in/3")).read() == b""
-    await fs._volume().blobs.put("empty", b"not any more")
+    await fs._volume().place.put("empty", b"not any more")
     with pytest.raises(CorruptDataError, match="adopt"):
         await fs.read("/in/3")
     with pytest.raises(CorruptDataError, match="adopt"):
@@ -216,7 +216,7 @@ async def test_without_an_etag_the_size_tells_that_an_object_was_replaced() -> N
         entry = await store.get("/in/0")
         assert entry is not None
         await store.items.write(Update(store.keys.key("/in/0"), Condition(), remove=("etag",)))
-        await fs._volume().blobs.put("bronze/day=1/part-0", b"longer than it was")
+        await fs._volume().place.put("bronze/day=1/part-0", b"longer than it was")
         with pytest.raises(CorruptDataError, match="adopt"):
             await fs.read_ranges("/in/0", [(0, 3)])
 
@@ -263,7 +263,7 @@ async def test_a_lost_table_gets_its_adopted_files_back(monkeypatch: pytest.Monk
 async def test_what_cannot_be_adopted(fs: S3kClient) -> None:
     await fs.write("/d/f", b"x")
     own = (await fs.stat("/d/f")).physical
-    blobs, log = fs._volume().blobs, fs._volume().log_blobs
+    blobs, log = fs._volume().place, fs._volume().log_blobs
     assert own is not None
     assert log is not None
     refused: list[tuple[object, type[S3kError]]] = [
@@ -347,7 +347,7 @@ async def test_after_an_unknown_outcome_it_can_be_tried_again() -> None:
 
 
 async def many_foreign(fs: S3kClient, number: int) -> list[tuple[str, str]]:
-    blobs = fs._volume().blobs
+    blobs = fs._volume().place
     for each in range(number):
         await blobs.put(f"bronze/{each}", b"%d" % each)
     return [(f"/t/p={each % 3}/{each}", blobs.uri(f"bronze/{each}")) for each in range(number)]

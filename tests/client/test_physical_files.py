@@ -74,7 +74,7 @@ async def test_values_are_counted_from_the_path_that_was_asked_for(fs: S3kClient
 @everywhere
 async def test_adopted_objects_are_told_unescaped(fs: S3kClient, config: VolumeConfig) -> None:
     key = "bronze/a b%41é"
-    blobs = fs._volume().blobs
+    blobs = fs._volume().place
     await blobs.put(key, b"x")
     async with fs.transaction() as tx:
         await tx.adopt("/f", blobs.uri(key))

@@ -193,7 +193,7 @@ async def test_a_version_that_is_collected_while_it_is_read_is_looked_up_again()
         old = (await fs.stat("/f")).physical or ""
 
         async def replace_under_the_reader(call: object) -> None:
-            if getattr(call, "method", "") == "get" and getattr(call, "key", "") == old:
+            if getattr(call, "method", "") == "get" and getattr(call, "key", "") == fs._volume().record.scope + old:
                 faults.gate = None
                 await fs.write("/f", DATA[::-1])
                 await fs._volume().storage.delete(old)

@@ -310,7 +310,7 @@ async def test_bytes_that_cannot_be_dropped_are_told() -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         one, other = await stage(fs, b"one"), await stage(fs, b"other")
-        faults.refuse(one.content.physical, ServiceError("no", service_code="No"))
+        faults.refuse(fs._volume().record.scope + one.content.physical, ServiceError("no", service_code="No"))
         with pytest.raises(PartialFailureError) as raised:
             await fs.discard_staged([one, other])
         assert [key for key, _ in raised.value.failures] == [one.content.physical]

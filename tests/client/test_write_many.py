@@ -40,7 +40,9 @@ async def sound(fs: S3kClient) -> None:
     volume = fs._volume()
     await volume.log.drained()
     assert volume.log_blobs is not None
-    verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), SYSTEM, grace=-60.0)
+    verifier = Verifier(
+        volume.store, volume.blobs, LogReader(volume.log_blobs), SYSTEM, grace=-60.0, place=volume.place
+    )
     assert (await verifier.verify(deep=True)).findings == []
 
 
@@ -195,7 +197,9 @@ async def found(fs: S3kClient) -> list[Any]:
     await volume.log.drained()
     assert volume.log_blobs is not None
     return (
-        await Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), SYSTEM, grace=-60.0).verify()
+        await Verifier(
+            volume.store, volume.blobs, LogReader(volume.log_blobs), SYSTEM, grace=-60.0, place=volume.place
+        ).verify()
     ).findings
 
 

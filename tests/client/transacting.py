@@ -71,7 +71,7 @@ async def problems(fs: S3kClient) -> list[str]:
     await volume.log.drained()
     assert volume.log_blobs is not None
     later = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + 10**9)
-    verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), later, grace=60.0)
+    verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), later, grace=60.0, place=volume.place)
     return [finding.kind for finding in (await verifier.verify(deep=True)).findings if finding.is_problem]
 
 

@@ -34,7 +34,7 @@ TUNING = Tuning(
 
 
 def place_of(volume: Volume) -> Place:
-    return Place(volume.store, volume.blobs, volume.log_blobs, volume.storage.own_key, volume.record.volume_id)
+    return Place.of(volume)
 
 
 def gc_of(

@@ -28,7 +28,6 @@ from s3k_async.metadata.record import RECORD_KEY
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update, Value
-from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.memory_items import MemoryItems
 from tests.fsck.garbage import AGES, DAY, Yard, gc_of, live_keys, yard
 
@@ -128,8 +127,8 @@ async def test_a_reservation_that_was_taken_over_meanwhile_stays(place: Yard) ->
 
 async def test_adopted_and_foreign_bytes_are_never_collected(place: Yard) -> None:
     blobs = place.volume.blobs
-    foreign = ["data/part-0", "0123.id=x", "f" * 36, "a/b.id=" + place.sources.uuid(), "s3k-volume.json"]
-    for key in foreign[:-1]:
+    foreign = ["data/part-0", "0123.id=x", "f" * 36, "a/b.id=" + place.sources.uuid()]
+    for key in foreign:
         await blobs.put(key, b"somebody's")
     await place.client.write("/file", b"mine")
     entry = await place.volume.store.get("/file")
@@ -250,7 +249,8 @@ async def test_of_a_table_that_lacks_entries_pending_operations_are_believed(pla
     await fs.write("/kept", b"kept")
     await fs.write("/lost", b"lost")
     await place.settle()
-    log = MemoryBlobs(place.config.name + "/oplog")
+    log = place.volume.log_blobs
+    assert log is not None
     for path in ("/lost", "/unmarked"):
         if path == "/unmarked":
             await fs.write(path, b"its mark was never written")
@@ -271,7 +271,8 @@ async def test_damage_in_the_log_keeps_what_it_may_be_about(place: Yard) -> None
         await fs.write(path, b"bytes")
         await fs.delete(path)
     await place.settle()
-    log = MemoryBlobs(place.config.name + "/oplog")
+    log = place.volume.log_blobs
+    assert log is not None
     first = await anext(info.key async for info in log.list_all("entries/"))
     await log.put(first, b"no log object")
     place.clock.advance(10 * DAY)
@@ -381,7 +382,7 @@ async def test_what_cannot_be_deleted_is_told_and_found_again(place: Yard) -> No
         await place.volume.blobs.put(key, b"x")
     place.clock.advance(10 * DAY)
     faults = FaultPlan()
-    faults.refuse(keys[1], UnreachableError("no"))
+    faults.refuse(place.volume.record.scope + keys[1], UnreachableError("no"))
     _, swept = await place.gc(faults)
     assert [key for key, _ in swept.failures] == [keys[1]]
     assert await place.keys() == {keys[1]}
@@ -399,7 +400,8 @@ async def test_every_deletion_is_in_the_audit_trail_before_it_happens(place: Yar
     faults.fail_when(lambda call: call.method == "delete_many", UnreachableError("died"), times=100)
     with pytest.raises(UnreachableError):
         await place.gc(faults)
-    log = MemoryBlobs(place.config.name + "/oplog")
+    log = place.volume.log_blobs
+    assert log is not None
     (trail,) = [info.key async for info in log.list_all("audit/")]
     (deed,) = [json.loads(line) for line in (await log.get(trail)).splitlines()]
     assert deed == {"deed": "delete", "key": key, "bytes": 5, "reason": "deleted", "paths": ["/file"]}

@@ -82,11 +82,11 @@ async def share(source: VolumeConfig, target: VolumeConfig) -> None:
     """The bytes of one volume under the same keys at the place of another."""
     async with opened(source) as volume:
         assert isinstance(target.data, MemoryBlobs)
+        scope = (await init_volume(target, sources=HURRIED)).scope
         place = MemoryBlobStore(target.data.name)
-        await place.create()
         async for info in volume.blobs.list_all():
             if ".id=" in info.key:
-                await place.put(info.key, await volume.blobs.get(info.key))
+                await place.put(scope + info.key, await volume.blobs.get(info.key))
 
 
 def plain(found: dict[str, Entry]) -> dict[str, Entry]:

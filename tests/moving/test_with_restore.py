@@ -80,6 +80,8 @@ async def test_fsck_finds_nothing_wrong_with_what_was_moved(tmp_path: Path) -> N
     await reshard_volume(other, 3, sources=HURRIED)
     async with opened(other) as volume:
         assert volume.log_blobs is not None
-        verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), HURRIED, grace=0)
+        verifier = Verifier(
+            volume.store, volume.blobs, LogReader(volume.log_blobs), HURRIED, grace=0, place=volume.place
+        )
         problems: list[Finding] = (await verifier.verify(deep=True)).problems
     assert problems == []

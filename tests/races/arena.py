@@ -175,7 +175,9 @@ class Arena:
         jobs = list((await volume.items.query(JOB_PARTITION)).items)
         assert not jobs, jobs
         assert volume.log_blobs is not None
-        verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), SYSTEM, grace=0.0)
+        verifier = Verifier(
+            volume.store, volume.blobs, LogReader(volume.log_blobs), SYSTEM, grace=0.0, place=volume.place
+        )
         report = await verifier.verify(deep=True)
         found = [finding for finding in report.findings if finding.kind != "collectable_data"]
         assert not found, found

@@ -36,7 +36,7 @@ async def directory(tmp_path: Path) -> Path:
         fs.write_many([(f"/raw/day={number}/part", b"123") for number in range(10)])
     async with S3kClient(config=config) as client:
         for number in range(10):
-            await client._volume().blobs.put(f"legacy/{number}", b"1")
+            await client._volume().place.put(f"legacy/{number}", b"1")
     return tmp_path
 
 

@@ -41,7 +41,7 @@ async def volume(new_volume: VolumeMaker) -> VolumeConfig:
     async with S3kClient(config=config) as fs:
         await fs.write("/own", b"own")
         for key, data in OBJECTS.items():
-            await fs._volume().blobs.put(key, data)
+            await fs._volume().place.put(key, data)
     return config
 
 
@@ -125,8 +125,8 @@ def test_an_object_that_was_replaced_in_place_is_not_already_imported(
     objects = spark.createDataFrame(rows, columns)
     assert import_objects(spark, volume, objects, dry_run=False, tasks=2).report.done == 4
     with S3kSyncClient(config=volume) as fs:
-        fs._call(lambda client: client._volume().blobs.put("legacy/b/1", b"B/1"))
-        fs._call(lambda client: client._volume().blobs.delete("legacy/b/2"))
+        fs._call(lambda client: client._volume().place.put("legacy/b/1", b"B/1"))
+        fs._call(lambda client: client._volume().place.delete("legacy/b/2"))
     found = import_objects(spark, volume, objects, dry_run=False, tasks=2)
     wanted = {f"/in/{number}": ("already", None) for number in (0, 3)}
     gone = {"/in/2": ("failed", "DataMissingError")}

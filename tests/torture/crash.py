@@ -168,7 +168,9 @@ class World:
     async def findings(self) -> list[Finding]:
         async with self.volume() as volume:
             assert volume.log_blobs is not None
-            verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), self.sources, grace=GRACE)
+            verifier = Verifier(
+                volume.store, volume.blobs, LogReader(volume.log_blobs), self.sources, grace=GRACE, place=volume.place
+            )
             return (await verifier.verify(deep=True)).findings
 
     async def repair(self) -> None:
@@ -179,7 +181,7 @@ class World:
     async def collect(self) -> set[str]:
         """What `s3k gc` does; the keys that are left."""
         async with self.volume() as volume:
-            place = Place(volume.store, volume.blobs, volume.log_blobs, volume.storage.own_key, volume.record.volume_id)
+            place = Place.of(volume)
             audit = AuditTrail(volume.log_blobs, self.sources.uuid())
             collector = Collector(place, self.sources, Ages(grace=GRACE, lease=TUNING.lease, late=GRACE), audit)
             with TemporaryDirectory() as directory:

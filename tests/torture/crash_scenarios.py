@@ -129,7 +129,7 @@ async def adopt_together(fs: S3kClient) -> None:
 
 async def stored_elsewhere(fs: S3kClient) -> list[str]:
     """Objects that somebody else has put where the data is; their URIs."""
-    blobs = fs._volume().blobs
+    blobs = fs._volume().place
     for key, data in {"z/1": b"new", "z/2": LONG}.items():
         await blobs.put(key, data)
     return [blobs.uri("z/1"), blobs.uri("z/2")]

@@ -222,7 +222,7 @@ async def short_bytes(scene: Scene, path: str) -> None:
 
 async def replaced_object(scene: Scene, path: str) -> None:
     """An adopted object that somebody has written over with as many bytes."""
-    key, blobs = f"feeds/{scene.uuid()}", scene.volume.blobs
+    key, blobs = f"feeds/{scene.uuid()}", scene.volume.place
     info = await blobs.put(key, b"adopted")
     target = await scene.volume.store.prepare(path + "-adopted")
     await scene.volume.store.publish(target, Content(blobs.uri(key), info.size, info.etag, ""))

@@ -172,7 +172,9 @@ class ModelVolume:
         self.clock.advance(QUIET)
         volume = member.volume
         assert volume.log_blobs is not None
-        verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), self.sources, grace=GRACE)
+        verifier = Verifier(
+            volume.store, volume.blobs, LogReader(volume.log_blobs), self.sources, grace=GRACE, place=volume.place
+        )
         report = await verifier.verify(deep=True)
         return report.problems
 

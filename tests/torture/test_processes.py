@@ -75,7 +75,9 @@ async def settle(config: VolumeConfig, rounds: dict[str, Killed]) -> None:
         assert {each.finding.kind for each in repaired.mended if each.finding.is_problem} <= LEFT
         assert repaired.left.problems == []
         assert volume.log_blobs is not None
-        verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), LATER, grace=60.0)
+        verifier = Verifier(
+            volume.store, volume.blobs, LogReader(volume.log_blobs), LATER, grace=60.0, place=volume.place
+        )
         assert (await verifier.verify(deep=True)).problems == []
     finally:
         await volume.close()

@@ -100,7 +100,7 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
 
 
 def _collector(volume: Volume, asked: _Asked, progress: Any) -> Collector:
-    place = Place(volume.store, volume.blobs, volume.log_blobs, volume.storage.own_key, volume.record.volume_id)
+    place = Place.of(volume)
     lease = volume.config.tuning.lease if asked.lease is None else asked.lease
     audit = AuditTrail(volume.log_blobs, SYSTEM.uuid(), asked.audit)
     return Collector(

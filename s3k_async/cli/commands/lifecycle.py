@@ -27,9 +27,14 @@ __all__ = ["destroy", "init"]
 )
 @click.argument("volume", required=False)
 @click.option("--exist-ok", is_flag=True, help="A volume that is there already and agrees is no error.")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="This table, restored or renamed, is the volume's from now on: mark its locations with it.",
+)
 @click.option("--no-save", is_flag=True, help="Do not add the settings of s3k://NAME to the configuration file.")
 @click.pass_obj
-def init(invocation: Invocation, volume: str | None, exist_ok: bool, no_save: bool) -> None:
+def init(invocation: Invocation, volume: str | None, exist_ok: bool, take_over: bool, no_save: bool) -> None:
     """Make a volume: VOLUME is a directory for an embedded one, or s3k://NAME.
 
     The settings given for s3k://NAME are saved in the configuration file, so that the name is enough from then on.
@@ -41,7 +46,7 @@ def init(invocation: Invocation, volume: str | None, exist_ok: bool, no_save: bo
     saved = _section(invocation, address) if not no_save else None
     if saved is not None:
         _need_free(*saved)
-    record = anyio.run(lambda: init_volume(config, exist_ok=exist_ok))
+    record = anyio.run(lambda: init_volume(config, exist_ok=exist_ok, take_over=take_over))
     written = _save(*saved) if saved is not None else None
     text = f"volume {record.name}: table {table_text(config.table)}, suffix count {record.suffix_count}"
     invocation.say(
