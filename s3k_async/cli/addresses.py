@@ -100,7 +100,7 @@ def shown(client: S3kClient, path: str) -> str:
     return f"memory://{table.name}{path}" if isinstance(table, MemoryTable) else f"s3k://{client.name}{path}"
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=128)
 def _is_volume(directory: str) -> bool:
     return os.path.isfile(os.path.join(directory, TABLE_FILE))
 
