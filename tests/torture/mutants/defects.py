@@ -151,7 +151,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a log that is rolled back after an unknown outcome",
         "metadata/changes.py",
-        "            except OutcomeUnknownError:\n                note_change()\n                raise\n            except S3kError:",
+        "            except OutcomeUnknownError:\n                note_change()\n                raise\n"
+        "            except S3kError:",
         "            except S3kError:",
         f"{METADATA_FAULTS}::test_D7_an_answer_that_never_comes_is_unknown_and_stays_pending",
     ),
