@@ -22,7 +22,8 @@ from s3k_async.metadata.jobs import JOB_PARTITION, JobRecord, record_from
 from s3k_async.metadata.marks import parse_mark
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry, Progress
-from s3k_async.oplog.reader import Truth, latest
+from s3k_async.oplog.reader import LogReader, Truth, latest
+from s3k_async.oplog.tail import LogPosition, LogTail, position_of
 from s3k_async.stores.items import Key
 from s3k_async.stores.key_ranges import HEX
 
@@ -33,7 +34,8 @@ LISTINGS: Final = 4
 """Listings of bytes at once: each holds a page, of 10,000 keys in a directory."""
 LOOSE: Final = frozenset({"items", "log_objects", "jobs"})
 """Piles of what has no object id."""
-STATE_FORMAT: Final = 2
+STATE_FORMAT: Final = 3
+_POSITION: Final = tuple(LogPosition.__dataclass_fields__)
 
 Tell = Callable[[Progress], object]
 
@@ -54,15 +56,19 @@ class Loose:
 class Gatherer:
     """One pass over a volume, in stages that a later run does not repeat if the parts are kept."""
 
-    def __init__(self, ground: Ground, parts: Parts, *, now_ms: int | None = None) -> None:
-        """`now_ms`: when the volume was looked at, if that was before."""
+    def __init__(
+        self, ground: Ground, parts: Parts, *, now_ms: int | None = None, position: LogPosition | None = None
+    ) -> None:
+        """`now_ms`: when the volume was looked at, if that was before; `position`: where the log ended then."""
         self.ground = ground
         self.parts = parts
         self.counts = Counts()
         self.loose = Loose()
         self.now_ms = ground.sources.now_ms() if now_ms is None else now_ms
+        self.position = position or LogPosition()
         self.decided = 0
         """Parts that an earlier run has decided."""
+        self._tail: LogTail | None = None
         self._done: list[str] = []
         self._resume(parts.load_state())
 
@@ -76,6 +82,23 @@ class Gatherer:
         await self._stage("data", ("blobs",), self._scan_blobs)
         tell(Progress("fsck", counts.blobs, path="data"))
 
+    @property
+    def tail(self) -> LogTail | None:
+        """What was logged since the log was scanned; None for a log without segments."""
+        if self._tail is None and isinstance(self.ground.log, LogReader):
+            self._tail = LogTail(self.ground.log, self.position)
+        return self._tail
+
+    def close(self) -> None:
+        """Remove the temporary files, those of the parts included."""
+        self.close_tail()
+        self.parts.close()
+
+    def close_tail(self) -> None:
+        """Remove the temporary file of what was logged since the scan."""
+        if self._tail is not None:
+            self._tail.close()
+
     def save(self) -> None:
         """Keep how far this has come."""
         self.parts.save_state(
@@ -85,6 +108,7 @@ class Gatherer:
                 "now_ms": self.now_ms,
                 "done": self._done,
                 "decided": self.decided,
+                "log": {name: sorted(getattr(self.position, name)) for name in _POSITION},
                 "counts": asdict(self.counts),
                 **asdict(self.loose),
             }
@@ -160,6 +184,8 @@ class Gatherer:
     async def _scan_log(self) -> None:
         if self.ground.log is None:
             return
+        if isinstance(self.ground.log, LogReader):
+            self.position = await position_of(self.ground.log)
         async for things in log_things(self.ground, self.ground.log.records(), self.counts):
             self.put(things)
 
@@ -192,6 +218,7 @@ class Gatherer:
         self.now_ms = state["now_ms"]
         self._done = list(state["done"])
         self.decided = state["decided"]
+        self.position = LogPosition(**{name: frozenset(state["log"][name]) for name in _POSITION})
         self.counts = Counts(**state["counts"])
         self.loose = Loose(
             [ItemFacts(**each) for each in state["items"]],

@@ -20,6 +20,7 @@ from s3k_async.metadata.jobs import JOB_PARTITION, record_from
 from s3k_async.model import ROOT, UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, SegmentKey, parse_key
 from s3k_async.oplog.reader import DamagedLog, JavaLogReader, Truth, latest
+from s3k_async.oplog.tail import LogTail
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.items import Key
 
@@ -38,6 +39,8 @@ READS: Final = 16
 BATCH: Final = 500
 CHUNK: Final = 8 * 1024 * 1024
 """Bytes of a blob that are read at once."""
+LOOKS: Final = 4
+"""How often an object that keeps changing is looked at."""
 
 
 async def with_jobs(ground: Ground, facts: Sequence[Facts]) -> list[Facts]:
@@ -71,9 +74,11 @@ async def with_adopted(ground: Ground, facts: Sequence[Facts]) -> list[Facts]:
     return [replace(each, blobs=tuple(found[each.object_id])) if each.object_id in found else each for each in facts]
 
 
-async def decided(ground: Ground, facts: Sequence[Facts]) -> AsyncIterator[list[tuple[Facts, list[Finding]]]]:
+async def decided(
+    ground: Ground, facts: Sequence[Facts], tail: LogTail | None
+) -> AsyncIterator[list[tuple[Facts, list[Finding]]]]:
     """What is to be said of the objects, in batches; what seemed to be a problem, from a second look. Objects of which
-    there is nothing to say are left out.
+    there is nothing to say are left out. `tail`: what was logged since they were gathered.
     """
     for start in range(0, len(facts), BATCH):
         batch = await with_adopted(ground, await with_jobs(ground, facts[start : start + BATCH]))
@@ -81,7 +86,7 @@ async def decided(ground: Ground, facts: Sequence[Facts]) -> AsyncIterator[list[
         suspects = [each for each, found in first if any(finding.is_problem for finding in found)]
         suspected = {each.object_id for each in suspects}
         said = [(each, found) for each, found in first if found and each.object_id not in suspected]
-        said += [(each, found) for each in await look_again(ground, suspects) if (found := decide(each))]
+        said += [(each, found) for each in await look_again(ground, suspects, tail) if (found := decide(each))]
         if said:
             yield said
 
@@ -96,20 +101,39 @@ class _Seen:
     blobs: list[BlobInfo] = field(default_factory=list)
 
 
-async def look_again(ground: Ground, suspects: Sequence[Facts]) -> list[Facts]:
-    """The facts about some objects, read anew by strong reads: table, log, bytes. Raises the stores' errors.
+async def look_again(ground: Ground, suspects: Sequence[Facts], tail: LogTail | None = None) -> list[Facts]:
+    """The facts about some objects, read anew by strong reads: table, log, bytes. Raises the stores'
+    errors.
 
-    One whose entries are all gone from where they were is left out: somebody has moved or removed it since, perhaps by
-    a segment of the log that is not read here, and only the next look at the whole volume can tell where it is now.
+    A change is in the log before it is in the table. So the table is read between two readings of
+    the log: what was known, and what the log says after that. If both say the same of an object,
+    nothing has changed it in between, and what the table lacks was not moved or removed. Otherwise
+    all is read again. No clock has a part in this. `tail`: what was logged since the facts were
+    gathered; without it segments are not read, but for those with what was pending.
+
+    An object whose entries are all gone from where they were is left out, and so is one that keeps
+    changing: only the next look at the whole volume can tell where it is.
     """
-    if not suspects:
-        return []
+    fresh: list[Facts] = []
+    left = list(suspects)
+    for _ in range(LOOKS):
+        if not left:
+            break
+        looked = await _look(ground, left, tail)
+        known = {each.object_id: each.truth for each in left}
+        fresh += [each for each in looked if each.truth == known[each.object_id]]
+        left = [each for each in looked if each.truth != known[each.object_id]]
+    were = {each.object_id for each in suspects if each.entries}
+    return await with_jobs(ground, [each for each in fresh if each.entries or each.object_id not in were])
+
+
+async def _look(ground: Ground, suspects: Sequence[Facts], tail: LogTail | None) -> list[Facts]:
     now_ms = ground.sources.now_ms()
     seen = {each.object_id: _Seen() for each in suspects}
     await _entries(ground, suspects, seen)
-    await _records(ground, suspects, seen)
+    await _records(ground, suspects, seen, tail)
     await run_all(lambda each: _heads(ground, each, seen[each.object_id]), suspects, limit=READS)
-    fresh = [
+    return [
         replace(
             each,
             now_ms=now_ms,
@@ -120,9 +144,7 @@ async def look_again(ground: Ground, suspects: Sequence[Facts]) -> list[Facts]:
             jobs={},
         )
         for each in suspects
-        if seen[each.object_id].entries or not each.entries
     ]
-    return await with_jobs(ground, fresh)
 
 
 async def _entries(ground: Ground, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
@@ -180,13 +202,13 @@ def _paths(facts: Facts) -> set[str]:
     return {path for path in paths if path.startswith("/") and path != "/"}
 
 
-async def _records(ground: Ground, suspects: Sequence[Facts], seen: dict[str, _Seen]) -> None:
-    """What is committed stays so, and is not read again; what was pending is, with all entries of the objects."""
+async def _records(ground: Ground, suspects: Sequence[Facts], seen: dict[str, _Seen], tail: LogTail | None) -> None:
+    """All entries of the objects, what was pending in segments, and what was logged since. What is committed stays so,
+    and is not read again, unless the log was compacted meanwhile.
+    """
     log = ground.log
     if log is None:
         return
-    for each in suspects:
-        seen[each.object_id].records += [] if isinstance(log, JavaLogReader) else _committed(each.truth)
 
     async def own(each: Facts) -> None:
         try:
@@ -203,6 +225,11 @@ async def _records(ground: Ground, suspects: Sequence[Facts], seen: dict[str, _S
         for record in await log.segment(segment):
             if isinstance(record, LogRecord) and record.operation.object_id in seen:
                 seen[record.operation.object_id].records.append(record)
+    since, is_compacted = await tail.of(seen) if tail is not None else ([], False)
+    for each in suspects:
+        seen[each.object_id].records += [] if is_compacted else _committed(each.truth)
+    for record in since:
+        seen[record.operation.object_id].records.append(record)
 
 
 def _segments(truth: Truth | None) -> list[str]:
@@ -269,6 +296,8 @@ async def parent_facts(ground: Ground, lonely: Iterable[Child]) -> list[ParentFa
         parent = await read_item(ground.store, parent_path)
         if entry is None or (parent is not None and parent.is_dir):
             return None
+        if await read_item(ground.store, path) != entry:
+            return None  # it was moved or removed, perhaps with its parent before that was read
         young = mtime_ms > ground.sources.now_ms() - ground.grace_ms
         return ParentFacts(parent_path, path, object_id, young, parent is not None)
 

@@ -36,6 +36,7 @@ from s3k_async.oplog.entries import (
     operation_line,
     parse_key,
 )
+from s3k_async.oplog.tail import LogTail
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import ABSENT, OPERATION, PARTITION, SORT, Check, Condition, Delete, Item, Key, Put
@@ -110,8 +111,10 @@ class Task:
 class Mender:
     """Carries out actions on one volume."""
 
-    def __init__(self, volume: FsckVolume, ground: Ground) -> None:
+    def __init__(self, volume: FsckVolume, ground: Ground, tail: LogTail | None) -> None:
+        """`tail`: what was logged since the volume was scanned."""
         self._ground = ground
+        self._tail = tail
         self._store = volume.store
         self._storage = volume.storage
         self._log_blobs = volume.log_blobs
@@ -132,14 +135,16 @@ class Mender:
         await self._put_log(entry_key(operation, "committed"), encode(LogRecord(operation, "committed")))
 
     async def _roll_back_log(self, task: Task) -> None:
-        """An entry's pending object is removed. That of a segment holds other operations too, so one of these is
-        superseded: by the next version of the object, or by a tombstone."""
+        """It is superseded by the next version of the object, or by a tombstone. So its writer, should it live
+        after all, can change nothing that the log does not tell of. The pending object of an entry is then
+        removed; that of a segment holds other operations too."""
         record, facts = self._record(task), self._facts(task)
-        if isinstance(parse_key(record.key), EntryKey):
-            await self._log().delete(record.key)
-        elif facts.entries:
+        is_entry = isinstance(parse_key(record.key), EntryKey)
+        if facts.entries:
             await self._log_again(task)
-        else:
+        if is_entry:
+            await self._log().delete(record.key)
+        elif not facts.entries:
             await self._tombstone(facts, record.operation.after or record.operation.before)
 
     async def _roll_forward(self, task: Task) -> None:
@@ -178,7 +183,7 @@ class Mender:
     async def _restore_entry(self, task: Task) -> None:
         """Put back what the log says, at its version, below a directory that stands. It is looked for once more: that
         nothing is at its path may also be because somebody has put it back, and somebody else has moved it since."""
-        facts = next(iter(await look_again(self._ground, [self._facts(task)])), None)
+        facts = next(iter(await look_again(self._ground, [self._facts(task)], self._tail)), None)
         if facts is None or task.finding not in decide(facts):
             raise LeftError("it is not missing any more", path=task.finding.path)
         committed = facts.truth.committed if facts.truth else None

@@ -194,15 +194,15 @@ async def repair_volume(
     while report.rounds < ROUNDS:
         report.rounds += 1
         parts = Parts(directory and os.path.join(directory, f"{report.rounds:02d}"), held=held)
+        gatherer = Gatherer(ground, parts)
         try:
-            gatherer = Gatherer(ground, parts)
             if gatherer.decided >= parts.count:
                 continue  # an interrupted run was through with it
             await gatherer.scan(progress or (lambda _: None))
-            this = Round(gatherer, Mender(volume, ground), audit, report)
+            this = Round(gatherer, Mender(volume, ground, gatherer.tail), audit, report)
             await this.run()
         finally:
-            parts.close()
+            gatherer.close()
         if not this.done and (raced or not this.lost):
             break
         raced = not this.done
@@ -250,7 +250,7 @@ class Round:
 
     async def objects(self, number: int) -> None:
         """Mend the objects of one part."""
-        async for batch in decided(self._ground, self._gatherer.facts(number)):
+        async for batch in decided(self._ground, self._gatherer.facts(number), self._gatherer.tail):
             self._report.left.add(finding for _, found in batch for finding in found)
             await self._objects(batch)
 
@@ -279,7 +279,7 @@ class Round:
                 return
             done = await self._mend(sorted(tasks, key=_parents_first))
             again = [task.facts for task in done if isinstance(task.facts, Facts)]
-            said = [(facts, decide(facts)) for facts in await look_again(self._ground, again)]
+            said = [(facts, decide(facts)) for facts in await look_again(self._ground, again, self._gatherer.tail)]
 
     async def _mend(self, tasks: Sequence[Task]) -> list[Task]:
         """Mend what can be; the tasks that were carried out."""

@@ -108,8 +108,8 @@ class Verifier:
         """
         ground = replace(self._ground, path=path)
         parts = Parts(directory, held=self._held)
+        gatherer = Gatherer(ground, parts)
         try:
-            gatherer = Gatherer(ground, parts)
             report = Report()
             await gatherer.scan(progress or (lambda _: None))
             report.count(gatherer.counts)
@@ -118,7 +118,7 @@ class Verifier:
                 report.add(await self._part(gatherer, number, deep=deep))
             return report
         finally:
-            parts.close()
+            gatherer.close()
 
     async def _part(self, gatherer: Gatherer, number: int, *, deep: bool) -> list[Finding]:
         """The findings of one part: those that an earlier run has kept, or new ones."""
@@ -135,7 +135,12 @@ class Verifier:
 async def part_findings(gatherer: Gatherer, number: int, *, deep: bool) -> list[Finding]:
     """The findings of one part. Raises the stores' errors."""
     facts = gatherer.facts(number)
-    found = [finding async for batch in decided(gatherer.ground, facts) for _, some in batch for finding in some]
+    found = [
+        finding
+        async for batch in decided(gatherer.ground, facts, gatherer.tail)
+        for _, some in batch
+        for finding in some
+    ]
     found += [
         finding
         for lonely in await parent_facts(gatherer.ground, gatherer.lonely(number))

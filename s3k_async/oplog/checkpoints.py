@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -213,10 +214,15 @@ class CheckpointReader:
                 continue  # superseded since it was listed
         return found
 
-    async def records(self, *, object_id: str | None = None) -> AsyncIterator[Finding]:
-        """Every operation of every valid checkpoint, or those on one object; a part that is missing, cut or another one
-        is damage. A checkpoint that is superseded meanwhile is followed by the one that replaced it.
+    async def keys(self) -> frozenset[str]:
+        """The keys of all manifests, which are not read."""
+        return frozenset([info.key async for info in self._blobs.list_all(MANIFESTS)])
+
+    async def records(self, *, object_ids: Collection[str] | None = None) -> AsyncIterator[Finding]:
+        """Every operation of every valid checkpoint, or those on some objects; a part that is missing, cut or another
+        one is damage. A checkpoint that is superseded meanwhile is followed by the one that replaced it.
         """
+        wanted = None if object_ids is None else sorted(set(object_ids))
         done: set[str] = set()
         again = True
         while again:
@@ -229,12 +235,12 @@ class CheckpointReader:
                 elif checkpoint.key not in done:
                     done.add(checkpoint.key)
                     for number, part in enumerate(checkpoint.parts):
-                        if object_id is not None and not part.first <= object_id <= part.last:
+                        if wanted is not None and not _holds(part, wanted):
                             continue
                         findings = await self.part(checkpoint, number)
                         again = again or findings is None
                         for finding in findings or ():
-                            if object_id is None or _is_about(finding, object_id):
+                            if wanted is None or _is_about(finding, wanted):
                                 yield finding
 
     async def of(self, checkpoint: Checkpoint) -> AsyncIterator[Finding]:
@@ -269,5 +275,14 @@ def possible(has_key: Callable[[str], bool] | None) -> Callable[[LogRecord], Log
     return checked
 
 
-def _is_about(finding: Finding, object_id: str) -> bool:
-    return isinstance(finding, DamagedLog) or finding.operation.object_id == object_id
+def _holds(part: Part, wanted: Sequence[str]) -> bool:
+    """Whether one of the ids, which are sorted, may be in a part."""
+    place = bisect_left(wanted, part.first)
+    return place < len(wanted) and wanted[place] <= part.last
+
+
+def _is_about(finding: Finding, wanted: Sequence[str]) -> bool:
+    if isinstance(finding, DamagedLog):
+        return True
+    place = bisect_left(wanted, finding.operation.object_id)
+    return place < len(wanted) and wanted[place] == finding.operation.object_id

@@ -170,11 +170,13 @@ class LogReader:
         async for part in self._read(keys, self._entry, self._concurrency, _ENTRY_BATCH, is_other):
             yield part
 
-    async def segments(self, without: Container[str] = frozenset()) -> AsyncIterator[LogObject]:
-        """Every segment, but for those `without`, by their ids, and those that a checkpoint covers. Raises the store's
-        errors.
+    async def segments(
+        self, without: Container[str] = frozenset(), *, without_covered: bool = True
+    ) -> AsyncIterator[LogObject]:
+        """Every segment, but for those `without`, by their ids, and, `without_covered`, those that a
+        checkpoint covers. Raises the store's errors.
         """
-        covered = await self._covered()
+        covered = await self._covered() if without_covered else frozenset()
 
         def is_known(key: str) -> bool:
             segment = _segment_id(key)
@@ -182,6 +184,14 @@ class LogReader:
 
         async for part in self._read(_EVERY_SEGMENT, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, is_known):
             yield part
+
+    async def segment_ids(self) -> AsyncIterator[str]:
+        """The ids of all segments, those that a checkpoint covers included. Raises the store's
+        errors.
+        """
+        async for twins in self._twins(_EVERY_SEGMENT):
+            if not isinstance(twins, DamagedLog):
+                yield _segment_id(next(iter(twins.values())))
 
     async def left_of(self, segments: Collection[str]) -> list[str]:
         """The keys that there still are of some segments. Raises the store's errors."""
@@ -224,7 +234,7 @@ class LogReader:
             for finding in part.findings:
                 if isinstance(finding, DamagedLog) or finding.operation.object_id == object_id:
                     found[_identity(finding)] = finding
-        async for finding in self.checkpoints.records(object_id=object_id):
+        async for finding in self.checkpoints.records(object_ids=[object_id]):
             found.setdefault(_identity(finding), finding)
         return sorted(found.values(), key=_by_version)
 

@@ -48,6 +48,10 @@ class Spill:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the temporary directory."""
         self.database.close()
         self._room.cleanup()
 

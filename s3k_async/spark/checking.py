@@ -71,7 +71,7 @@ def verify(
             "found",
             "fsck: comparing",
             RESULTS,
-            lambda: job.by_part(scanned).mapInArrow(_finder(job.place, now_ms, deep=deep), RESULTS),
+            lambda: job.by_part(scanned).mapInArrow(_finder(job.place, scanned.gatherer, deep=deep), RESULTS),
         )
         Told(decided).add_to(report)
         told = decided.unionAll(frame_of(spark, [result_of("found", finding) for finding in without_id]))
@@ -137,13 +137,19 @@ def _turn(job: Job, report: RepairReport) -> Turn:
     return Turn(job.place, report.run, report.rounds, begun["now_ms"])
 
 
-def _finder(place: Place, now_ms: int, *, deep: bool) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+def _finder(place: Place, scanned: Gatherer, *, deep: bool) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    now_ms, position = scanned.now_ms, scanned.position
+
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Result]:
         with opened(place.config) as (volume, run):
             ground = place.ground(volume)
             for _, parts in parts_of(batches):
-                gatherer = Gatherer(ground, parts, now_ms=now_ms)
-                for finding in run(partial(part_findings, gatherer, 0, deep=deep)):
+                gatherer = Gatherer(ground, parts, now_ms=now_ms, position=position)
+                try:
+                    found = run(partial(part_findings, gatherer, 0, deep=deep))
+                finally:
+                    gatherer.close_tail()
+                for finding in found:
                     yield result_of("found", finding)
 
     return lambda batches: batches_of(Sum().counted(rows(batches)))

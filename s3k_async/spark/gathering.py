@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,6 +20,8 @@ from s3k_async.fsck.gather import Gatherer
 from s3k_async.fsck.ground import Counts, Ground
 from s3k_async.fsck.parts import HELD, Parts
 from s3k_async.model import ROOT
+from s3k_async.oplog.reader import LogReader
+from s3k_async.oplog.tail import LogPosition, position_of
 from s3k_async.paths import normalize
 from s3k_async.spark.pieces import (
     CHECKPOINTS,
@@ -76,7 +78,8 @@ class Scans:
         """Read the volume, or all but its table. `within`: what the names of the stages begin with. `now_ms`: when this
         was begun.
         """
-        gatherer = Gatherer(self.ground, Parts(), now_ms=now_ms)
+        position = self._position(within)
+        gatherer = Gatherer(self.ground, Parts(), now_ms=now_ms, position=position)
         frames: list[DataFrame] = []
         done: set[str] = set()
 
@@ -102,6 +105,18 @@ class Scans:
             number += 1
         read("data", "scan of the bytes", lambda: byte_pieces(self.ground, self.partitions))
         return Scanned(reduce(DataFrame.unionAll, frames), gatherer)
+
+    def _position(self, within: str) -> LogPosition:
+        """Where the log ended before any of it was scanned, by this run or an interrupted one."""
+        log, name = self.ground.log, f"{within}position"
+        if not isinstance(log, LogReader):
+            return LogPosition()
+        said = self.stages.said(name)
+        if said is not None:
+            return LogPosition(frozenset(said["segments"]), frozenset(said["checkpoints"]))
+        found = self.run(partial(position_of, log))
+        self.stages.say(name, {"segments": sorted(found.segments), "checkpoints": sorted(found.checkpoints)})
+        return found
 
     def by_part(self, scanned: Scanned) -> DataFrame:
         """The things of the same part together: as many parts as it takes for one to fit into memory."""
@@ -145,9 +160,9 @@ def job_on(
     with opened(volume.driver) as (driver, run):
         keys = driver.store.keys
         whole = [*scope, driver.record.volume_id, keys.volume, keys.suffix_count, path, int(grace * 1000)]
+        place = Place(volume.executors, grace, path)
         stages = Stages(spark, checkpoint, whole, driver.store.sources.now_ms(), progress)
         count = partitions or 2 * spark.sparkContext.defaultParallelism
-        place = Place(volume.executors, grace, path)
         yield Job(spark, place, place.ground(driver), run, stages, count, place, driver)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import islice
 from sys import maxsize
@@ -25,6 +25,7 @@ from s3k_async.fsck.mend import Mender
 from s3k_async.fsck.parts import Parts, from_line, to_line
 from s3k_async.fsck.repair import RepairReport, Round
 from s3k_async.fsck.verify import LISTED, Report
+from s3k_async.oplog.tail import LogPosition
 from s3k_async.spark.gathering import Batches, Job
 from s3k_async.spark.pieces import Place, opened
 from s3k_async.spark.piles import parts_of
@@ -46,16 +47,18 @@ class Turn:
     """Names the audit trails; empty for a dry run."""
     number: int
     now_ms: int
+    position: LogPosition = field(default_factory=LogPosition)
+    """Where the log ended when it was scanned."""
 
     def gatherer(self, volume: Volume, parts: Parts) -> Gatherer:
         """The facts about some parts of an open volume."""
-        return Gatherer(self.place.ground(volume), parts, now_ms=self.now_ms)
+        return Gatherer(self.place.ground(volume), parts, now_ms=self.now_ms, position=self.position)
 
     def round(self, volume: Volume, gatherer: Gatherer, name: str) -> tuple[Round, RepairReport]:
         """What mends what a gatherer knows, and its report. `name`: of its audit trail."""
         audit = AuditTrail(volume.log_blobs, self.trail(name)) if self.run else None
         report = self.report()
-        return Round(gatherer, Mender(volume, gatherer.ground), audit, report), report
+        return Round(gatherer, Mender(volume, gatherer.ground, gatherer.tail), audit, report), report
 
     def report(self) -> RepairReport:
         """A report that lists everything: it is told, and counted by what is told."""
@@ -86,6 +89,7 @@ def mend_round(job: Job, turn: Turn, report: RepairReport) -> tuple[DataFrame, b
     within = f"{turn.number:02d}/"
     job.stages.resumed = False
     scanned = job.scan(within, turn.now_ms)
+    turn = replace(turn, position=scanned.gatherer.position)
     report.left = Report()
     report.left.count(scanned.gatherer.counts)
     before = report.done
@@ -155,7 +159,10 @@ def _objects(turn: Turn) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
             for number, parts in parts_of(batches):
                 gatherer, name = turn.gatherer(volume, parts), _attempt("objects", number)
                 this, report = turn.round(volume, gatherer, name)
-                run(partial(this.objects, 0))
+                try:
+                    run(partial(this.objects, 0))
+                finally:
+                    gatherer.close_tail()
                 yield from turn.rows(this, report, name)
                 for child in gatherer.lonely(0):
                     yield result_of("lonely", line=to_line("children", child))

@@ -1,0 +1,105 @@
+"""The tail of the log: what was written to it behind a position, for a reader that knows what is before.
+
+Keys of the log are not in the order of time, so a position is what there was: the ids of the segments and the keys of
+the checkpoints. Entries need none, since those of one object are found by its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import anyio
+
+from s3k_async.oplog.entries import LogRecord
+from s3k_async.oplog.reader import LogReader
+from s3k_async.oplog.spill import Spill
+
+__all__ = ["LogPosition", "LogTail", "position_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """What a log consisted of when its reading began."""
+
+    segments: frozenset[str] = frozenset()
+    """Ids of the segments, those that a checkpoint covers included."""
+    checkpoints: frozenset[str] = frozenset()
+    """Keys of the manifests."""
+
+
+async def position_of(log: LogReader) -> LogPosition:
+    """Where the log ends now. Raises the store's errors."""
+    checkpoints = await log.checkpoints.keys()
+    return LogPosition(frozenset([segment async for segment in log.segment_ids()]), checkpoints)
+
+
+class LogTail:
+    """What is behind a position. A segment whose operations are all decided is read once, into a
+    temporary file that `close` removes.
+    """
+
+    def __init__(self, log: LogReader, position: LogPosition) -> None:
+        self._log = log
+        self._known = set(position.segments)
+        self._checkpoints = position.checkpoints
+        self._is_compacted = False
+        self._spill: Spill | None = None
+        self._undecided: list[LogRecord] = []
+        self._begun = 0
+        """Number of the last reading that was begun."""
+        self._done = 0
+        """Number of the last reading that was completed."""
+        self._turn = anyio.Lock()
+
+    async def of(self, object_ids: Collection[str]) -> tuple[list[LogRecord], bool]:
+        """What segments and checkpoints behind the position say of some objects, and whether the log
+        was compacted since. If it was, what was read before may be out of date (a tombstone that
+        outweighed it may have been dropped), and all segments and checkpoints are read again. What
+        cannot be understood is passed over. Raises the store's errors.
+
+        To be called after the entries of these objects were read: compaction moves what entries say
+        into checkpoints, which are looked for last. Calls at the same time share a reading that was
+        begun after each of them.
+        """
+        wanted = set(object_ids)
+        needed = self._begun + 1
+        async with self._turn:
+            if self._done < needed:
+                self._begun += 1
+                await self._read()
+                self._done = self._begun
+            found = [each for each in self._undecided if each.operation.object_id in wanted]
+            if self._spill is not None:
+                for object_id in sorted(wanted):
+                    found += self._spill.of(object_id)
+            if self._is_compacted:
+                kept = self._log.checkpoints.records(object_ids=wanted)
+                found += [each async for each in kept if isinstance(each, LogRecord)]
+            return found, self._is_compacted
+
+    def close(self) -> None:
+        """Remove the temporary file. Idempotent."""
+        if self._spill is not None:
+            self._spill.close()
+            self._spill = None
+
+    async def _read(self) -> None:
+        """Read the segments that are not known yet; all, if a checkpoint was written since."""
+        while True:
+            self._undecided = []
+            parts = self._log.segments(without=self._known, without_covered=self._is_compacted)
+            async for part in parts:
+                if part.is_settled:
+                    self._spill = self._spill or Spill()
+                    self._spill.add(part.records)
+                    self._known.add(part.segment)
+                else:
+                    self._undecided += part.records
+            checkpoints = await self._log.checkpoints.keys()
+            if checkpoints <= self._checkpoints:
+                return
+            self.close()
+            self._known.clear()
+            self._checkpoints |= checkpoints
+            self._is_compacted = True
