@@ -125,13 +125,19 @@ class ContentSummary:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a long operation has come. `total` is None while unknown."""
+    """How far a long operation has come. `total` is None while unknown.
+
+    An operation of several phases names the one it is in; `done` and `total` are about that phase.
+    """
 
     operation: str
     done: int
     total: int | None = None
     bytes: int = 0
     path: str | None = None
+    phase: str = ""
+    unit: str = ""
+    """What is counted, in the plural; empty where the operation says it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class Meter:
         self._stack = ExitStack()
         self._display: Display | None = None
         self._task: TaskID | None = None
+        self._phase = ""
 
     def __enter__(self) -> Self:
         return self
@@ -57,12 +58,14 @@ class Meter:
 
     def report(self, index: int, progress: Progress) -> None:
         """Take note of how far one part has come."""
+        if progress.phase != self._phase:
+            self._begin(progress.phase)
         self._parts[index] = progress
         if self._display is None:
             if SYSTEM.monotonic() - self._start < PATIENCE:
                 return
             self._display = self._open()
-            self._task = self._display.add_task(self._title, total=None, moved="", speed="")
+            self._task = self._display.add_task(self._name(), total=None, unit="", moved="", speed="")
         assert self._task is not None
         totals = [part.total for part in self._parts]
         known = sum(total or 0 for total in totals) if all(total is not None for total in totals) else None
@@ -70,11 +73,24 @@ class Meter:
         seconds = max(SYSTEM.monotonic() - self._start, 0.001)
         self._display.update(
             self._task,
+            description=self._name(),
             completed=sum(part.done for part in self._parts),
+            unit=progress.unit,
             total=self._total if self._total is not None else known,
             moved=f"{moved / 1e6:,.1f} MB" if moved else "",
             speed=f"{moved / 1e6 / seconds:,.1f} MB/s" if moved else "",
         )
+
+    def _name(self) -> str:
+        return f"{self._title}: {self._phase}" if self._phase else self._title
+
+    def _begin(self, phase: str) -> None:
+        """The counts of a phase have nothing to do with those of the one before."""
+        self._phase = phase
+        self._start = SYSTEM.monotonic() if self._display is not None else self._start
+        self._parts = [Progress(self._title, 0) for _ in self._parts]
+        if self._display is not None and self._task is not None:
+            self._display.reset(self._task, total=None)
 
     def _open(self) -> Display:
         from rich.console import Console
@@ -85,6 +101,7 @@ class Meter:
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]}"),
             TextColumn("{task.fields[moved]}"),
             TextColumn("{task.fields[speed]}"),
             TimeElapsedColumn(),

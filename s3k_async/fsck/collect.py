@@ -116,7 +116,8 @@ class Collector:
                 candidates.done(len(batch))
                 handled += len(batch)
                 if self._progress is not None:
-                    self._progress(Progress("gc", handled, candidates.end.candidates, path="sweep"))
+                    total = candidates.end.candidates
+                    self._progress(Progress("gc", handled, total, phase="sweep", unit="objects"))
         return self._swept
 
     async def clean_up(self, marked: Marked) -> Swept:

@@ -74,13 +74,10 @@ class Gatherer:
 
     async def scan(self, tell: Tell) -> None:
         """Read all three. Raises the stores' errors; damage is a fact, never an error."""
-        counts = self.counts
-        await self._stage("table", ("entries", "directories", "children", "adopted"), self._scan_table)
-        tell(Progress("fsck", counts.files + counts.directories, path="table"))
-        await self._stage("log", ("records",), self._scan_log)
-        tell(Progress("fsck", counts.log_records, path="log"))
-        await self._stage("data", ("blobs",), self._scan_blobs)
-        tell(Progress("fsck", counts.blobs, path="data"))
+        table: tuple[Pile, ...] = ("entries", "directories", "children", "adopted")
+        await self._stage("table", table, lambda: self._scan_table(tell))
+        await self._stage("log", ("records",), lambda: self._scan_log(tell))
+        await self._stage("data", ("blobs",), lambda: self._scan_blobs(tell))
 
     @property
     def tail(self) -> LogTail | None:
@@ -176,25 +173,29 @@ class Gatherer:
         self._done.append(name)
         self.save()
 
-    async def _scan_table(self) -> None:
+    async def _scan_table(self, tell: Tell) -> None:
         segments = [table_things(self.ground, segment, SEGMENTS, self.counts) for segment in range(SEGMENTS)]
         async for things in merge(segments, limit=SEGMENTS):
             self.put(things)
+            done = self.counts.files + self.counts.directories
+            tell(Progress("fsck", done, phase="table", unit="entries"))
 
-    async def _scan_log(self) -> None:
+    async def _scan_log(self, tell: Tell) -> None:
         if self.ground.log is None:
             return
         if isinstance(self.ground.log, LogReader):
             self.position = await position_of(self.ground.log)
         async for things in log_things(self.ground, self.ground.log.records(), self.counts):
             self.put(things)
+            tell(Progress("fsck", self.counts.log_records, phase="log", unit="operations"))
 
-    async def _scan_blobs(self) -> None:
+    async def _scan_blobs(self, tell: Tell) -> None:
         ranges = [
             blob_things(self.ground, keys, self.counts) for group in self.ground.ranges(len(HEX)) for keys in group
         ]
         async for things in merge(ranges, limit=LISTINGS):
             self.put(things)
+            tell(Progress("fsck", self.counts.blobs, phase="data", unit="objects"))
 
     def put(self, things: Iterable[Thing]) -> None:
         """Put things where they belong."""

@@ -247,7 +247,7 @@ class Marker:
                 rows = [(blob.key, object_of(blob), blob.size, blob.mtime_ms) for blob in sieve.blobs(page)]
                 spill.many("INSERT INTO listed VALUES (?, ?, ?, ?)", rows)
                 seen += len(page)
-                self._tell(Progress("gc", seen, path="data"))
+                self._tell(Progress("gc", seen, phase="data", unit="objects"))
 
     async def _scan(self, sieve: Sieve, spill: Spill) -> int:
         items = self._place.store.items
@@ -261,7 +261,7 @@ class Marker:
                 spill.many("INSERT OR IGNORE INTO held VALUES (?)", [(each,) for each in named.unclear])
                 if self._place.log is None:
                     digest = (digest + digest_of(page)) % 2**64
-                self._tell(Progress("gc", sieve.done.entries, path="table"))
+                self._tell(Progress("gc", sieve.done.entries, phase="table", unit="entries"))
         return digest
 
     async def _read_log(self, log: LogReader, spill: Spill, writer: CandidateWriter) -> None:
@@ -280,7 +280,7 @@ class Marker:
                 if part.segment:
                     writer.segment(part.segment)
                 read += 1
-                self._tell(Progress("gc", read, path="log"))
+                self._tell(Progress("gc", read, phase="log", unit="log objects"))
         async for finding in log.checkpoints.records():
             self._keep([finding], spill, is_wanted)
 

@@ -23,7 +23,7 @@ from s3k_async.fsck.look import decided, look_again, parent_facts
 from s3k_async.fsck.mend import FsckVolume, LeftError, Mender, MissingDirectoryError, Task
 from s3k_async.fsck.parts import HELD, Child, Parts
 from s3k_async.fsck.verify import GRACE_SECONDS, Report, Tell, Verifier, loose
-from s3k_async.model import ROOT
+from s3k_async.model import ROOT, Progress
 from s3k_async.oplog.reader import JavaLogReader, LogReader
 
 __all__ = ["ROUNDS", "Mended", "Outcome", "RepairReport", "Round", "ground_of", "repair_volume", "verify_volume"]
@@ -198,9 +198,10 @@ async def repair_volume(
         try:
             if gatherer.decided >= parts.count:
                 continue  # an interrupted run was through with it
-            await gatherer.scan(progress or (lambda _: None))
+            tell = progress or (lambda _: None)
+            await gatherer.scan(tell)
             this = Round(gatherer, Mender(volume, ground, gatherer.tail), audit, report)
-            await this.run()
+            await this.run(tell)
         finally:
             gatherer.close()
         if not this.done and (raced or not this.lost):
@@ -227,7 +228,7 @@ class Round:
         self.waiting: dict[str, Finding] = {}
         """Entries that are to be put back, by the directory that is to be there first."""
 
-    async def run(self) -> None:
+    async def run(self, tell: Tell = lambda _: None) -> None:
         """Mend what the gatherer has seen."""
         gatherer, left = self._gatherer, Report()
         left.count(gatherer.counts)
@@ -237,6 +238,8 @@ class Round:
             await self.objects(number)
             gatherer.decided = number + 1
             gatherer.save()
+            total = gatherer.parts.count
+            tell(Progress("fsck", number + 1, total, phase="repairing", unit="parts"))
         for number in range(gatherer.parts.count):
             await self.parents(gatherer.lonely(number))
         if not self.done:

@@ -96,7 +96,7 @@ class RestorePlan:
             if len(records) == RECORDS_AT_ONCE:
                 self._spill.add(records)
                 records.clear()
-                tell(Progress("restore", self.report.log_records, path="log"))
+                tell(Progress("restore", self.report.log_records, phase="log", unit="operations"))
         self._spill.add(records)
 
     async def read_data(self, data: BlobStore, tell: Callable[[Progress], object]) -> None:
@@ -109,7 +109,7 @@ class RestorePlan:
                 seen += len(blobs)
                 self._add_blobs(blobs)
                 blobs.clear()
-                tell(Progress("restore", seen, path="data"))
+                tell(Progress("restore", seen, phase="data", unit="objects"))
         self._add_blobs(blobs)
 
     def _add_blobs(self, blobs: Sequence[BlobInfo]) -> None:

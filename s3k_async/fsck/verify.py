@@ -111,11 +111,13 @@ class Verifier:
         gatherer = Gatherer(ground, parts)
         try:
             report = Report()
-            await gatherer.scan(progress or (lambda _: None))
+            tell = progress or (lambda _: None)
+            await gatherer.scan(tell)
             report.count(gatherer.counts)
             report.add(finding for _, finding in await loose(gatherer))
             for number in range(parts.count):
                 report.add(await self._part(gatherer, number, deep=deep))
+                tell(Progress("fsck", number + 1, parts.count, phase="comparing", unit="parts"))
             return report
         finally:
             gatherer.close()

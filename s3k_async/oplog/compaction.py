@@ -127,7 +127,7 @@ class Compactor:
             done.damaged += [finding for finding in part.findings if isinstance(finding, DamagedLog)]
             spill.add(part.records)
             read += len(part.keys)
-            tell(Progress("compact", read, path="log"))
+            tell(Progress("compact", read, phase="log", unit="log objects"))
             young = any(record.operation.time_ms > self._settled_ms for record in part.records)
             if young or not part.is_settled or (part.segment and len(segments) == MAX_SEGMENTS):
                 continue
@@ -227,7 +227,7 @@ class Compactor:
             while keys := [key for (key,) in rows.fetchmany(MAX_DELETION)]:
                 failures = await self._blobs.delete_many(keys)
                 done.removed += len(keys) - len(failures)
-                tell(Progress("compact", done.removed, done.removable, path="removal"))
+                tell(Progress("compact", done.removed, done.removable, phase="removal", unit="log objects"))
                 if failures:
                     raise PartialFailureError(
                         f"{len(failures)} objects of the log could not be removed; compacting again goes on",

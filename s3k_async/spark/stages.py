@@ -118,7 +118,7 @@ class Stages:
     def tell(self, done: int, path: str) -> None:
         """Tell whoever wants to know how far the job has come."""
         if self._tell is not None:
-            self._tell(Progress(self.operation, done, path=path))
+            self._tell(Progress(self.operation, done, phase=path))
 
 
 def exists(spark: SparkSession, place: str) -> bool:
@@ -143,7 +143,7 @@ def counted(spark: SparkSession, operation: str, path: str, tell: Tell | None) -
 
     def watch() -> None:
         while not over.wait(TICK_SECONDS):
-            tell(Progress(operation, counter.value, path=path))
+            tell(Progress(operation, counter.value, phase=path))
 
     watcher = threading.Thread(target=watch, name="s3k-progress", daemon=True)
     watcher.start()
@@ -152,4 +152,4 @@ def counted(spark: SparkSession, operation: str, path: str, tell: Tell | None) -
     finally:
         over.set()
         watcher.join()
-    tell(Progress(operation, counter.value, path=path))
+    tell(Progress(operation, counter.value, phase=path))

@@ -143,3 +143,24 @@ def test_a_meter_waits_before_it_shows_anything(capsys: pytest.CaptureFixture[st
         part(Progress("put", 1, 2))
         assert meter.tasks == []
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_meter_shows_phases_and_units_and_counts_each_from_the_start(meter: Meter) -> None:
+    part = meter.part()
+    assert part is not None
+    shown: list[tuple[str, float, str]] = []
+    for phase, unit, done in (
+        ("data", "objects", 500),
+        ("data", "objects", 900),
+        ("table", "entries", 10),
+        ("table", "entries", 20),
+    ):
+        part(Progress("gc", done, phase=phase, unit=unit))
+        (task,) = meter.tasks
+        shown.append((task.description, task.completed, task.fields["unit"]))
+    assert shown == [
+        ("put: data", 500, "objects"),
+        ("put: data", 900, "objects"),
+        ("put: table", 10, "entries"),
+        ("put: table", 20, "entries"),
+    ]

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from s3k_async.fsck.gather import Gatherer
+from s3k_async.fsck.gather import Gatherer, Tell
 from s3k_async.fsck.repair import repair_volume, verify_volume
 from s3k_async.metadata.bulk import delete_files
 from s3k_async.metadata.codec import in_columns
@@ -51,8 +51,8 @@ async def test_what_was_removed_or_moved_by_many_during_a_repair_does_not_come_b
         scan = Gatherer._scan_blobs
         deeds = [deed]
 
-        async def then_somebody_acts(self: Gatherer) -> None:
-            await scan(self)
+        async def then_somebody_acts(self: Gatherer, tell: Tell) -> None:
+            await scan(self, tell)
             if deeds:
                 await deeds.pop()(scene)
                 await scene.volume.store.changes.log.drained()

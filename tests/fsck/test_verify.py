@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
 
@@ -11,7 +12,7 @@ from s3k_async import _native
 from s3k_async.fsck.decide import PROBLEMS, Facts, FindingKind, decide, same_blob
 from s3k_async.fsck.verify import Report, Verifier
 from s3k_async.metadata.codec import to_item
-from s3k_async.model import Content, Entry
+from s3k_async.model import Content, Entry, Progress
 from s3k_async.oplog.reader import LogReader
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update
 from s3k_async.stores.memory_blobs import MemoryBlobs
@@ -326,3 +327,22 @@ def test_two_operations_that_committed_one_version_are_a_conflict() -> None:
 )
 def test_physical_paths_are_compared_without_scheme_and_bucket(key: str, physical: str | None, same: bool) -> None:
     assert same_blob(key, physical) is same
+
+
+async def test_progress_names_phase_and_unit_and_counts_up_in_each(volume: Volume) -> None:
+    told: list[Progress] = []
+    verifier = Verifier(volume.rig.store, volume.data, LogReader(volume.log), volume.rig.sources, held=5)
+    report = await verifier.verify(progress=told.append)
+    assert [phase for phase, _ in groupby(each.phase for each in told)] == [
+        "table",
+        "log",
+        "data",
+        "comparing",
+    ]
+    ends = {each.phase: (each.done, each.unit) for each in told}
+    assert ends["table"] == (report.files + report.directories, "entries")
+    assert ends["log"] == (report.log_records, "operations")
+    assert ends["data"] == (report.blobs, "objects")
+    for _, some in groupby(told, key=lambda each: each.phase):
+        counts = [each.done for each in some]
+        assert counts == sorted(counts)

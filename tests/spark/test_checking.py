@@ -177,8 +177,8 @@ def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, 
     assert report.kinds == expected.kinds
     assert report.collectable_bytes == expected.collectable_bytes
     assert same_counts(report, expected)
-    assert {progress.path for progress in told} >= {"table", "log", "data"}
-    assert max(progress.done for progress in told if progress.path == "data") == expected.blobs
+    assert {progress.phase for progress in told} >= {"table", "log", "data"}
+    assert max(progress.done for progress in told if progress.phase == "data") == expected.blobs
 
 
 def test_a_volume_without_a_log(spark: SparkSession, tmp_path: Path) -> None:
@@ -329,8 +329,8 @@ def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
         )
         assert findings_in(frame) == in_order(expected.findings) == in_order(report.findings)
         assert same_counts(report, expected)
-    assert [each.done for each in told if each.path in {"table", "log"}] == [0] * 4
-    assert [each.done for each in told if each.path == "data"][-2:] == [expected.blobs, 0]
+    assert [each.done for each in told if each.phase in {"table", "log"}] == [0] * 4
+    assert [each.done for each in told if each.phase == "data"][-2:] == [expected.blobs, 0]
 
 
 def test_an_interrupted_repair_goes_on(
