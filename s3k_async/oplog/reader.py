@@ -6,9 +6,11 @@ store ends the reading.
 
 from __future__ import annotations
 
+import heapq
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Container, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final, get_args
 
 from s3k_async import _native
@@ -155,6 +157,30 @@ class LogReader:
             yield part
         async for part in self.segments():
             yield part
+
+    async def newest(self, number: int) -> AsyncGenerator[LogObject, None]:
+        """The entries and segments that were stored last, by the clock of the store, the last one
+        first, at most so many; each holds an operation at least. All are listed, and no others are
+        read. Raises the store's errors.
+        """
+        stored: dict[str, int] = {}
+        for prefix in (_ENTRIES, _SEGMENTS):
+            async for info in self._blobs.list_all(prefix):
+                stem = info.key.rpartition(".")[0]
+                stored[stem] = max(info.mtime_ms, stored.get(stem, 0))
+
+        async def read(stem: str) -> list[LogObject]:
+            kind = self._segment if stem.startswith(_SEGMENTS) else self._entry
+            return [part async for part in self._read(KeyRange(f"{stem}."), kind, 1, 1)]
+
+        stems = heapq.nlargest(number, stored, key=lambda stem: (stored[stem], stem))
+        for of_segments, some in groupby(stems, lambda stem: stem.startswith(_SEGMENTS)):
+            run = list(some)
+            at_once = _SEGMENTS_AT_ONCE if of_segments else self._concurrency
+            for start in range(0, len(run), at_once):
+                for parts in await gather(read, run[start : start + at_once], limit=at_once):
+                    for part in parts:
+                        yield part
 
     async def entries(
         self, wanted: Callable[[str], bool] | None = None, *, keys: KeyRange = _EVERY_ENTRY

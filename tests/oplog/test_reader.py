@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -14,12 +15,12 @@ from hypothesis import strategies as st
 from s3k_async.errors import ResponseLostError, UnreachableError
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key
+from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, segment_key
 from s3k_async.oplog.java import JavaEntryV1, JavaEntryV2, write_java
 from s3k_async.oplog.log import NativeLog
 from s3k_async.oplog.objects import ENTRY_BYTES, MANIFEST_BYTES
 from s3k_async.oplog.reader import DamagedLog, JavaLogReader, LogReader, Truth, latest
-from s3k_async.oplog.segments import Mark, encode_mark
+from s3k_async.oplog.segments import Mark, encode_mark, encode_segment
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from tests.oplog import operations as sample
@@ -439,3 +440,25 @@ async def test_an_object_that_is_too_large_is_damage() -> None:
     assert damage.key == key
     assert "1,048,576" in str(damage.error)
     assert [each.operation for each in found if isinstance(each, LogRecord)] == [sample.CREATE]
+
+
+async def test_the_newest_objects_are_found_without_reading_the_others() -> None:
+    clock, faults = FakeClock(), FaultPlan()
+    blobs = MemoryBlobs("newest-of-a-log", faults, fake_sources(clock))
+    await blobs.create()
+    try:
+        *operations, last = make_directories(301)
+        for operation in operations:
+            clock.advance(1)
+            data = encode(LogRecord(operation, "committed"))
+            await blobs.put(entry_key(operation, "committed"), data)
+        clock.advance(1)
+        segment = str(UUID(int=1))
+        await blobs.put(segment_key(segment, "pending"), encode_segment(segment, [last]))
+        faults.calls.clear()
+        found = [part async for part in LogReader(blobs).newest(3)]
+        expected = {each.id for each in (*operations[-2:], last)}
+        assert {each.operation.id for part in found for each in part.records} == expected
+        assert sum(call.method == "get" for call in faults.calls) == 3
+    finally:
+        await blobs.drop()

@@ -313,7 +313,7 @@ def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
     place, directory = embedded(tmp_path / "volume"), str(tmp_path / "checkpoint")
     expected: Report = on(place, lambda volume: verify_volume(volume, grace=GRACE))
 
-    def interrupted(count: int) -> Any:
+    def interrupted(*_: object) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -34,6 +34,8 @@ __all__ = ["oplog"]
 _OBJECT_ID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
 _POLL_SECONDS: Final = 2.0
 _AGO: Final = re.compile(r"([0-9]+)([smhd])")
+SLACK: Final = 100
+"""Operations of the log that are read beyond those that are asked for."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -83,7 +85,7 @@ def show(invocation: Invocation, what: str) -> None:
 @click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until interrupted.")
 @click.pass_obj
 def tail(invocation: Invocation, volume: str | None, number: int, since: str | None, follow: bool) -> None:
-    """Show the newest operations of the log, the newest last. Reads the whole log."""
+    """Show the newest operations of the log, the newest last. Lists the log, and reads what was stored last."""
     config = invocation.resolve(_volume(volume))
     since_ms = 0 if since is None else _time(since)
 
@@ -92,7 +94,7 @@ def tail(invocation: Invocation, volume: str | None, number: int, since: str | N
         try:
             reader = _reader(opened)
             newest = _Newest(number, since_ms)
-            await newest.read(reader.records())
+            await newest.read(_last(reader, number))
             _tell(invocation, newest.records())
             while follow:
                 invocation.output.flush()
@@ -203,6 +205,26 @@ class _Timed:
         operation = record.operation
         self.order = (operation.time_ms, operation.object_id, operation.version, operation.id)
         self.record = record
+
+
+async def _last(reader: LogReader | JavaLogReader, number: int) -> AsyncIterator[Finding]:
+    """What was stored last, or all, if that is not much more: the newest operations are among it. Some
+    are committed in another order than they began in.
+    """
+    if isinstance(reader, LogReader):
+        most, read = 2 * number + SLACK, 0
+        async with aclosing(reader.newest(most)) as parts:
+            async for part in parts:
+                read += len(part.findings)
+                for finding in part.findings:
+                    yield finding
+                if read >= most:
+                    return
+        async for finding in reader.checkpoints.records():
+            yield finding
+        return
+    async for finding in reader.records():
+        yield finding
 
 
 class _Newest:
