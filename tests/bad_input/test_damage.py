@@ -174,9 +174,15 @@ def test_row(row: Row, scene: Scene, tmp_path: Path) -> None:
     check(row, scene, tmp_path)
 
 
+def log_place(scene: Scene) -> Path:
+    """Where the volume's log is: below the prefix that carries its id."""
+    (place,) = (scene.volume / "oplog").glob("s3k-*/")
+    return place
+
+
 def log_file(scene: Scene, kind: str) -> Path:
     """A committed object of the log."""
-    return next((scene.volume / "oplog" / kind).rglob("*.committed"))
+    return next((log_place(scene) / kind).rglob("*.committed"))
 
 
 def truncated_entry(scene: Scene) -> str:
@@ -212,14 +218,14 @@ def foreign_content(scene: Scene) -> str:
 
 
 def foreign_entry(scene: Scene) -> str:
-    place = scene.volume / "oplog" / "entries" / "ab" / "notes.txt"
+    place = log_place(scene) / "entries" / "ab" / "notes.txt"
     place.parent.mkdir(exist_ok=True)
     place.write_text("mine")
     return place.name
 
 
 def foreign_segment(scene: Scene) -> str:
-    place = scene.volume / "oplog" / "segments" / "notes.committed"
+    place = log_place(scene) / "segments" / "notes.committed"
     place.write_text("mine")
     return place.name
 
@@ -258,7 +264,7 @@ def test_a_damaged_log_is_reported_and_files_are_as_they_were(
 
 async def log_errors(scene: Scene) -> list[S3kError]:
     """What a reader of the log complains of."""
-    log = LogReader(LocalBlobs(scene.volume / "oplog"))
+    log = LogReader(LocalBlobs(log_place(scene)))
     return [found.error async for found in log.records() if isinstance(found, DamagedLog)]
 
 

@@ -108,7 +108,7 @@ QUERY = {"target": "Query"}
 PUT_ITEM = {"target": "PutItem"}
 GET = {"method": "GET", "path": r"\.id="}
 PUT_DATA = {"method": "PUT", "path": r"\.id="}
-PUT_LOG = {"method": "PUT", "path": "/oplog/entries/"}
+PUT_LOG = {"method": "PUT", "path": "/oplog/[^/]+/entries/"}
 LIST_DATA = {"method": "GET", "query": "list-type=2"}
 
 TABLE = (
