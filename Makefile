@@ -1,6 +1,7 @@
 # make demo   what it does, shown on a real tree of files
 # make test   every check and every test
 # make torture   crashes, killed processes and faults in full; make mutants: defects that the tests must find
+# make fuzz   the native core's parsers under coverage-guided fuzzing: RUNS executions of each target
 # make bench  every figure of docs/performance.md, written there; make bench-quick takes minutes and writes nothing
 # Each sets up what it needs: .venv, the native build, .engines.
 
@@ -22,8 +23,9 @@ CANNED := target/canned/release/canned
 SOURCES := $(shell find rust -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
 PYTEST := .venv/bin/python -m pytest
 WORKERS ?= 2
+RUNS ?= 1000000
 
-.PHONY: help venv build engines lint lint-python lint-rust test-rust test test-full torture mutants demo bench bench-quick lint-bench clean always
+.PHONY: help venv build engines lint lint-python lint-rust test-rust test test-full torture mutants fuzz demo bench bench-quick lint-bench clean always
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -60,6 +62,7 @@ lint-python: $(NATIVE)
 
 lint-rust: $(NATIVE)
 	@cargo fmt --check
+	@cargo fmt --check --manifest-path fuzz/Cargo.toml
 	@cargo clippy --quiet --locked --all-targets -- -D warnings
 
 test-rust: $(NATIVE)
@@ -78,6 +81,9 @@ torture: $(NATIVE) $(ENGINES)
 
 mutants: $(NATIVE) $(ENGINES)
 	@.venv/bin/python -u -m tests.torture.mutants
+
+fuzz: $(NATIVE)
+	@.ci/fuzz $(RUNS)
 
 demo: $(NATIVE)
 	@.venv/bin/python docs/demo.py $(SRC)

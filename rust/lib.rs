@@ -10,6 +10,8 @@ mod encode;
 mod entries;
 mod entry_sequence;
 mod errors;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod hex;
 mod items;
 mod json;

@@ -122,15 +122,20 @@ struct Refused {
 }
 
 /// What differs between an entry before and after a change.
-struct Side<'a> {
-    directory: &'a str,
-    version: i64,
-    operation: &'a str,
-    pending: &'a str,
+pub struct Side<'a> {
+    /// The directory that it is in.
+    pub directory: &'a str,
+    /// Its version.
+    pub version: i64,
+    /// The operation that wrote it.
+    pub operation: &'a str,
+    /// Its pending change, or nothing.
+    pub pending: &'a str,
 }
 
 impl Side<'_> {
-    fn push(&self, out: &mut String, entry: &EntryView<'_>) {
+    /// Appends the entry in the form of the log.
+    pub fn push(&self, out: &mut String, entry: &EntryView<'_>) {
         let mut path = String::with_capacity(256);
         push_child(&mut path, self.directory, entry.name().text);
         out.push_str("{\"path\":");

@@ -13,7 +13,7 @@ use crate::rows::Rows;
 const RELEASE_BYTES: usize = 4 * 1024;
 
 /// Partition and sort key.
-type Key = (String, String);
+pub type Key = (String, String);
 
 /// A page of a query or scan.
 #[pyclass(frozen, module = "s3k_async._native")]
@@ -32,14 +32,38 @@ pub struct Page {
 
 /// What stands around the items of a page.
 #[derive(Default)]
-struct Frame {
+pub struct Frame {
     next: Option<Key>,
     count: Option<u64>,
     scanned: Option<u64>,
     capacity: f64,
 }
 
-/// Checks a body and reads it with `read`, which leaves the items in the reader.
+/// Checks a body and reads it with `read`, which leaves the items in the reader. The caller owns the bytes, and puts
+/// them into the items.
+pub fn read_answer<T>(
+    bytes: &[u8],
+    crc32: Option<u32>,
+    read: impl FnOnce(&mut ItemReader<'_>) -> Result<T, Damage>,
+) -> Result<(Items, T), String> {
+    if let Some(announced) = crc32 {
+        let found = crc32fast::hash(bytes);
+        if found != announced {
+            return Err(format!("the answer's CRC32 is {found}, and {announced} was announced"));
+        }
+    }
+    let read_whole = || {
+        let mut reader = ItemReader::new(bytes)?;
+        let frame = read(&mut reader)?;
+        reader.cursor.end()?;
+        Ok((reader.into_items(Body::Empty), frame))
+    };
+    read_whole().map_err(|damage: Damage| {
+        format!("the answer is damaged: {} (byte {} of {})", damage.reason, damage.at, bytes.len())
+    })
+}
+
+/// As `read_answer`, of a body that Python holds.
 fn answer<T: Send>(
     py: Python<'_>,
     body: PyBackedBytes,
@@ -47,24 +71,7 @@ fn answer<T: Send>(
     read: impl FnOnce(&mut ItemReader<'_>) -> Result<T, Damage> + Send,
 ) -> PyResult<(Items, T)> {
     let bytes: &[u8] = &body;
-    let work = move || {
-        if let Some(announced) = crc32 {
-            let found = crc32fast::hash(bytes);
-            if found != announced {
-                return Err(format!("the answer's CRC32 is {found}, and {announced} was announced"));
-            }
-        }
-        let read_whole = || {
-            let mut reader = ItemReader::new(bytes)?;
-            let frame = read(&mut reader)?;
-            reader.cursor.end()?;
-            // Filled in by the caller, who owns the bytes.
-            Ok((reader.into_items(Body::Empty), frame))
-        };
-        read_whole().map_err(|damage: Damage| {
-            format!("the answer is damaged: {} (byte {} of {})", damage.reason, damage.at, bytes.len())
-        })
-    };
+    let work = move || read_answer(bytes, crc32, read);
     let read = if bytes.len() > RELEASE_BYTES { py.detach(work) } else { work() };
     let (mut items, frame) = read.map_err(|reason| lost(&reason))?;
     items.body = Body::Bytes(body);
@@ -99,7 +106,8 @@ fn once(cursor: &Cursor<'_>, seen: &mut bool) -> Result<(), Damage> {
     if std::mem::replace(seen, true) { Err(cursor.damage("a name stands twice")) } else { Ok(()) }
 }
 
-fn page_frame(reader: &mut ItemReader<'_>) -> Result<Frame, Damage> {
+/// Takes the answer to a query or scan.
+pub fn page_frame(reader: &mut ItemReader<'_>) -> Result<Frame, Damage> {
     let mut frame = Frame::default();
     let mut seen = false;
     fields(reader, |reader, name| {
@@ -188,31 +196,34 @@ pub fn decode_batch(
     table: &str,
     crc32: Option<u32>,
 ) -> PyResult<(Rows, Vec<Key>)> {
-    let (items, left) = answer(py, body, crc32, |reader| {
-        let mut left = Vec::new();
-        let mut seen = false;
-        fields(reader, |reader, name| {
-            match name {
-                "Responses" => fields(reader, |reader, name| {
-                    if name == table {
-                        once(&reader.cursor, &mut seen)?;
-                        reader.items()?;
-                    }
-                    Ok(name == table)
-                })?,
-                "UnprocessedKeys" => fields(reader, |reader, name| {
-                    if name == table {
-                        unprocessed(reader, &mut left)?;
-                    }
-                    Ok(name == table)
-                })?,
-                _ => return Ok(false),
-            }
-            Ok(true)
-        })?;
-        Ok(left)
-    })?;
+    let (items, left) = answer(py, body, crc32, |reader| batch_frame(reader, table))?;
     Ok((Rows::of(items), left))
+}
+
+/// Takes the answer to a batch of reads; the keys that were left unprocessed.
+pub fn batch_frame(reader: &mut ItemReader<'_>, table: &str) -> Result<Vec<Key>, Damage> {
+    let mut left = Vec::new();
+    let mut seen = false;
+    fields(reader, |reader, name| {
+        match name {
+            "Responses" => fields(reader, |reader, name| {
+                if name == table {
+                    once(&reader.cursor, &mut seen)?;
+                    reader.items()?;
+                }
+                Ok(name == table)
+            })?,
+            "UnprocessedKeys" => fields(reader, |reader, name| {
+                if name == table {
+                    unprocessed(reader, &mut left)?;
+                }
+                Ok(name == table)
+            })?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    Ok(left)
 }
 
 fn unprocessed(reader: &mut ItemReader<'_>, left: &mut Vec<Key>) -> Result<(), Damage> {
@@ -231,15 +242,18 @@ fn unprocessed(reader: &mut ItemReader<'_>, left: &mut Vec<Key>) -> Result<(), D
 #[pyfunction]
 #[pyo3(signature = (body, crc32))]
 pub fn decode_item(py: Python<'_>, body: PyBackedBytes, crc32: Option<u32>) -> PyResult<Rows> {
-    let (items, ()) = answer(py, body, crc32, |reader| {
-        let mut seen = false;
-        fields(reader, |reader, name| {
-            if name == "Item" {
-                once(&reader.cursor, &mut seen)?;
-                reader.item()?;
-            }
-            Ok(name == "Item")
-        })
-    })?;
+    let (items, ()) = answer(py, body, crc32, item_frame)?;
     Ok(Rows::of(items))
+}
+
+/// Takes the answer to a read of one item.
+pub fn item_frame(reader: &mut ItemReader<'_>) -> Result<(), Damage> {
+    let mut seen = false;
+    fields(reader, |reader, name| {
+        if name == "Item" {
+            once(&reader.cursor, &mut seen)?;
+            reader.item()?;
+        }
+        Ok(name == "Item")
+    })
 }

@@ -44,7 +44,8 @@ fn push_physical_key(out: &mut String, object_id: &str, entropy: &[u8; UUID_BYTE
     Ok(())
 }
 
-fn object_id(physical_key: &str) -> Option<&str> {
+/// The object id in a physical key.
+pub fn object_id(physical_key: &str) -> Option<&str> {
     let (_, id) = physical_key.rsplit_once(MARK)?;
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }

@@ -29,14 +29,19 @@ struct Object {
     mtime_ms: i64,
 }
 
+/// A page of a listing.
 #[derive(Default)]
-struct Listing {
-    rows: Vec<Row>,
-    next: Option<String>,
-    truncated: bool,
+pub struct Listing {
+    /// Its objects.
+    pub rows: Vec<Row>,
+    /// Where the next page begins.
+    pub next: Option<String>,
+    /// Whether there is one.
+    pub truncated: bool,
 }
 
-fn listing(body: &[u8]) -> Result<Listing, Damaged> {
+/// Reads a page of `ListObjectsV2`.
+pub fn listing(body: &[u8]) -> Result<Listing, Damaged> {
     let mut page = Listing::default();
     let mut object = Object::default();
     let mut encoded = false;
@@ -141,7 +146,8 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-fn copied(body: &[u8]) -> Result<String, Damaged> {
+/// Reads the answer to `CopyObject`: the entity tag.
+pub fn copied(body: &[u8]) -> Result<String, Damaged> {
     let mut etag = None;
     read(body, |path, text| {
         match path {
@@ -154,7 +160,8 @@ fn copied(body: &[u8]) -> Result<String, Damaged> {
     etag.ok_or(Damaged)
 }
 
-fn refused(body: &[u8]) -> Result<Vec<(String, String, String)>, Damaged> {
+/// Reads the answer to `DeleteObjects`: key, code and message of each refusal.
+pub fn refused(body: &[u8]) -> Result<Vec<(String, String, String)>, Damaged> {
     let mut found = Vec::new();
     let mut refusal = <(String, String, String)>::default();
     read(body, |path, text| {
@@ -174,7 +181,8 @@ fn refused(body: &[u8]) -> Result<Vec<(String, String, String)>, Damaged> {
     Ok(found)
 }
 
-fn refusal(body: &[u8]) -> Option<(String, String)> {
+/// Reads a refusal: code and message.
+pub fn refusal(body: &[u8]) -> Option<(String, String)> {
     if root(body) != Some(Element::Error) {
         return None;
     }

@@ -1,0 +1,338 @@
+//! Properties of everything here that parses foreign bytes, as fuzz targets.
+//!
+//! Each target takes any bytes. It panics if a parser does, or if what was read is not what would be read again. The
+//! coverage-guided runs are in `fuzz/`, with the seeds; the tests below run each target over its seeds and mutations of
+//! them.
+
+#![allow(clippy::missing_panics_doc)] // to panic is how a target reports a defect
+
+use std::sync::Arc;
+
+use crate::attributes::ItemReader;
+use crate::entries::{EntryColumns, EntryView};
+use crate::items::{Attribute, Body, Items};
+use crate::json::{Cursor, Damage};
+use crate::keys::{Volume, checked_item};
+use crate::operations::Side;
+use crate::page::{batch_frame, item_frame, page_frame, read_answer};
+use crate::paths::{check_name, is_name, is_normal, normal, normal_directory, parent_and_name, plain_name, push_child};
+use crate::physical::object_id;
+use crate::s3_answers;
+use crate::suffix::{Hash, SuffixCount};
+use crate::xml;
+
+/// The volume that decoded items belong to.
+const VOLUME: &str = "v";
+
+/// A fuzz target: its name, what it does with an input, and valid inputs to begin with.
+pub struct Target {
+    /// Its name, which the binaries in `fuzz/` share.
+    pub name: &'static str,
+    /// Reads an input.
+    pub run: fn(&[u8]),
+    /// Inputs that are read to the end.
+    pub seeds: &'static [&'static str],
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "page", run: page, seeds: &[include_str!("../fuzz/seeds/page/1")] },
+    Target { name: "batch", run: batch, seeds: &[include_str!("../fuzz/seeds/batch/1")] },
+    Target {
+        name: "item",
+        run: item,
+        seeds: &[include_str!("../fuzz/seeds/item/1"), include_str!("../fuzz/seeds/item/2")],
+    },
+    Target {
+        name: "listing",
+        run: listing,
+        seeds: &[include_str!("../fuzz/seeds/listing/1"), include_str!("../fuzz/seeds/listing/2")],
+    },
+    Target {
+        name: "refusal",
+        run: refusal,
+        seeds: &[
+            include_str!("../fuzz/seeds/refusal/1"),
+            include_str!("../fuzz/seeds/refusal/2"),
+            include_str!("../fuzz/seeds/refusal/3"),
+        ],
+    },
+    Target {
+        name: "path",
+        run: path,
+        seeds: &[
+            include_str!("../fuzz/seeds/path/1"),
+            include_str!("../fuzz/seeds/path/2"),
+            include_str!("../fuzz/seeds/path/3"),
+            include_str!("../fuzz/seeds/path/4"),
+            include_str!("../fuzz/seeds/path/5"),
+            include_str!("../fuzz/seeds/path/6"),
+        ],
+    },
+    Target {
+        name: "key",
+        run: key,
+        seeds: &[
+            include_str!("../fuzz/seeds/key/1"),
+            include_str!("../fuzz/seeds/key/2"),
+            include_str!("../fuzz/seeds/key/3"),
+        ],
+    },
+    Target {
+        name: "physical",
+        run: physical,
+        seeds: &[include_str!("../fuzz/seeds/physical/1"), include_str!("../fuzz/seeds/physical/2")],
+    },
+];
+
+/// A page of a query or scan, and what its items mean.
+pub fn page(data: &[u8]) {
+    if let Ok((items, _)) = read_answer(data, None, page_frame) {
+        use_items(items, data);
+    }
+}
+
+/// The answer to a batch of reads.
+pub fn batch(data: &[u8]) {
+    if let Ok((items, left)) = read_answer(data, None, |reader| batch_frame(reader, "t")) {
+        assert!(left.len() <= data.len());
+        use_items(items, data);
+    }
+}
+
+/// An answer with one item, or an item by itself.
+pub fn item(data: &[u8]) {
+    if let Ok((items, ())) = read_answer(data, None, item_frame) {
+        use_items(items, data);
+    }
+    if let Ok((items, ())) = read_answer(data, None, alone) {
+        use_items(items, data);
+    }
+}
+
+/// Takes an item that is not inside an answer.
+fn alone(reader: &mut ItemReader<'_>) -> Result<(), Damage> {
+    reader.item()
+}
+
+/// All that is done with items that were read.
+fn use_items(mut items: Items, data: &[u8]) {
+    items.body = Body::Owned(data.to_vec());
+    for row in 0..items.rows.len() {
+        for attribute in Attribute::ALL {
+            let _ = items.known_text(items.cell(row, attribute));
+        }
+        for extra in items.extras_of(row) {
+            assert!(!items.text(extra.name).is_empty() || items.bytes(extra.name).is_empty());
+            let _ = items.text(extra.value);
+        }
+    }
+    let Ok(volume) = Volume::new(VOLUME) else { return };
+    let items = Arc::new(items);
+    let count = items.rows.len();
+    for records in [true, false] {
+        let Ok(columns) = EntryColumns::read(Arc::clone(&items), 0..count, &volume, records) else { continue };
+        let views = || (0..columns.len()).filter_map(|row| columns.get(row));
+        let gathered = EntryColumns::gather(views());
+        assert_eq!(gathered.len(), columns.len());
+        for (entry, copy) in views().zip((0..gathered.len()).filter_map(|row| gathered.get(row))) {
+            use_entry(&entry, &volume);
+            assert_eq!(described(&entry), described(&copy));
+        }
+    }
+}
+
+/// An entry has a normal path, whose key is the one it was read from, and a line of the log that can be read.
+fn use_entry(entry: &EntryView<'_>, volume: &Volume) {
+    let mut path = String::new();
+    entry.push_path(&mut path);
+    assert!(is_normal(&path));
+    assert_eq!(parent_and_name(&path), Ok((entry.parent(), entry.name().text)));
+    assert_eq!(volume.parent_of(entry.partition().text), Ok(entry.parent()));
+    assert!(entry.is_below("/", &mut String::new()));
+    assert!(entry.by_path(entry).is_eq());
+    assert!(entry.version() > 0 && entry.size() >= 0);
+    let line = described(entry);
+    let whole = Cursor::new(line.as_bytes()).and_then(|mut cursor| {
+        cursor.skip(1)?;
+        cursor.end()
+    });
+    assert_eq!(whole, Ok(()), "{line}");
+}
+
+/// An entry in the form of the log.
+fn described(entry: &EntryView<'_>) -> String {
+    let mut line = String::new();
+    let side = Side {
+        directory: entry.parent(),
+        version: entry.version(),
+        operation: entry.text(Attribute::Operation).text,
+        pending: entry.text(Attribute::Pending).text,
+    };
+    side.push(&mut line, entry);
+    line
+}
+
+/// A page of `ListObjectsV2`.
+pub fn listing(data: &[u8]) {
+    if let Ok(page) = s3_answers::listing(data) {
+        assert!(page.rows.len() <= data.len());
+        assert!(page.next.is_none_or(|token| !token.is_empty()));
+        assert_eq!(xml::root(data), Some(xml::Element::ListBucketResult));
+    }
+}
+
+/// The other answers of S3.
+pub fn refusal(data: &[u8]) {
+    let _ = s3_answers::copied(data);
+    let _ = s3_answers::refused(data);
+    if let Some((code, _)) = s3_answers::refusal(data) {
+        assert!(!code.is_empty());
+    }
+}
+
+/// A normal form is its own; parent and name make it up; its key is read back.
+pub fn path(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Some((directory, name)) = plain_name(&text) {
+        assert!(is_name(name));
+        if let Ok(directory) = normal_directory(directory) {
+            assert!(is_normal(&directory));
+        }
+    }
+    let Ok(found) = normal(&text) else { return };
+    assert!(is_normal(&found));
+    assert_eq!(normal(&found).as_deref(), Ok(&*found));
+    let Ok((parent, name)) = parent_and_name(&found) else {
+        assert_eq!(found, "/");
+        return;
+    };
+    let mut joined = String::new();
+    push_child(&mut joined, parent, name);
+    assert_eq!(joined, found);
+    let (Ok(volume), Some(count)) = (Volume::new(VOLUME), SuffixCount::new(7)) else { return };
+    for hash in [Hash::Xxh3, Hash::Java31] {
+        let index = hash.index(name, count);
+        assert!(index < count.get());
+        let mut partition = String::new();
+        volume.push_partition(&mut partition, parent, index);
+        assert_eq!(volume.parent_of(&partition), Ok(parent));
+    }
+}
+
+/// A partition and a sort key, a line each: what is read from them are a normal directory and a name.
+pub fn key(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (partition, sort) = text.split_once('\n').unwrap_or((&text, ""));
+    let Ok(volume) = Volume::new(VOLUME) else { return };
+    if let Ok(parent) = checked_item(volume.parent_of(partition), partition, sort) {
+        assert!(is_normal(parent));
+        assert_eq!(check_name(sort), Ok(()));
+    }
+}
+
+/// A physical key.
+pub fn physical(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Some(id) = object_id(&text) {
+        assert!(!id.is_empty() && text.ends_with(id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mutations of each seed.
+    const ROUNDS: usize = 4000;
+    /// Bytes that mean something to one of the parsers.
+    const TELLING: &[u8] = b"\"\\{}[]:,<>&;/%+-.0189eE\0\x1f\x7f\x80\xc3\xed\xff \nuNS";
+
+    /// Xorshift, 64 bits (Marsaglia, 2003).
+    struct Choice(u64);
+
+    impl Choice {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 >> 16).unwrap_or_default() % bound.max(1)
+        }
+
+        fn byte(&mut self) -> u8 {
+            let place = self.below(TELLING.len() + 8);
+            TELLING.get(place).copied().unwrap_or_else(|| u8::try_from(self.below(256)).unwrap_or_default())
+        }
+
+        /// A few bytes changed, removed, repeated or inserted.
+        fn mutated(&mut self, seed: &[u8]) -> Vec<u8> {
+            let mut data = seed.to_vec();
+            for _ in 0..=self.below(4) {
+                let (at, length) = (self.below(data.len() + 1), self.below(9));
+                let end = (at + length).min(data.len());
+                let byte = self.byte();
+                match self.below(5) {
+                    0 => drop(data.splice(at..end, [])),
+                    1 => drop(data.splice(at..at, [byte])),
+                    2 => data.truncate(at),
+                    3 => {
+                        let part = data.get(at..end).unwrap_or_default().to_vec();
+                        let to = self.below(data.len() + 1);
+                        data.splice(to..to, part);
+                    }
+                    _ => {
+                        if let Some(place) = data.get_mut(at) {
+                            *place = byte;
+                        }
+                    }
+                }
+            }
+            data
+        }
+    }
+
+    #[test]
+    fn foreign_bytes_are_read_or_refused() {
+        for target in TARGETS {
+            for seed in target.seeds {
+                (target.run)(seed.as_bytes());
+                let mut choice = Choice(0x9E37_79B9_7F4A_7C15);
+                for _ in 0..ROUNDS {
+                    (target.run)(&choice.mutated(seed.as_bytes()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn seeds_of_answers_are_read_to_the_end() {
+        for target in TARGETS {
+            for seed in target.seeds.iter().map(|seed| seed.as_bytes()) {
+                let is_read = match target.name {
+                    "page" => read_answer(seed, None, page_frame).is_ok_and(|(items, _)| entries_of(items, seed) > 0),
+                    "batch" => read_answer(seed, None, |reader| batch_frame(reader, "t"))
+                        .is_ok_and(|(items, left)| entries_of(items, seed) > 0 && !left.is_empty()),
+                    "item" => read_answer(seed, None, alone)
+                        .is_ok_and(|(items, ())| seed == b"{}" || entries_of(items, seed) > 0),
+                    "listing" => s3_answers::listing(seed).is_ok_and(|page| !page.rows.is_empty()),
+                    "refusal" => {
+                        s3_answers::refusal(seed).is_some()
+                            || s3_answers::refused(seed).is_ok_and(|found| !found.is_empty())
+                            || s3_answers::copied(seed).is_ok()
+                    }
+                    _ => true,
+                };
+                assert!(is_read, "{}: {}", target.name, String::from_utf8_lossy(seed));
+            }
+        }
+    }
+
+    fn entries_of(mut items: Items, body: &[u8]) -> usize {
+        items.body = Body::Owned(body.to_vec());
+        let count = items.rows.len();
+        let columns = Volume::new(VOLUME)
+            .ok()
+            .and_then(|volume| EntryColumns::read(Arc::new(items), 0..count, &volume, true).ok());
+        columns.map_or(0, |columns| columns.len())
+    }
+}
