@@ -12,10 +12,15 @@ from pathlib import Path
 
 from s3k_async import S3kClient
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret, VolumeConfig
+from s3k_async.fsck.repair import repair_volume
+from s3k_async.fsck.verify import Verifier
+from s3k_async.oplog.reader import LogReader
+from s3k_async.sources import SYSTEM
+from s3k_async.volumes import open_volume
 from tests.torture.ledger import Ledger, Manifest
 from tests.torture.load import ROLES, perform
 
-__all__ = ["Killed", "kill_round"]
+__all__ = ["PRELOADED", "Keys", "Killed", "keys_of", "kill_round", "settle", "with_keys"]
 
 PATIENCE = 120.0
 """Seconds after which a process that has not begun is taken to hang."""
@@ -32,6 +37,12 @@ PRELOADED = [
 """What a client imports when it opens its volume, and the program that it comes from."""
 STEPS = 100_000
 """More than anybody lives to take."""
+A_DAY = 86_400_000
+LATER = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + A_DAY)
+"""Every lease that the dead had is over."""
+LEFT = {"log_pending", "stale_mark", "duplicate_id", "reservation_expired", "orphan_data", "missing_parent"}
+"""What the dead may leave for fsck. Without parents: a file whose writer died before it looked whether its directory,
+which somebody moved meanwhile, still stood; it was never acknowledged."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,7 @@ def kill_round(config: VolumeConfig, place: str, seed: str, manifests: Path) -> 
     children = {}
     for role in ROLES:
         child = context.Process(
-            target=_live, args=(config, _keys(config), role, place, f"{seed}-{role}", manifests / role), daemon=True
+            target=_live, args=(config, keys_of(config), role, place, f"{seed}-{role}", manifests / role), daemon=True
         )
         child.start()
         children[role] = child
@@ -93,7 +104,7 @@ def _notes(manifest: Path) -> int:
 Keys = tuple[tuple[str, str], tuple[str, str]]
 
 
-def _keys(config: VolumeConfig) -> Keys:
+def keys_of(config: VolumeConfig) -> Keys:
     """The engines' keys, which no configuration takes along."""
     return _revealed(getattr(config.table, "aws", AwsConfig())), _revealed(getattr(config.data, "aws", AwsConfig()))
 
@@ -102,7 +113,7 @@ def _revealed(aws: AwsConfig) -> tuple[str, str]:
     return aws.access_key_id.reveal(), aws.secret_access_key.reveal()
 
 
-def _with_keys(config: VolumeConfig, keys: Keys) -> VolumeConfig:
+def with_keys(config: VolumeConfig, keys: Keys) -> VolumeConfig:
     table, data = config.table, config.data
     if isinstance(table, DynamoTable):
         table = replace(table, aws=_unlocked(table.aws, keys[0]))
@@ -117,7 +128,21 @@ def _unlocked(aws: AwsConfig, keys: tuple[str, str]) -> AwsConfig:
 
 def _live(config: VolumeConfig, keys: Keys, role: str, place: str, seed: str, manifest: Path) -> None:
     async def live() -> None:
-        async with S3kClient(config=_with_keys(config, keys)) as fs:
+        async with S3kClient(config=with_keys(config, keys)) as fs:
             await perform(fs, role, place, seed, Manifest(manifest), STEPS)
 
     asyncio.run(live())
+
+
+async def settle(config: VolumeConfig) -> None:
+    """When all leases are over: what is left is what fsck can finish, and it does."""
+    volume = await open_volume(config, sources=LATER)
+    try:
+        repaired = await repair_volume(volume, dry_run=False, grace=60.0, place=volume.place)
+        assert {each.finding.kind for each in repaired.mended if each.finding.is_problem} <= LEFT
+        assert repaired.left.problems == []
+        assert volume.log_blobs is not None
+        verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), LATER, grace=60.0, place=volume.place)
+        assert (await verifier.verify(deep=True)).problems == []
+    finally:
+        await volume.close()

@@ -1,0 +1,389 @@
+"""Many clients on overlapping trees, and the operator's tools beside them, in processes that are killed and stopped.
+
+Workers write, move and delete in one small tree; `fsck repair`, garbage collection and compaction run throughout. Each
+process has a wall clock of its own, apart by up to an hour. The driver kills processes (SIGKILL) and starts them again,
+and stops workers (SIGSTOP) for longer than a lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import multiprocessing
+import os
+import random
+import signal
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from s3k_async import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.errors import OutcomeUnknownError, PartialFailureError, S3kError
+from s3k_async.fsck.audit import AuditTrail
+from s3k_async.fsck.collect import Collector
+from s3k_async.fsck.marking import Place
+from s3k_async.fsck.repair import repair_volume
+from s3k_async.fsck.verdicts import Ages
+from s3k_async.model import ManyResult
+from s3k_async.oplog.compaction import Compactor
+from s3k_async.sources import SYSTEM
+from s3k_async.volumes import Volume, open_volume
+from tests.torture.ledger import content
+from tests.torture.overlap import Call
+from tests.torture.processes import PRELOADED, Keys, keys_of, with_keys
+
+__all__ = ["TOP", "Chaos", "Plan", "run_chaos"]
+
+TOP = "/c"
+DIRECTORIES, BRANCHES, NAMES = 3, 3, 8
+SIZES = (0, 40, 40, 1_000, 60_000)
+PATIENCE = 120.0
+"""Seconds after which a process that has not begun is taken to hang."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run goes. Times in seconds."""
+
+    seconds: float
+    clocks: Sequence[float]
+    """What is added to the wall clock of each worker: as many workers as entries."""
+    ages: Ages
+    """Of garbage collection; `late` longer than a stop. The workers' lease for uploads is `ages.lease`."""
+    grace: float
+    """Of repair and compaction."""
+    pause: tuple[float, float] = (0.05, 0.4)
+    """Between two things that the driver does."""
+    stop: tuple[float, float] = (0.2, 2.0)
+    """How long a worker is stopped."""
+
+
+@dataclass
+class Chaos:
+    """What a run did."""
+
+    calls: list[Call] = field(default_factory=list)
+    kills: Counter[str] = field(default_factory=Counter)
+    """By role."""
+    stops: int = 0
+    finished: Counter[str] = field(default_factory=Counter)
+    """Runs of the operator's tools that came to their end."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Runs that ended in a named error, by its class."""
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """How the workers' calls ended."""
+        return Counter(call.outcome for call in self.calls)
+
+
+class _Notes:
+    """Calls of one process, each on the disk before it begins and when it was answered."""
+
+    def __init__(self, place: Path) -> None:
+        self._file = place.open("a", encoding="utf-8")
+
+    def note(self, note: object) -> None:
+        self._file.write(json.dumps(note) + "\n")
+        self._file.flush()
+
+    @staticmethod
+    def read(place: Path) -> list[Call]:
+        calls: list[Call] = []
+        for line in place.read_text(encoding="utf-8").split("\n")[:-1]:
+            note = json.loads(line)
+            if "kind" in note:
+                calls.append(Call(**note))
+            else:
+                calls[-1] = replace(calls[-1], **note)
+        return calls
+
+
+@dataclass
+class _Child:
+    role: str
+    clock: float
+    process: BaseProcess
+    notes: Path
+    died: float = math.inf
+    """When it was killed, by the monotonic clock of all processes."""
+    resumes: float | None = None
+    """When it is to be continued, if it is stopped."""
+
+
+def run_chaos(config: VolumeConfig, plan: Plan, seed: str, directory: Path) -> Chaos:
+    """Let it all run for a while, then kill every process. Raises AssertionError for an unnamed error."""
+    driver = _Driver(config, plan, seed, directory)
+    try:
+        driver.run()
+    finally:
+        driver.kill_all()
+    return driver.collect()
+
+
+class _Driver:
+    def __init__(self, config: VolumeConfig, plan: Plan, seed: str, directory: Path) -> None:
+        self._config = replace(config, tuning=replace(config.tuning, lease=plan.ages.lease))
+        self._plan = plan
+        self._seed = seed
+        self._directory = directory
+        self._chance = random.Random(seed)
+        self._context: ForkServerContext = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([*PRELOADED, "tests.torture.chaos"])
+        self._numbers = 0
+        self._children: list[_Child] = []
+        self._chaos = Chaos()
+        self._dead: list[_Child] = []
+
+    def run(self) -> None:
+        self._children = [self._start("worker", clock) for clock in self._plan.clocks]
+        self._children += [self._start(role, 0.0) for role in _TOOLS]
+        self._wait_for_workers()
+        end = time.monotonic() + self._plan.seconds
+        while time.monotonic() < end:
+            time.sleep(self._chance.uniform(*self._plan.pause))
+            self._resume(time.monotonic())
+            is_worker = self._chance.random() < 0.9
+            child = self._chance.choice([each for each in self._children if (each.role == "worker") == is_worker])
+            assert child.process.is_alive(), self._died(child)
+            if child.role == "worker" and child.resumes is None and self._chance.random() < 0.4:
+                os.kill(child.process.pid or 0, signal.SIGSTOP)
+                child.resumes = time.monotonic() + self._chance.uniform(*self._plan.stop)
+                self._chaos.stops += 1
+            elif child.resumes is None:
+                self._kill(child)
+                self._children[self._children.index(child)] = self._start(child.role, child.clock)
+        self._resume(float("inf"))
+
+    def kill_all(self) -> None:
+        for child in self._children:
+            self._kill(child)
+        self._children = []
+
+    def collect(self) -> Chaos:
+        chaos = self._chaos
+        for child in self._dead:
+            if not child.notes.exists():
+                continue
+            if child.role == "worker":
+                calls = _Notes.read(child.notes)
+                chaos.calls += [replace(call, ended=min(call.ended, child.died)) for call in calls]
+                continue
+            for line in child.notes.read_text(encoding="utf-8").splitlines():
+                role, _, outcome = line.partition(" ")
+                if outcome == "finished":
+                    chaos.finished[role] += 1
+                else:
+                    chaos.refused[f"{role} {outcome}"] += 1
+        crashes = [path.read_text(encoding="utf-8") for path in sorted(self._directory.glob("*.crash"))]
+        assert not crashes, "\n".join(crashes[:3])
+        return chaos
+
+    def _start(self, role: str, clock: float) -> _Child:
+        self._numbers += 1
+        name = f"{role}-{self._numbers}"
+        notes = self._directory / name
+        arguments = (self._config, keys_of(self._config), self._plan, role, clock, f"{self._seed}-{name}", notes)
+        process = self._context.Process(target=_live, args=arguments, daemon=True)
+        process.start()
+        return _Child(role, clock, process, notes)
+
+    def _wait_for_workers(self) -> None:
+        deadline = time.monotonic() + PATIENCE
+        for child in self._children:
+            while child.role == "worker" and not (child.notes.exists() and child.notes.stat().st_size):
+                assert child.process.is_alive(), self._died(child)
+                assert time.monotonic() < deadline, "a process hangs"
+                time.sleep(0.01)
+
+    def _resume(self, now: float) -> None:
+        for child in self._children:
+            if child.resumes is not None and child.resumes <= now:
+                os.kill(child.process.pid or 0, signal.SIGCONT)
+                child.resumes = None
+
+    def _kill(self, child: _Child) -> None:
+        child.process.kill()
+        child.process.join()
+        child.died = time.monotonic()
+        self._dead.append(child)
+        self._chaos.kills[child.role] += 1
+
+    def _died(self, child: _Child) -> str:
+        crash = child.notes.with_suffix(".crash")
+        return crash.read_text(encoding="utf-8") if crash.exists() else f"{child.notes.name} ended by itself"
+
+
+def _live(
+    config: VolumeConfig, keys: Keys, plan: Plan, role: str, clock: float, seed: str, notes: Path
+) -> None:  # in the child
+    wall = time.time_ns
+    time.time_ns = lambda: wall() + int(clock * 1e9)
+    config = with_keys(config, keys)
+    try:
+        if role == "worker":
+            asyncio.run(_work(config, seed, _Notes(notes)))
+        else:
+            asyncio.run(_operate(config, plan, role, notes))
+    except BaseException:
+        notes.with_suffix(".crash").write_text(traceback.format_exc(), encoding="utf-8")
+        raise
+
+
+# The workers
+
+
+async def _work(config: VolumeConfig, seed: str, notes: _Notes) -> None:
+    chance = random.Random(seed)
+    number = 0
+    async with S3kClient(config=config) as fs:
+        while True:
+            number += 1
+            call, run = _next_call(fs, chance, f"{seed}-{number}")
+            notes.note(asdict(replace(call, began=time.monotonic())))
+            notes.note(await _answer(call, run))
+
+
+async def _answer(call: Call, run: Callable[[], Awaitable[object]]) -> dict[str, object]:
+    """Make a call; what it was told. Of many files, those that certainly failed are left out."""
+    try:
+        result = await run()
+    except S3kError as error:
+        # Part of what failed may be done, and an unknown outcome may be either.
+        is_open = isinstance(error, OutcomeUnknownError | PartialFailureError)
+        outcome = "unknown" if is_open else "failed"
+        return {"outcome": outcome, "ended": time.monotonic(), "error": f"{type(error).__name__}: {error}"}
+    ended, failures = time.monotonic(), result.failures if isinstance(result, ManyResult) else ()
+    if any(isinstance(error, OutcomeUnknownError | PartialFailureError) for _, error in failures):
+        return {"outcome": "unknown", "ended": ended}
+    failed = {path for path, _ in failures}
+    return {"outcome": "done", "ended": ended, "files": {k: v for k, v in call.files.items() if k not in failed}}
+
+
+def _next_call(fs: S3kClient, chance: random.Random, name: str) -> tuple[Call, Callable[[], Awaitable[object]]]:
+    (verb,) = chance.choices(list(_VERBS), list(_VERBS.values()))
+    size = chance.choice(SIZES)
+    match verb:
+        case "write":
+            path = _path(chance)
+            return Call("write", 0.0, files={path: name}), lambda: fs.write(path, content(name, size))
+        case "save":
+            path = _path(chance)
+            return Call("write", 0.0, files={path: name}), lambda: _save(fs, path, content(name, size))
+        case "many":
+            files = {_path(chance): f"{name}-{each}" for each in range(3)}
+            data = [(path, content(each, size)) for path, each in files.items()]
+            return Call("write", 0.0, files=files), lambda: fs.write_many(data)
+        case "move many":
+            pairs = dict(zip(_paths(chance), _paths(chance), strict=True))
+            pairs = {source: target for source, target in pairs.items() if target not in pairs}
+            overwrite = chance.random() < 0.5
+            return (
+                Call("move many", 0.0, overwrite=overwrite, files=pairs),
+                lambda: fs.rename_many(list(pairs.items()), overwrite=overwrite),
+            )
+        case "delete many":
+            paths = _paths(chance)
+            return Call("delete many", 0.0, files=dict.fromkeys(paths, "")), lambda: fs.delete_many(paths)
+        case "move":
+            source, target, overwrite = _path(chance), _path(chance), chance.random() < 0.5
+            return (
+                Call("move", 0.0, source, target, overwrite),
+                lambda: fs.rename(source, target, overwrite=overwrite),
+            )
+        case "move tree":
+            source, target = _branch(chance), _branch(chance)
+            return Call("move tree", 0.0, source, target), lambda: fs.rename(source, target)
+        case "delete":
+            path = _path(chance)
+            return Call("delete", 0.0, path), lambda: fs.delete(path)
+        case _:
+            branch = _branch(chance)
+            return Call("delete tree", 0.0, branch), lambda: fs.delete(branch, recursive=True)
+
+
+_VERBS = {
+    "write": 6,
+    "save": 3,
+    "many": 3,
+    "move": 4,
+    "move tree": 2,
+    "move many": 2,
+    "delete": 2,
+    "delete tree": 1,
+    "delete many": 2,
+}
+"""How often each is called, relatively."""
+
+
+def _branch(chance: random.Random) -> str:
+    return f"{TOP}/{chance.randrange(DIRECTORIES)}/{chance.randrange(BRANCHES)}"
+
+
+def _path(chance: random.Random) -> str:
+    return f"{_branch(chance)}/f{chance.randrange(NAMES)}"
+
+
+def _paths(chance: random.Random) -> list[str]:
+    """Some paths, each once."""
+    branch, numbers = _branch(chance), chance.sample(range(NAMES), 4)
+    return [f"{branch}/f{number}" for number in numbers]
+
+
+async def _save(fs: S3kClient, path: str, data: bytes) -> None:
+    async with fs.open(path, "wb") as file:
+        half = len(data) // 2
+        await file.write(data[:half])
+        await file.write(data[half:])
+
+
+# The operator's tools
+
+
+async def _operate(config: VolumeConfig, plan: Plan, role: str, notes: Path) -> None:
+    with notes.open("a", encoding="utf-8") as file:
+        while True:
+            try:
+                volume = await open_volume(config)
+                try:
+                    await _TOOLS[role](volume, plan)
+                finally:
+                    await volume.close()
+            except S3kError as error:
+                file.write(f"{role} {type(error).__name__}: {error}\n")
+            else:
+                file.write(f"{role} finished\n")
+            file.flush()
+            await asyncio.sleep(0.05)
+
+
+async def _repair(volume: Volume, plan: Plan) -> None:
+    await repair_volume(volume, dry_run=False, grace=plan.grace)
+
+
+async def _collect(volume: Volume, plan: Plan) -> None:
+    collector = Collector(Place.of(volume), SYSTEM, plan.ages, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None))
+    with tempfile.TemporaryDirectory() as directory:
+        candidates = os.path.join(directory, "candidates")
+        await collector.clean_up(await collector.mark(candidates))
+        await collector.sweep(candidates)
+
+
+async def _compact(volume: Volume, plan: Plan) -> None:
+    assert volume.log_blobs is not None
+    await Compactor(volume.log_blobs, SYSTEM, grace=plan.grace).run(dry_run=False)
+
+
+_TOOLS: Mapping[str, Callable[[Volume, Plan], Awaitable[None]]] = {
+    "repair": _repair,
+    "gc": _collect,
+    "compact": _compact,
+}

@@ -1,0 +1,69 @@
+"""Nothing acknowledged is lost, undone or resurrected: clients on the same paths, killed and stopped, clocks apart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from s3k_async import S3kClient
+from s3k_async.config import VolumeConfig
+from s3k_async.fsck.verdicts import Ages
+from s3k_async.volumes import init_volume
+from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.torture.chaos import TOP, Chaos, Plan, run_chaos
+from tests.torture.ledger import named
+from tests.torture.load import read_tree
+from tests.torture.measure import TORTURE, report, seed_of_run
+from tests.torture.overlap import check_overlapping
+from tests.torture.processes import settle
+
+TEN_MINUTES, AN_HOUR = 600.0, 3600.0
+CLOCKS = {
+    "together": (0.0,) * 6,
+    "ten minutes": (0.0, 0.0, -TEN_MINUTES, TEN_MINUTES, 0.0, -TEN_MINUTES),
+    "an hour": (0.0, 0.0, -AN_HOUR, AN_HOUR, 0.0, -AN_HOUR, -TEN_MINUTES, TEN_MINUTES),
+}
+LONG = Plan(240.0, (), Ages(70.0, 5.0, 60.0), 20.0, (0.1, 1.0), (0.5, 45.0))
+"""Stops are longer than a job's lease of 30 seconds, and shorter than what collection allows for late requests."""
+SHORT = Plan(6.0, (), Ages(8.0, 2.0, 4.0), 3.0)
+
+
+@pytest.mark.parametrize("clocks", CLOCKS if TORTURE else ["ten minutes"])
+@volume_backends("embedded", "dynoxide+seaweedfs")
+def test_chaos_undoes_nothing(new_volume: VolumeMaker, clocks: str, tmp_path: Path) -> None:
+    seed = seed_of_run()
+    config = new_volume(suffix_count=3)
+    asyncio.run(init_volume(config))
+    base = LONG if TORTURE else SHORT
+    plan = Plan(base.seconds, CLOCKS[clocks], base.ages, base.grace, base.pause, base.stop)
+    try:
+        chaos = run_chaos(config, plan, seed, tmp_path)
+        asyncio.run(check_tree(config, chaos))
+        asyncio.run(settle(config))
+        asyncio.run(check_tree(config, chaos))
+    except BaseException as error:
+        error.add_note(f"S3K_TORTURE_SEED={seed}")
+        raise
+    report(
+        "chaos",
+        f"{new_volume.backend}, {clocks}",
+        seed=seed,
+        seconds=plan.seconds,
+        calls=dict(chaos.outcomes),
+        kills=dict(chaos.kills),
+        stops=chaos.stops,
+        tools=dict(chaos.finished),
+        refused=dict(Counter(each.split(":")[0] for each in chaos.refused.elements())),
+    )
+    assert chaos.outcomes["done"] > 0
+    assert chaos.kills["worker"] > len(plan.clocks), "only the end killed anything"
+    assert all(chaos.finished[role] for role in ("repair", "gc", "compact")), "a tool never came to its end"
+
+
+async def check_tree(config: VolumeConfig, chaos: Chaos) -> None:
+    async with S3kClient(config=config) as fs:
+        tree = await read_tree(fs, TOP)
+    check_overlapping({path: named(data) for path, data in tree.items() if data is not None}, chaos.calls)
