@@ -138,11 +138,13 @@ async def settle(config: VolumeConfig) -> None:
     """When all leases are over: what is left is what fsck can finish, and it does."""
     volume = await open_volume(config, sources=LATER)
     try:
-        repaired = await repair_volume(volume, dry_run=False, grace=60.0, place=volume.place)
+        repaired = await repair_volume(volume, dry_run=False, grace=60.0)
         assert {each.finding.kind for each in repaired.mended if each.finding.is_problem} <= LEFT
         assert repaired.left.problems == []
         assert volume.log_blobs is not None
-        verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), LATER, grace=60.0, place=volume.place)
+        verifier = Verifier(
+            volume.store, volume.blobs, LogReader(volume.log_blobs), LATER, grace=60.0, place=volume.place
+        )
         assert (await verifier.verify(deep=True)).problems == []
     finally:
         await volume.close()
