@@ -193,14 +193,15 @@ async def retry(
     on: tuple[type[S3kError], ...] = TRANSIENT,
     account: RetryAccount | None = None,
     failure: S3kError | None = None,
-    delays: Iterator[float] | None = None,
+    began: float | None = None,
+    time: CallTime | None = None,
 ) -> T:
     """Run an idempotent `call` until it succeeds, fails for good, or the policy or the account ends; the last error
     is raised, a lost answer as RequestTimeoutError: what is sent once more has the same effect, so nothing but an
-    answer was lost. `failure`: what came of the first attempt, if that was made already; `delays`: of the policy, from
-    the time of that attempt."""
-    start = sources.monotonic()
-    delays = policy.delays(sources) if delays is None else delays
+    answer was lost. `failure`: what came of the first attempt, if that was made already, and `began` when. The policy
+    counts from the first failure, so that a transfer that takes long has its retries; `time` ends the attempts, too."""
+    start = sources.monotonic() if began is None else began
+    delays = policy.delays(sources)
     attempts = 0 if failure is None else 1
     while True:
         if failure is None:
@@ -210,7 +211,8 @@ async def retry(
             except on as error:
                 failure = error
         delay = next(delays, None)
-        if delay is None or (account is not None and not account.spend(failure)):
+        is_late = delay is not None and time is not None and time.left() <= delay
+        if delay is None or is_late or (account is not None and not account.spend(failure)):
             if not isinstance(failure, ResponseLostError):
                 raise failure
             raise RequestTimeoutError(

@@ -21,6 +21,7 @@ from s3k_async.errors import (
     PathNotFoundError,
     ReadOnlyVolumeError,
     RequestTimeoutError,
+    ResponseLostError,
     S3kError,
     ThrottledError,
     UnreachableError,
@@ -34,7 +35,7 @@ from s3k_async.model import ROOT, FileStatus, Progress
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
 
-__all__ = ["ProgressCallback", "TransferResult", "download", "move_to", "upload", "verified"]
+__all__ = ["ProgressCallback", "TransferResult", "download", "is_hopeless", "move_to", "upload", "verified"]
 
 ProgressCallback = Callable[[Progress], object]
 
@@ -57,6 +58,11 @@ HOPELESS = (
     VolumeNotFoundError,
 )
 """What one file met and every other would meet too: it ends a transfer, instead of being counted as its failure."""
+
+
+def is_hopeless(error: S3kError) -> bool:
+    """Whether an error ends a transfer: one of HOPELESS, but not an answer that was lost, which is one file's."""
+    return isinstance(error, HOPELESS) and not isinstance(error.__cause__, ResponseLostError)
 
 
 @dataclass(slots=True)
@@ -91,7 +97,7 @@ class _Transfer:
 
     def failed(self, path: str, error: S3kError) -> None:
         """Note the error of one entry; raise it if it ends the transfer."""
-        if isinstance(error, HOPELESS):
+        if is_hopeless(error):
             raise error
         self.result.failures.append((path, error))
 

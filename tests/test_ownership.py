@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -24,6 +25,7 @@ from s3k_async.fsck.marking import Place
 from s3k_async.fsck.repair import repair_volume
 from s3k_async.fsck.verdicts import Ages
 from s3k_async.metadata.record import SCOPE
+from s3k_async.model import Content
 from s3k_async.moving import dump_volume, load_volume, reshard_volume
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.sources import SYSTEM
@@ -420,7 +422,12 @@ async def test_objects_of_a_volume_are_not_adopted() -> None:
     await init_volume(config)
     async with S3kClient(config=config) as fs:
         place = fs._volume().place
-        for key in [*NEIGHBOURS.values(), f"sub/{CLAIM}", f"sub/{NEIGHBOURS['log of 1.0']}"]:
+        for key in [
+            *NEIGHBOURS.values(),
+            f"sub/{CLAIM}",
+            f"sub/{NEIGHBOURS['another volume']}",
+            f"sub/{NEIGHBOURS['log of 1.0']}",
+        ]:
             await place.put(key, b"x")
             assert belongs_to_a_volume(key)
             with pytest.raises(UnsupportedError, match="belongs to a volume"):
@@ -445,3 +452,84 @@ async def test_an_embedded_volume_may_be_moved_and_reached_by_a_link_but_its_tab
     (home / "copy.sqlite").write_bytes((home / "t.sqlite").read_bytes())
     with pytest.raises(VolumeMismatchError, match="take-over"):
         await open_volume(replace(config, table=SqliteFile(str(home / "copy.sqlite")), suffix_count=None))
+
+
+async def test_a_copy_of_an_embedded_volume_whose_log_is_elsewhere_is_refused(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    config = VolumeConfig(
+        "vol",
+        SqliteFile(str(home / "t.sqlite")),
+        LocalDirectory(str(home / "data")),
+        LocalDirectory(str(tmp_path / "log")),
+    )
+    await init_volume(config)
+    await fill(config)
+    shutil.copytree(home, tmp_path / "copy")
+    table, data = SqliteFile(str(tmp_path / "copy" / "t.sqlite")), LocalDirectory(str(tmp_path / "copy" / "data"))
+    copy = replace(config, table=table, data=data)
+    with pytest.raises(VolumeMismatchError, match="take-over"):
+        await open_volume(copy)
+    with pytest.raises(VolumeMismatchError, match="take-over"):
+        await destroy_volume(copy, force=True)
+    second = replace(config, name="other", table=SqliteFile(str(tmp_path / "b" / "t.sqlite")))
+    with pytest.raises(VolumeExistsError, match="belongs to the volume"):
+        await init_volume(replace(second, data=LocalDirectory(str(tmp_path / "b" / "data"))))
+    await contents(config)
+
+
+async def test_a_volume_whose_table_is_lost_is_not_made_anew_over_its_bytes(tmp_path: Path) -> None:
+    config = settings()
+    await init_volume(config)
+    before = await fill(config)
+    assert isinstance(config.table, MemoryTable)
+    await MemoryItems(config.table.name).drop()
+    with pytest.raises(VolumeExistsError, match="restore"):
+        await init_volume(config)
+    await restore_volume(replace(config, suffix_count=None), dry_run=False, sources=HURRIED)
+    assert await contents(config) == before
+
+
+async def test_only_the_volume_that_a_mark_names_can_take_its_location_over() -> None:
+    config, other = settings(), settings()
+    await init_volume(config)
+    await init_volume(other)
+    thief = replace(await copy_of(other), data=config.data)
+    assert isinstance(thief.table, MemoryTable)
+    items = MemoryItems(thief.table.name)
+    record = next(item for item in await snapshot(thief) if item["path"] == "s3k:volume")
+    await items.drop()
+    await items.create()
+    places = {"data": f"memory://{config.name}/", "log": f"memory://{config.name}/oplog/"}
+    await items.write(Put({**record, **places}, ABSENT))
+    with pytest.raises(VolumeExistsError, match="belongs to the volume"):
+        await init_volume(thief, take_over=True)
+    await contents(config)
+
+
+async def test_a_damaged_mark_is_written_again() -> None:
+    config = settings()
+    await init_volume(config)
+    before = await fill(config)
+    assert isinstance(config.data, MemoryBlobs)
+    await MemoryBlobStore(config.data.name).put(CLAIM, b"")
+    with pytest.raises(NotAVolumeError, match="damaged"):
+        await open_volume(config)
+    await init_volume(config, take_over=True)
+    assert await contents(config) == before
+
+
+@pytest.mark.usefixtures("unscoped")
+async def test_an_older_volume_does_not_collect_what_it_has_adopted(tmp_path: Path) -> None:
+    config = settings()
+    await init_volume(config)
+    async with opened(config) as volume:
+        key = f"{SYSTEM.uuid()}.id={SYSTEM.uuid()}"
+        await volume.place.put(key, b"of another system")
+        uri = volume.place.uri(key)
+        target = await volume.store.prepare("/f")
+        await volume.store.publish(target, Content(uri, 17, "", ""))
+    async with S3kClient(config=config) as fs:
+        await fs.delete("/f")
+    await collect(config, tmp_path)
+    assert isinstance(config.data, MemoryBlobs)
+    assert await MemoryBlobStore(config.data.name).get(key) == b"of another system"

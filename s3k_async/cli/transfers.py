@@ -16,7 +16,7 @@ from s3k_async.concurrency import run_all
 from s3k_async.errors import PartialFailureError, S3kError
 from s3k_async.model import ChangeResult
 from s3k_async.paths import normalize
-from s3k_async.transfer import HOPELESS, TransferResult
+from s3k_async.transfer import TransferResult, is_hopeless
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
@@ -68,10 +68,8 @@ async def transfer_each(
     async def one(source: T) -> None:
         try:
             result = await work(source)
-        except HOPELESS:
-            raise
         except S3kError as error:
-            if len(sources) == 1:
+            if len(sources) == 1 or is_hopeless(error):
                 raise
             inner = error.failures if isinstance(error, PartialFailureError) else ()
             total.failures.extend(inner or [(str(source), error)])

@@ -204,14 +204,16 @@ class PhysicalStorage:
         return copied
 
     def own_key(self, physical: str) -> str | None:
-        """The key, among the volume's own blobs, of what an entry names; None for what is not its own."""
+        """The key, among the volume's own blobs, of what an entry names; None for what is not its own: a URI is that
+        of an adopted object, unless it lies below the volume's scope.
+        """
         try:
-            blobs, key = self._found(physical)
+            _, key = self._found(physical)
         except (DataMissingError, UnsupportedError):
             return None
-        if blobs is self.blobs:
+        if not is_uri(physical):
             return key
-        return key[len(self._scope) :] if key.startswith(self._scope) else None
+        return key[len(self._scope) :] if self._scope and key.startswith(self._scope) else None
 
     def place_key(self, uri: str) -> str | None:
         """The key of a URI below the data location; None for one elsewhere, and for what can be no key."""

@@ -88,7 +88,7 @@ class ReliableBlobs:
             return await self._sender.write(_PUT, lambda: self._store.put(key, data), size=size)
         request = partial(self._store.put, key, data, if_absent=if_absent, if_match=if_match)
         policy = self._sender.retries.write
-        time, delays = call_time(policy, size), policy.delays(self._sources)
+        time, delays = call_time(policy, size), None
         again = lost = False
         while True:
             try:
@@ -97,8 +97,9 @@ class ReliableBlobs:
                 failure = error
             again = True
             lost = lost or isinstance(failure, LOST)
+            delays = policy.delays(self._sources) if delays is None else delays
             delay = self._sender.next_delay(delays, failure) if isinstance(failure, TRANSIENT) else None
-            if delay is not None:
+            if delay is not None and time.left() > delay:
                 await self._sources.sleep(delay)
             elif lost:
                 return await self._settle(key, data, failure)

@@ -139,13 +139,13 @@ class Sender:
         """A request that changes nothing, until it is answered; `size`: the bytes of content that are asked for,
         `received`: those in an answer; `many`: it may be many requests."""
         policy = policy or self.retries.read
-        time, delays = None if many else call_time(policy, size), policy.delays(self.sources)
+        time, began = None if many else call_time(policy, size), self.sources.monotonic()
         try:
             answer = await self.send(operation, request, time=time)
         except TRANSIENT as error:
             sending = partial(self.send, operation, request, again=True, time=time)
             account = self._account
-            answer = await retry(sending, policy, self.sources, account=account, failure=error, delays=delays)
+            answer = await retry(sending, policy, self.sources, account=account, failure=error, began=began, time=time)
         if received is not None:
             self.meter.received(operation, received(answer))
         return answer
@@ -167,13 +167,13 @@ class Sender:
         """An idempotent request that changes something, until it is answered. `again`: it was sent before; `many`: it
         may be many requests, or one at which the service works long."""
         policy = self.retries.write
-        time, delays = None if many else call_time(policy, size), policy.delays(self.sources)
+        time, began = None if many else call_time(policy, size), self.sources.monotonic()
         try:
             return await self.send(operation, request, again=again, size=size, throttled=throttled, time=time)
         except TRANSIENT as error:
             sending = partial(self.send, operation, request, again=True, size=size, throttled=throttled, time=time)
             account = self._account
-            return await retry(sending, policy, self.sources, account=account, failure=error, delays=delays)
+            return await retry(sending, policy, self.sources, account=account, failure=error, began=began, time=time)
 
     async def uncounted(self, call: Callable[[], Awaitable[T]]) -> T:
         """A call for which an adapter makes as many requests as it sees fit; only making and removing volumes has

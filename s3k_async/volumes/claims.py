@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from s3k_async._native import object_id_of
-from s3k_async.config import DynamoTable, SqliteFile, VolumeConfig
+from s3k_async.config import BlobLocation, DynamoTable, SqliteFile, VolumeConfig
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
     BlobNotFoundError,
     NotAVolumeError,
+    PermissionDeniedError,
     S3kError,
     VolumeExistsError,
     VolumeMismatchError,
@@ -75,12 +76,14 @@ class Claim:
         return scope_of(self.volume_id, self.flags)
 
 
-def table_identity(config: VolumeConfig) -> str:
-    """The table as a mark names it; for an embedded volume without its directory, which may be moved."""
+def table_identity(config: VolumeConfig, location: BlobLocation) -> str:
+    """The table as the mark of a location names it; without its directory where the location is in that, too, since
+    an embedded volume may be moved as a whole.
+    """
     if isinstance(config.table, DynamoTable):
         return f"dynamodb://{config.table.aws.region or ''}/{config.table.name}"
     if isinstance(config.table, SqliteFile):
-        if location_text(config.data, config.table).startswith("./"):
+        if location_text(location, config.table).startswith("./"):
             return f"sqlite:./{os.path.basename(config.table.path)}"
         return f"sqlite:{os.path.abspath(config.table.path)}"
     return f"memory://{config.table.name}"
@@ -93,8 +96,12 @@ def _same_table(one: str, other: str) -> bool:
     here, there = one.split("/"), other.split("/")
     if one.startswith("dynamodb://") and other.startswith("dynamodb://"):
         return here[3:] == there[3:] and not (here[2] and there[2])
-    if one.startswith("sqlite:/") and other.startswith("sqlite:/"):
-        return os.path.realpath(one[len("sqlite:") :]) == os.path.realpath(other[len("sqlite:") :])
+    if one.startswith("sqlite:") and other.startswith("sqlite:"):
+        mine, theirs = one.removeprefix("sqlite:"), other.removeprefix("sqlite:")
+        if mine.startswith("./") or theirs.startswith("./"):
+            # Earlier versions marked a log elsewhere in this way, too.
+            return os.path.basename(mine) == os.path.basename(theirs)
+        return os.path.realpath(mine) == os.path.realpath(theirs)
     return False
 
 
@@ -102,10 +109,9 @@ def belongs_to_a_volume(key: str) -> bool:
     """Whether an object is, by its key, the bytes, the log or the mark of a volume: a native one of any version, or
     one of S3-FileSystem 1.0.
     """
-    first, _, _ = key.partition("/")
-    name = key.rpartition("/")[2]
+    *directories, name = key.split("/")
     return (
-        _SCOPED.fullmatch(first) is not None
+        any(_SCOPED.fullmatch(each) for each in directories)
         or name == CLAIM
         or _OLD.fullmatch(name) is not None
         or object_id_of(key) is not None
@@ -149,7 +155,7 @@ async def claim(
         found = await read_claim(blobs)
         if found is None:
             return await claim(blobs, volume_id, name, table, layout=layout)
-        if found.table != table:
+        if not _same_table(found.table, table):
             raise VolumeExistsError(
                 f"the location belongs to the volume {found.name!r} of table {found.table!r}; give another"
                 " bucket, prefix or directory",
@@ -160,24 +166,36 @@ async def claim(
 
 
 async def take_over(
-    blobs: BlobStore, volume_id: str, name: str, table: str, *, layout: Mapping[str, object] | None = None
+    blobs: BlobStore,
+    volume_id: str,
+    name: str,
+    table: str,
+    *,
+    layout: Mapping[str, object] | None = None,
+    unfinished: bool = False,
 ) -> None:
-    """Mark a location with exactly this volume and table, over what an unfinished initialisation left, or, if it is
-    this volume's, over another table. Raises VolumeExistsError when the location is another volume's.
+    """Mark a location with exactly this volume and table: a mark of the same volume is changed, one that is missing or
+    damaged is written. `unfinished`: also over what an initialisation for the same table has left under another id.
+    Raises VolumeExistsError when the location is another volume's.
     """
-    info, found = await blobs.head(CLAIM), await read_claim(blobs)
-    if found is not None and found.volume_id == volume_id and found.table == table:
-        return
-    if found is not None and found.volume_id != volume_id and found.table != table:
+    info = await blobs.head(CLAIM)
+    try:
+        found = await read_claim(blobs)
+    except NotAVolumeError:
+        found = None
+    document = _document(volume_id, name, table, layout)
+    if found is not None and found.volume_id != volume_id and not (unfinished and _same_table(found.table, table)):
         raise VolumeExistsError(
             f"the location belongs to the volume {found.name!r} of table {found.table!r}", path=blobs.uri(CLAIM)
         )
     kept = found.document if found is not None and found.volume_id == volume_id else {}
-    data = json.dumps({**kept, **_document(volume_id, name, table, layout)}).encode()
+    if found is not None and {**kept, **document} == found.document:
+        return
+    data = json.dumps({**kept, **document}).encode()
     try:
         await blobs.put(CLAIM, data, if_match=info.etag if info else None, if_absent=info is None)
     except (BlobChangedError, BlobExistsError):
-        await take_over(blobs, volume_id, name, table, layout=layout)
+        await take_over(blobs, volume_id, name, table, layout=layout, unfinished=unfinished)
 
 
 def _document(volume_id: str, name: str, table: str, layout: Mapping[str, object] | None) -> dict[str, object]:
@@ -188,7 +206,11 @@ async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> N
     """See that a location's mark is this volume's and this table's. Without a mark there is nothing to compare: that
     is logged. Raises VolumeMismatchError, NotAVolumeError (the mark is damaged).
     """
-    found = await read_claim(blobs)
+    try:
+        found = await read_claim(blobs)
+    except PermissionDeniedError:
+        _LOG.warning("the mark %s may not be read: whose the location is was not looked at", blobs.uri(CLAIM))
+        return
     if found is None:
         _LOG.warning("the mark %s is missing; s3k init --take-over writes it again", blobs.uri(CLAIM))
         return

@@ -85,7 +85,7 @@ async def init_volume(
         if existing is None:
             _require_kind(config, where)
             require_encryptions(config)
-            record = await _claimed(connections, wanted, adopting=adopting)
+            record = await _claimed(connections, wanted, adopting=adopting, rebuilding=lock is not None)
             await _make_table(connections, table)
             try:
                 await create_record(
@@ -173,18 +173,31 @@ async def _existing(
     return record
 
 
-async def _claimed(connections: Connections, record: VolumeRecord, *, adopting: bool) -> VolumeRecord:
-    """Make and mark the locations; the record under the id that they are marked with."""
-    config, table = connections.config, table_identity(connections.config)
+async def _claimed(connections: Connections, record: VolumeRecord, *, adopting: bool, rebuilding: bool) -> VolumeRecord:
+    """Make and mark the locations; the record under the id that they are marked with. `rebuilding`: what a volume
+    whose table was lost has left is to be used."""
+    config = connections.config
+    table, log_table = table_identity(config, config.data), table_identity(config, log_location(config))
     blobs = await _make_place(connections, config, "data")
     log_blobs = None if record.log_mode == "disabled" else await _make_place(connections, config, "log")
     for place in (blobs, log_blobs):
         if place is not None and await read_claim(place) is None:
             await require_unclaimed(place, adopting=adopting)
     made = await claim(blobs, record.volume_id, record.name, table, layout=_layout(record))
+    if made.scope and made.volume_id != record.volume_id and not rebuilding:
+        for place in (blobs, log_blobs):
+            if place is not None and (await place.list(made.scope, limit=1)).blobs:
+                raise VolumeExistsError(
+                    f"the location holds the objects of the volume {made.name!r}, whose table is not there: s3k fsck"
+                    " restore, or s3k load, makes it again; for a new volume give another location",
+                    path=place.uri(made.scope + "-").removesuffix("-"),
+                )
+    record = replace(record, volume_id=made.volume_id, flags=made.flags)
     if log_blobs is not None:
-        await claims.take_over(log_blobs, made.volume_id, record.name, table)
-    return replace(record, volume_id=made.volume_id, flags=made.flags)
+        await claims.take_over(
+            log_blobs, record.volume_id, record.name, log_table, layout=_layout(record), unfinished=True
+        )
+    return record
 
 
 def _layout(record: VolumeRecord) -> dict[str, object]:
@@ -194,12 +207,13 @@ def _layout(record: VolumeRecord) -> dict[str, object]:
 
 async def _take_over(connections: Connections, record: VolumeRecord) -> None:
     """Mark the locations of a volume as those of this table."""
-    config, table = connections.config, table_identity(connections.config)
-    blobs = connections.blobs(config.data, "data")
-    await claims.take_over(blobs, record.volume_id, record.name, table, layout=_layout(record))
+    config, layout = connections.config, _layout(record)
+    blobs, table = connections.blobs(config.data, "data"), table_identity(config, config.data)
+    await claims.take_over(blobs, record.volume_id, record.name, table, layout=layout)
     if record.log_mode != "disabled":
         log_blobs = connections.blobs(log_location(config), "log")
-        await claims.take_over(log_blobs, record.volume_id, record.name, table)
+        log_table = table_identity(config, log_location(config))
+        await claims.take_over(log_blobs, record.volume_id, record.name, log_table, layout=layout)
 
 
 async def _make_place(connections: Connections, config: VolumeConfig, part: Part) -> ReliableBlobs:

@@ -78,9 +78,9 @@ async def destroy_volume(
             raise DirectoryNotEmptyError("the volume holds files or directories; destroying it needs force", path=where)
         data = connections.blobs(config.data, "data")
         log = None if record.log_mode == "disabled" else connections.blobs(log_location(config), "log")
-        for place, ours in ((data, _DATA), (log, _LOG)):
-            if place is not None:
-                await _require_owner(place, ours, record, table_identity(config))
+        await _require_owner(data, _DATA, record, table_identity(config, config.data))
+        if log is not None:
+            await _require_owner(log, _LOG, record, table_identity(config, log_location(config)))
         await mark_destroying(items, record, where, sources=sources)
         if record.scope:
             left = await _clear_scope(record.scope, data, log)
@@ -135,6 +135,8 @@ async def _require_owner(blobs: ReliableBlobs, ours: re.Pattern[str], record: Vo
     if await read_claim(blobs) is not None:
         await require_claim(blobs, record, table)
         return
+    if ours is _DATA and not record.scope:
+        return  # only what table and log name is deleted
     async for info in blobs.below(record.scope).list_all():
         if ours.fullmatch(info.key):
             raise NotAVolumeError(

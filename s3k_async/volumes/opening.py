@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from s3k_async.aws.encryption import require_encryption
 from s3k_async.calls import Calls
-from s3k_async.config import S3Bucket, VolumeConfig
+from s3k_async.config import BlobLocation, S3Bucket, VolumeConfig
 from s3k_async.errors import ConfigError, PermissionDeniedError, VolumeMismatchError, VolumeNotFoundError
 from s3k_async.metadata.atomic import AtomicTree
 from s3k_async.metadata.exclusive import RecordFence, now
@@ -111,11 +111,13 @@ async def open_volume(
         place = connections.blobs(config.data, "data")
         await _require_place(place)
         if native:
-            await require_claim(place, record, table_identity(config))
+            await require_claim(place, record, table_identity(config, config.data))
         log_blobs: ReliableBlobs | None = None
         if config.log is not None:
             log_place = connections.blobs(config.log, "log")
             await _require_place(log_place)
+            if native and not _is_beside(config.log, config):
+                await require_claim(log_place, record, table_identity(config, config.log))
             log_blobs = log_place.below(record.scope)
         log: OperationLog = DisabledLog()
         if native and log_blobs is not None:
@@ -181,6 +183,13 @@ def require_encryptions(config: VolumeConfig, *, writable: bool = True) -> None:
     for place in (config.data, config.log):
         if isinstance(place, S3Bucket) and (writable or str(place.aws.encryption).startswith("CSE")):
             require_encryption(place.aws, f"s3://{place.bucket}/{place.prefix}")
+
+
+def _is_beside(log: BlobLocation, config: VolumeConfig) -> bool:
+    """Whether the log is in the data's location, or in the directory of an embedded volume, as the data is: the mark of
+    the data stands for both."""
+    log_text, data_text = location_text(log, config.table), location_text(config.data, config.table)
+    return log_text.startswith(data_text) or (log_text.startswith("./") and data_text.startswith("./"))
 
 
 async def _require_place(blobs: ReliableBlobs) -> None:

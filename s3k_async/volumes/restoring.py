@@ -22,7 +22,7 @@ from s3k_async.fsck.restore_tree import RestoreReport, TreePlan
 from s3k_async.metadata.codec import from_items, to_item
 from s3k_async.metadata.exclusive import ExclusiveLock
 from s3k_async.metadata.keys import KeyScheme
-from s3k_async.metadata.record import LOCK_PURPOSE, RECORD_KEY
+from s3k_async.metadata.record import LOCK_PURPOSE, RECORD_KEY, SCOPED, scope_of
 from s3k_async.model import ROOT, Entry, HashName, Progress
 from s3k_async.oplog.entries import Operation
 from s3k_async.sources import SYSTEM, Sources
@@ -212,6 +212,10 @@ async def _mark(data: BlobStore, log: BlobStore) -> Claim:
         raise UnsupportedError("there is no operation log of the volume here to restore it from", path=log.uri(CLAIM))
     if owner.volume_id != found.volume_id:
         raise NotAVolumeError("the log's place carries the mark of another volume", path=log.uri(CLAIM))
+    scope = scope_of(found.volume_id, {SCOPED})
+    if not found.scope and (await log.list(scope, limit=1)).blobs:
+        # The mark was written anew by hand, or by a version that knows no scopes.
+        return replace(found, document={**found.document, "flags": SCOPED})
     return found
 
 

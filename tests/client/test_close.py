@@ -68,8 +68,8 @@ def test_credentials_are_found_anew_where_a_pickle_arrives(
     assert b"first secret" not in pickled
     file.write_text(TOML % "second secret")
     assert _secret(pickle.loads(pickled).config) == "second secret"
-    # Another place than the one that was pickled lends it nothing.
-    file.write_text(TOML.replace("eu-west-1", "us-east-2") % "third secret")
+    # Another service than the one that was pickled lends it nothing.
+    file.write_text((TOML + 'endpoint = "http://127.0.0.1:9"\n') % "third secret")
     assert _secret(pickle.loads(pickled).config) == ""
     file.unlink()
     monkeypatch.delenv("S3K_CONFIG")

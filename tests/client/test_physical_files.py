@@ -46,13 +46,14 @@ async def test_files_and_where_they_are(fs: S3kClient, config: VolumeConfig) -> 
     reserved = await fs.open("/top/p=0/t/reserved", "wb")
     found = await files_of(fs, "/top/p=0/t")
     await reserved.discard()
+    scope = fs._volume().record.scope
     assert {path: file.partitions for path, file in found.items()} == FILES
     for path, file in found.items():
         status = await fs.stat(path)
         assert (file.size, file.mtime_ms) == (len(path), status.mtime_ms)
         assert status.physical is not None
         if isinstance(config.data, S3Bucket):
-            assert file.uri == f"s3a://{config.data.bucket}/{config.data.prefix}{status.physical}"
+            assert file.uri == f"s3a://{config.data.bucket}/{config.data.prefix}{scope}{status.physical}"
         elif isinstance(config.data, LocalDirectory):
             assert stored(file.uri) == path.encode()
         else:

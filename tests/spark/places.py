@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import TypeVar
 
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
+from s3k_async.metadata.record import SCOPE
+from s3k_async.settings import resolve
 from s3k_async.stores.items import Item
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker
 from tests.moving.rig import fill
 
-__all__ = ["FIVE_LEVELS", "all_items", "embedded", "filled", "five_levels", "on"]
+__all__ = ["FIVE_LEVELS", "all_items", "copy_bytes", "embedded", "filled", "five_levels", "on"]
 
 T = TypeVar("T")
 
@@ -25,6 +28,13 @@ FIVE_LEVELS = [f"/a/{day}/{hour}/part-{part}" for day in range(5) for hour in ra
 def embedded(directory: Path) -> VolumeConfig:
     """The volume `spark`: its table and its data in a directory."""
     return VolumeConfig("spark", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data")))
+
+
+def copy_bytes(source: Path, target: Path) -> None:
+    """A new embedded volume, with the bytes of another one below its own prefix, as `load --check` takes them."""
+    made = asyncio.run(init_volume(resolve(target, environ={"XDG_CONFIG_HOME": str(target.parent / "nowhere")})))
+    (place,) = (source / "data").glob(f"{SCOPE}*/")
+    shutil.copytree(place, target / "data" / made.scope, dirs_exist_ok=True)
 
 
 def on(place: VolumeConfig, work: Callable[[Volume], Awaitable[T]]) -> T:

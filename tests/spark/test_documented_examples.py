@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.metadata import exclusive
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
-from s3k_async.volumes.claims import CLAIM
+from tests.spark.places import copy_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,9 +54,7 @@ def test_the_examples_run_one_after_the_other(
         here = block.replace("/tmp/", f"{directory}/").replace("s3k://analytics", str(directory / "volume"))
         here = here.replace("s3://analytics", (directory / "volume" / "data").as_uri())
         if "s3k://copy" in here:
-            (directory / "copy").mkdir()
-            ours = shutil.ignore_patterns(CLAIM, "oplog", "legacy")
-            shutil.copytree(directory / "volume" / "data", directory / "copy" / "data", ignore=ours)
+            copy_bytes(directory / "volume", directory / "copy")
             here = here.replace("s3k://copy", str(directory / "copy"))
         # A name for the module, so that functions in it are pickled by value.
         exec(compile(here, PAGE.name, "exec"), {"spark": spark, "__name__": "__main__"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -20,9 +19,9 @@ from s3k_async import S3kSyncClient
 from s3k_async.cli.commands.spark import _form_by_content, _form_by_name, _told
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
-from s3k_async.volumes.claims import CLAIM
 from tests.cli.conftest import Cli, clean_environment, cli
 from tests.spark.conftest import spark_environment
+from tests.spark.places import copy_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +80,7 @@ def test_a_dump_can_be_loaded(
     assert done.out == f"dumped 12 files, 4 directories to {target}\n"
     cli.ok("load", target, copy, "--copy-bytes-from", directory)
     assert left(copy) == sorted(FILES)
-    shutil.copytree(f"{directory}/data", f"{copy}-2/data", ignore=shutil.ignore_patterns(CLAIM, "oplog"))
+    copy_bytes(Path(directory), Path(f"{copy}-2"))
     done = cli.ok("spark", "load", target, f"{copy}-2", "--check", "--tasks", "2")
     assert done.out == f"loaded 12 files, 4 directories into {copy}-2\n"
     assert left(f"{copy}-2") == sorted(FILES)

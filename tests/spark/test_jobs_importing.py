@@ -47,8 +47,12 @@ async def volume(new_volume: VolumeMaker) -> VolumeConfig:
 
 def place_of(volume: VolumeConfig) -> str:
     """The URI of the data location."""
+
+    async def location(client: S3kClient) -> str:
+        return client._volume().place.uri("-").removesuffix("/-")
+
     with S3kSyncClient(config=volume) as fs:
-        return fs.physical_path("/own").rpartition("/")[0]
+        return fs._call(location)
 
 
 def contents(volume: VolumeConfig, path: str) -> dict[str, bytes]:

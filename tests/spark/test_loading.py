@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -341,9 +340,8 @@ def test_bytes_that_are_not_here_are_found(spark: SparkSession, dumped: Path, tm
     source = str(dumped / "dump")
     with pytest.raises(InvalidArgumentError, match="another volume"):
         load(spark, other, source)
-    for name in os.listdir(tmp_path / "volume" / "data"):
-        found = tmp_path / "volume" / "data" / name
-        if ".id=" in name and found.stat().st_size == 3:
+    for found in (tmp_path / "volume" / "data").glob("s3k-*/*.id=*"):
+        if found.stat().st_size == 3:
             found.unlink()
     with pytest.raises(DataMissingError, match="/top"):
         load(spark, place, source, check=True, partitions=2)

@@ -361,6 +361,8 @@ def test_options_of_the_volume_are_passed_on_and_secrets_of_the_session_stay(spa
         "fs.s3k.metastore.dynamo.secret.events": "hush",
         "fs.s3k.volume.kind.events": "native",
         "fs.s3a.secret.key": "hush",
+        "fs.s3a.bucket.events.access.key": "key",
+        "fs.s3a.bucket.events.secret.key": "hush",
         "fs.s3a.bucket.events.session.token": "hush",
     }.items():
         spark.conf.set(name, value)

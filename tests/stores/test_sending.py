@@ -330,3 +330,31 @@ async def test_throttling_lowers_the_limit_and_success_raises_it() -> None:
     for _ in range(30):
         await rig.items.get(key(1))
     assert rig.limit.limit == 8
+
+
+@pytest.mark.parametrize("verb", ["put", "put if absent", "get", "copy", "write"])
+async def test_a_request_that_took_long_before_it_failed_is_sent_again(verb: str) -> None:
+    """The policy counts from the first failure: an upload over a slow link, or a long wait for a turn, is no attempt
+    more."""
+    rig = Rig(Retries.alike(RetryPolicy(attempts=4, deadline=10.0)))
+    await rig.start()
+    await rig.blobs.put("there", b"bytes")
+
+    async def slow(call: object) -> None:
+        rig.plan.gate = None
+        rig.clock.advance(60.0)
+        raise SLOW
+
+    rig.plan.gate = slow
+    match verb:
+        case "put":
+            await rig.blobs.put("new", b"bytes")
+        case "put if absent":
+            await rig.blobs.put("new", b"bytes", if_absent=True)
+        case "get":
+            assert await rig.blobs.get("there") == b"bytes"
+        case "copy":
+            await rig.blobs.copy(rig.blobs, "there", "new")
+        case _:
+            await rig.items.write(Put({"path": "p", "children": "c", "op": "o"}, ABSENT))
+    assert rig.plan.gate is None
