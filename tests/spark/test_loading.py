@@ -107,7 +107,7 @@ def test_what_is_loaded_is_what_one_machine_loads(spark: SparkSession, dumped: P
     assert done.requests.of("table", "BatchWriteItem") > 0
     assert on(many, items_of) == on(one, items_of) == on(embedded(dumped), items_of)
     assert on(many, logged) == on(one, logged)
-    assert {each.path: each.done for each in told} == {
+    assert {each.phase: each.done for each in told} == {
         "judging": done.entries,
         "directories": done.directories,
         "files": done.files,

@@ -99,7 +99,7 @@ def test_a_volume_is_what_one_machine_makes_of_it(
     assert done.requests.of("table", "Scan") >= 9
     check_like(place, other)
     asyncio.run(keys(place))
-    seen = {each.path: each.done for each in told}
+    seen = {each.phase: each.done for each in told}
     assert list(seen) == ["check", "copy", "clean"]
     assert seen["check"] == seen["clean"] == done.entries
     again = reshard(spark, place, 9, partitions=2)
