@@ -321,7 +321,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a copied table that uses the original's location",
         "volumes/opening.py",
-        "            await require_claim(place, record, table_identity(config))",
+        "            await require_claim(place, record, table_identity(config, config.data))",
         "            pass",
         "tests/test_ownership.py::test_a_copied_table_cannot_use_the_location",
     ),
