@@ -55,13 +55,13 @@ class RetryPolicy:
     base: float = 0.02
     cap: float = 5.0
     deadline: float = 60.0
-    """Seconds that all attempts and the waits between them may take; content has time besides (`LEAST_RATE`)."""
+    """No further attempt begins later than this many seconds after the first failure; `CallTime` bounds what all
+    attempts may take together."""
 
     def delays(self, sources: Sources) -> Iterator[float]:
-        """The waits between attempts, counted from now; ends when no further attempt is allowed."""
-        return self._delays(sources, sources.monotonic())
-
-    def _delays(self, sources: Sources, start: float) -> Iterator[float]:
+        """The waits between attempts, counted from the first that is asked for; ends when no further attempt is
+        allowed. So an attempt that took long before it failed is sent again as any other."""
+        start = sources.monotonic()
         for attempt in range(self.attempts - 1):
             delay = sources.uniform(0.0, min(self.cap, self.base * 2**attempt))
             if sources.monotonic() + delay - start > self.deadline:
@@ -198,8 +198,8 @@ async def retry(
 ) -> T:
     """Run an idempotent `call` until it succeeds, fails for good, or the policy or the account ends; the last error
     is raised, a lost answer as RequestTimeoutError: what is sent once more has the same effect, so nothing but an
-    answer was lost. `failure`: what came of the first attempt, if that was made already, and `began` when. The policy
-    counts from the first failure, so that a transfer that takes long has its retries; `time` ends the attempts, too."""
+    answer was lost. `failure`: what came of the first attempt, if that was made already, and `began` when. `time` ends
+    the attempts, too."""
     start = sources.monotonic() if began is None else began
     delays = policy.delays(sources)
     attempts = 0 if failure is None else 1

@@ -88,7 +88,7 @@ class ReliableBlobs:
             return await self._sender.write(_PUT, lambda: self._store.put(key, data), size=size)
         request = partial(self._store.put, key, data, if_absent=if_absent, if_match=if_match)
         policy = self._sender.retries.write
-        time, delays = call_time(policy, size), None
+        time, delays = call_time(policy, size), policy.delays(self._sources)
         again = lost = False
         while True:
             try:
@@ -97,7 +97,6 @@ class ReliableBlobs:
                 failure = error
             again = True
             lost = lost or isinstance(failure, LOST)
-            delays = policy.delays(self._sources) if delays is None else delays
             delay = self._sender.next_delay(delays, failure) if isinstance(failure, TRANSIENT) else None
             if delay is not None and time.left() > delay:
                 await self._sources.sleep(delay)

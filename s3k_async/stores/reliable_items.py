@@ -226,7 +226,7 @@ class ReliableItems:
         self, operation: str, request: Callable[[], Awaitable[None]], actions: Sequence[Action], token: str | None
     ) -> None:
         policy = self._sender.retries.write
-        time, delays = call_time(policy), None
+        time, delays = call_time(policy), policy.delays(self._sources)
         start, attempts = self._sources.monotonic(), 0
         again = lost = final = False
         while True:
@@ -238,7 +238,6 @@ class ReliableItems:
             again = True
             lost = lost or isinstance(failure, LOST)
             transient = isinstance(failure, TRANSIENT)
-            delays = policy.delays(self._sources) if delays is None else delays
             delay = self._sender.next_delay(delays, failure) if transient or lost else None
             if not (transient and delay is not None):
                 if not lost:
