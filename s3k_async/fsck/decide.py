@@ -433,7 +433,7 @@ BLOBS: Final = Table(
         Row(("named by an entry",)),
         Row(("blob young",)),
         Row(("named by the log",)),
-        Row(("foreign key",), "foreign_blob", "none", "not a physical key of ours, and left alone"),
+        Row(("foreign key",), "foreign_blob", "none", "not a physical key of the volume; skipped"),
         Row(("object known",), "collectable_data", "none", "left by an overwrite or delete"),
         Row(("logged",), "collectable_data", "none", "never published"),
         Row((), "orphan_data", "report", "no entry names it, and there is no log"),

@@ -214,7 +214,7 @@ class Marker:
 
         Raises ReadOnlyVolumeError (a volume of S3-FileSystem 1.0, whose writers keep none of our rules), BusyError (the
         volume is being loaded or moved), LogFormatError and ItemFormatError (something in the log or the table cannot
-        be understood, and nobody knows what it is about), VolumeMismatchError (the table is empty, the log is not), and
+        be understood, nor what it concerns), VolumeMismatchError (the table is empty, the log is not), and
         the stores' errors.
         """
         place = self._place

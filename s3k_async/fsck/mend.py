@@ -345,8 +345,8 @@ class Mender:
 def _removal(item: Item) -> Delete:
     """Remove exactly this item.
 
-    Its attributes of foreign types are known by their text form only, which no stored value equals. Whoever writes an
-    entry gives it an id and an operation of its own, so that what else there is, or is not, tells this item from it.
+    Attributes of foreign types are known by their text form only, which no stored value equals. Every write of an
+    entry sets an id and an operation, so the other attributes, present or missing, identify this item.
     """
     key = Key(str(item[PARTITION]), str(item[SORT]))
     equals = {

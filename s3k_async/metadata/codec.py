@@ -16,7 +16,7 @@ from s3k_async.stores.items import OPERATION, PARTITION, SORT, Condition, Item, 
 
 __all__ = ["NEXT", "from_item", "from_items", "in_columns", "is_unmarked_directory", "to_item", "unchanged"]
 
-_REMEDY = "s3k fsck tells what is damaged, s3k fsck repair puts it into quarantine"
+_REMEDY = "s3k fsck reports what is damaged, s3k fsck repair quarantines it"
 
 NEXT = "next"
 """The attribute that holds the pending change of a live job."""

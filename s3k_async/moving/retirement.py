@@ -39,7 +39,7 @@ RETIRED: Final = "retired-1.0-log/"
 GUARD: Final = "0000d1ed-0000-4000-8000-000000000000"
 """The object id of the guard's entry."""
 GRACE_SECONDS: Final = 300.0
-"""A log object that is younger says that somebody still writes to the volume."""
+"""A younger log object means that the volume is still written to."""
 
 _LOG_KEY: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.info", re.ASCII)
 _BATCH: Final = 500
@@ -58,7 +58,7 @@ class Retirement:
     moved: int = 0
     """Those that are below `retired-1.0-log/` now, and no longer in their old place."""
     reservations: int = 0
-    """Files that the old volume has and nobody has committed. They have no bytes, and are in no dump."""
+    """Uncommitted files of the old volume. They have no bytes, and are in no dump."""
     differing: list[str] = field(default_factory=list)
     """Files of the old volume that the new one does not have, or has as another object."""
 
@@ -74,8 +74,8 @@ async def retire_log(
 ) -> Retirement:
     """Move the log of `old`, a volume of S3-FileSystem 1.0, out of the way, after `new` has adopted its files.
 
-    With `dry_run` nothing is changed. Nobody may write to `old` any more. Doing it again after an interruption goes on;
-    at every moment each log object is in its old place or, with the same bytes, in its new one.
+    With `dry_run` nothing is changed. `old` must not be written to any more. Doing it again after an interruption goes
+    on; at every moment each log object is in its old place or, with the same bytes, in its new one.
 
     `force`: also if the files of the two differ (`differing`), as when `new` has been in use. Raises UnsupportedError
     (`old` is no volume of S3-FileSystem 1.0 with a log, or `new` is one), VolumeMismatchError (their data is in
@@ -156,7 +156,7 @@ class _Moving:
     done: Retirement
 
     async def need_quiet(self, grace: float) -> None:
-        """Raises BusyError if somebody has written to the log a moment ago."""
+        """Raises BusyError if the log was written to a moment ago."""
         youngest = 0
         async for batch in self._batches():
             youngest = max(youngest, *(info.mtime_ms for info in batch))

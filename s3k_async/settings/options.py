@@ -95,7 +95,7 @@ _STORED: Final = (
     Option("encryption", "choice", "service", "Server-side encryption of stored objects.", choices=ENCRYPTIONS),
     Option("kms_key", "text", "service", "Id or ARN of the KMS key that encrypts stored objects."),
 )
-"""What S3 is told of objects that are stored: for data and log."""
+"""Server-side encryption of stored objects: for data and log."""
 
 _RETRY: Final = (
     Option("retry_attempts", "integer", "client", "Attempts at a request, the first included.", minimum=1),

@@ -155,15 +155,15 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
 @oplog.command("retire", cls=VolumeCommand)
 @click.argument("volume")
 @click.option("--successor", metavar="VOLUME", required=True, help="The native volume that has adopted the files.")
-@grace_option(RETIREMENT_GRACE, "A younger log object means that somebody still writes, and is refused.")
+@grace_option(RETIREMENT_GRACE, "A younger log object means that the volume is still written to, and is refused.")
 @click.option("--force", is_flag=True, help="Even if the files of the two differ, as when the successor was in use.")
 @click.option("--yes", is_flag=True, help="Do it. Without, only tell what would be done.")
 @click.pass_obj
 def retire(invocation: Invocation, volume: str, successor: str, grace: float, force: bool, yes: bool) -> None:
     """Move the log of VOLUME, one of S3-FileSystem 1.0, below retired-1.0-log/. A dry run without --yes.
 
-    Nobody may write to VOLUME any more. Each log object is copied and compared before it is deleted; interrupted, the
-    same command goes on. Settings given as flags are VOLUME's.
+    VOLUME must not be written to any more. Each log object is copied and compared before it is deleted; interrupted,
+    the same command goes on. Settings given as flags are VOLUME's.
     """
     config = invocation.resolve(_volume(volume))
     plain = Invocation(config=invocation.config, context=invocation.context, hadoop=invocation.hadoop)
@@ -181,7 +181,7 @@ def retire(invocation: Invocation, volume: str, successor: str, grace: float, fo
     what = "moved" if yes else "dry run: would move"
     text = f"{what} {plural(done.moved if yes else done.objects, 'log object')} below {RETIRED}"
     if done.reservations:
-        text += f"; {plural(done.reservations, 'file')} that nobody committed stayed behind"
+        text += f"; {plural(done.reservations, 'file')} not committed, not migrated"
     if done.differing:
         text += f"; {plural(len(done.differing), 'file')} missing in {successor} or others there"
     invocation.say(

@@ -381,7 +381,7 @@ def spark_session(master: str | None, output: str | None = None) -> Iterator[Spa
             if master is not None or _SUBMITTED not in os.environ:
                 builder = builder.master(master or "local[*]")
             if _SUBMITTED not in os.environ:
-                # What fails is told in one line, and not by each task's stack as well.
+                # A failure is one line, without the stack trace of each task.
                 builder = builder.config("spark.log.level", "OFF")
                 builder = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
             session = builder.getOrCreate()
