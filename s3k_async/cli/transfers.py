@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import click
 
@@ -21,9 +21,11 @@ from s3k_async.transfer import TransferResult, is_hopeless
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
 
-__all__ = ["destination", "finish", "last_name", "local_name", "need_distinct", "several", "transfer_each"]
+__all__ = ["destination", "finish", "last_name", "local_name", "need_distinct", "transfer_each"]
 
 T = TypeVar("T")
+Transfer: TypeAlias = tuple[TransferResult | ChangeResult, str]
+"""The result for one source, and its target with the volume."""
 
 SHOWN_TARGETS = 3
 """Places that the line about a result names."""
@@ -57,38 +59,34 @@ async def destination(client: S3kClient, target: Address, name: str, *, is_dir: 
 
 
 async def transfer_each(
-    sources: Sequence[T], work: Callable[[T], Awaitable[TransferResult | ChangeResult]], *, limit: int = 1
-) -> TransferResult:
-    """Do the work of each source, at most `limit` at a time, and add up the results.
+    sources: Sequence[T], work: Callable[[T], Awaitable[Transfer]], *, limit: int = 1
+) -> tuple[TransferResult, list[str]]:
+    """Do the work of each source, at most `limit` at a time; the sum of the results, and the targets of those done.
 
     The only source's error is raised; of several it is listed, and the others are done, unless it would stop them too.
     """
     total = TransferResult()
+    targets: dict[int, str] = {}
 
-    async def one(source: T) -> None:
+    async def one(numbered: tuple[int, T]) -> None:
+        number, source = numbered
         try:
-            result = await work(source)
+            result, target = await work(source)
         except S3kError as error:
             if len(sources) == 1 or is_hopeless(error):
                 raise
             inner = error.failures if isinstance(error, PartialFailureError) else ()
             total.failures.extend(inner or [(str(source), error)])
             return
+        targets[number] = target
         total.files += result.files
         total.directories += result.directories
         total.bytes += result.bytes
         if isinstance(result, TransferResult):
             total.failures += result.failures
 
-    await run_all(one, sources, limit=limit)
-    return total
-
-
-def several(targets: Sequence[str]) -> str:
-    """Up to three of the places, and how many more there are."""
-    places = list(dict.fromkeys(targets))
-    more = f" and {len(places) - SHOWN_TARGETS:,} more" if len(places) > SHOWN_TARGETS else ""
-    return ", ".join(places[:SHOWN_TARGETS]) + more
+    await run_all(one, enumerate(sources), limit=limit)
+    return total, [targets[number] for number in sorted(targets)]
 
 
 def finish(invocation: Invocation, done: str, result: TransferResult, targets: Sequence[str], *, to: str) -> None:
@@ -96,10 +94,12 @@ def finish(invocation: Invocation, done: str, result: TransferResult, targets: S
     counts = [plural(result.files, "file"), f"{result.bytes:,} bytes"]
     if result.directories:
         counts.insert(1, plural(result.directories, "directory"))
+    places = list(dict.fromkeys(targets))
+    more = f" and {len(places) - SHOWN_TARGETS:,} more" if len(places) > SHOWN_TARGETS else ""
     changed = bool(result.files or result.directories)
     if changed or invocation.json or not result.failures:
         invocation.say(
-            f"{done} {', '.join(counts)} {to} {several(targets)}",
+            f"{done} {', '.join(counts)} {to} {', '.join(places[:SHOWN_TARGETS])}{more}",
             target=list(targets),
             files=result.files,
             directories=result.directories,

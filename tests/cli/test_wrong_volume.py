@@ -92,3 +92,15 @@ def test_results_name_their_targets(cli: Cli, volume: str, embedded: str, tmp_pa
     (tmp_path / "list").write_text("/f\t/g\n")
     assert told("mv", "--pairs", "list") == f"moved 1 file, 4 bytes in {volume}/"
     assert cli.ok("rm", "/g", "--json").json()["target"] == [f"{volume}/g"]
+
+
+@pytest.mark.parametrize("verb", ["rm", "cp", "mv"])
+def test_results_name_no_target_of_a_failure(cli: Cli, volume: str, verb: str) -> None:
+    cli.ok("mkdir", "/into")
+    to = [] if verb == "rm" else ["/into/"]
+    where = "/into/f" if to else "/f"
+    cli.ok("put", "-", "/f", stdin=b"1")
+    done = cli(verb, "/missing", "/f", *to)
+    assert done.code == 10
+    assert done.out.endswith(f" {'to' if to else 'from'} {volume}{where}\n")
+    assert "/missing" in done.errors

@@ -14,9 +14,9 @@ from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import status_fields
 from s3k_async.cli.path_lists import Record, open_list
-from s3k_async.cli.transfers import destination, finish, last_name, need_distinct, transfer_each
+from s3k_async.cli.transfers import Transfer, destination, finish, last_name, need_distinct, transfer_each
 from s3k_async.errors import InvalidArgumentError, PathExistsError, PathNotFoundError
-from s3k_async.model import ROOT, ChangeResult, FileStatus
+from s3k_async.model import ROOT, FileStatus
 from s3k_async.paths import normalize, split
 from s3k_async.transfer import ProgressCallback, TransferResult, move_to
 
@@ -39,20 +39,19 @@ def cp(invocation: Invocation, sources: tuple[str, ...], target: str, recursive:
     there are several sources, and a file when TARGET is a directory. Existing directories are filled up.
     """
     addresses, goal = _addresses(sources), parse_address(target)
-    targets: list[str] = []
 
-    async def one(clients: Clients, source: Address, progress: ProgressCallback | None) -> ChangeResult:
+    async def one(clients: Clients, source: Address, progress: ProgressCallback | None) -> Transfer:
         client, other, place = await _both_ends(clients, source, goal, several=len(sources) > 1)
-        targets.append(shown(other, normalize(place)))
-        return await client.copy_to(
+        done = await client.copy_to(
             other, source.path, place, overwrite=not no_overwrite, recursive=recursive, progress=progress
         )
+        return done, shown(other, normalize(place))
 
-    async def work(clients: Clients) -> TransferResult:
+    async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
         with invocation.meter("copy") as meter:
             return await transfer_each(addresses, lambda source: one(clients, source, meter.part()))
 
-    finish(invocation, "copied", invocation.run(work), targets, to="to")
+    finish(invocation, "copied", *invocation.run(work), to="to")
 
 
 @click.command(cls=VolumeCommand)
@@ -89,28 +88,26 @@ def mv(
         return
     *sources, target = operands
     addresses, goal = _addresses(sources), parse_address(target)
-    targets: list[str] = []
 
-    async def one(
-        clients: Clients, source: Address, progress: ProgressCallback | None
-    ) -> ChangeResult | TransferResult:
+    async def one(clients: Clients, source: Address, progress: ProgressCallback | None) -> Transfer:
         client, other, place = await _both_ends(clients, source, goal, several=len(sources) > 1)
-        targets.append(shown(other, normalize(place)))
+        target = shown(other, normalize(place))
         if client is not other:
-            return await move_to(client, other, source.path, place, overwrite=overwrite, progress=progress)
+            return await move_to(client, other, source.path, place, overwrite=overwrite, progress=progress), target
         try:
-            return await client.rename(source.path, place, overwrite=overwrite, atomic=not no_atomic, progress=progress)
+            done = await client.rename(source.path, place, overwrite=overwrite, atomic=not no_atomic, progress=progress)
         except PathExistsError as error:
             if place != goal.path or not await client.is_dir(place):
                 raise
             hint = f"a directory is there already; to move into it, end the target with a /: {place}/"
             raise PathExistsError(hint, path=place) from error
+        return done, target
 
-    async def work(clients: Clients) -> TransferResult:
+    async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
         with invocation.meter("move") as meter:
             return await transfer_each(addresses, lambda source: one(clients, source, meter.part()))
 
-    finish(invocation, "moved", invocation.run(work), targets, to="to")
+    finish(invocation, "moved", *invocation.run(work), to="to")
 
 
 def _rename_pairs(invocation: Invocation, file: str, *, null: bool, overwrite: bool, resume: bool) -> None:
@@ -180,20 +177,19 @@ def rm(
         _remove_listed(invocation, file, null=null, recursive=recursive, missing_ok=missing_ok)
         return
     addresses = [parse_address(path) for path in paths]
-    targets: list[str] = []
 
-    async def one(clients: Clients, address: Address, progress: ProgressCallback | None) -> ChangeResult:
+    async def one(clients: Clients, address: Address, progress: ProgressCallback | None) -> Transfer:
         client = await clients.of(address)
-        targets.append(shown(client, normalize(address.path)))
-        return await client.delete(
+        done = await client.delete(
             address.path, recursive=recursive, missing_ok=missing_ok, atomic=not no_atomic, progress=progress
         )
+        return done, shown(client, normalize(address.path))
 
-    async def work(clients: Clients) -> TransferResult:
+    async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
         with invocation.meter("remove") as meter:
             return await transfer_each(addresses, lambda address: one(clients, address, meter.part()))
 
-    finish(invocation, "removed", invocation.run(work), targets, to="from")
+    finish(invocation, "removed", *invocation.run(work), to="from")
 
 
 def _remove_listed(invocation: Invocation, file: str, *, null: bool, recursive: bool, missing_ok: bool) -> None:

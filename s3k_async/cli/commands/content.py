@@ -15,7 +15,7 @@ from s3k_async.cli.addresses import parse_address, shown, volume_directory
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.standard_input import standard_input
-from s3k_async.cli.transfers import destination, finish, last_name, local_name, need_distinct, transfer_each
+from s3k_async.cli.transfers import Transfer, destination, finish, last_name, local_name, need_distinct, transfer_each
 from s3k_async.errors import EndOfFileError, InvalidArgumentError, IsDirectoryError
 from s3k_async.paths import normalize
 from s3k_async.transfer import CHUNK, ProgressCallback, TransferResult, download, upload, verified
@@ -90,25 +90,24 @@ def put(invocation: Invocation, sources: tuple[str, ...], target: str, recursive
     if "-" in sources and (several or address.is_into):
         raise click.UsageError("standard input is one file: put - PATH, without a / at the end")
     need_distinct([local_name(local) for local in sources])
-    targets: list[str] = []
 
-    async def one(client: S3kClient, local: str, progress: ProgressCallback | None) -> TransferResult:
+    async def one(client: S3kClient, local: str, progress: ProgressCallback | None) -> Transfer:
         if local == "-":
-            targets.append(shown(client, normalize(address.path)))
-            return await _put_stream(client, address.path, overwrite=not no_overwrite)
+            done = await _put_stream(client, address.path, overwrite=not no_overwrite)
+            return done, shown(client, normalize(address.path))
         is_dir = await to_thread.run_sync(os.path.isdir, local)
         if is_dir and not recursive:
             raise IsDirectoryError("a local directory is put with -r", path=local)
         place = await destination(client, address, local_name(local), is_dir=is_dir, several=several)
-        targets.append(shown(client, normalize(place)))
-        return await upload(client, local, place, overwrite=not no_overwrite, progress=progress)
+        done = await upload(client, local, place, overwrite=not no_overwrite, progress=progress)
+        return done, shown(client, normalize(place))
 
-    async def work(clients: Clients) -> TransferResult:
+    async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
         client = await clients.of(address)
         with invocation.meter("put") as meter:
             return await transfer_each(sources, lambda local: one(client, local, meter.part()), limit=SOURCES)
 
-    finish(invocation, "put", invocation.run(work), targets, to="to")
+    finish(invocation, "put", *invocation.run(work), to="to")
 
 
 async def _put_stream(client: S3kClient, path: str, *, overwrite: bool) -> TransferResult:
@@ -144,10 +143,9 @@ def get(invocation: Invocation, sources: tuple[str, ...], local: str, recursive:
             f"{directory} is the directory of an embedded volume; s3k cp SOURCE {directory}:{path} copies into it",
             path=local,
         )
-    targets: list[str] = []
     here = os.getcwd()
 
-    async def one(clients: Clients, source: str, progress: ProgressCallback | None) -> TransferResult:
+    async def one(clients: Clients, source: str, progress: ProgressCallback | None) -> Transfer:
         address = parse_address(source)
         client = await clients.of(address)
         status = await client.stat(address.path)
@@ -155,11 +153,11 @@ def get(invocation: Invocation, sources: tuple[str, ...], local: str, recursive:
             raise IsDirectoryError("a directory is got with -r", path=status.path)
         into = several or local.endswith("/") or (status.is_file and await to_thread.run_sync(os.path.isdir, local))
         place = os.path.join(local, status.name) if into else local
-        targets.append(f"{os.path.join(here, place)}, from {shown(client, status.path)}")
-        return await download(client, status.path, place, overwrite=not no_overwrite, progress=progress)
+        done = await download(client, status.path, place, overwrite=not no_overwrite, progress=progress)
+        return done, f"{os.path.join(here, place)}, from {shown(client, status.path)}"
 
-    async def work(clients: Clients) -> TransferResult:
+    async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
         with invocation.meter("get") as meter:
             return await transfer_each(sources, lambda source: one(clients, source, meter.part()), limit=SOURCES)
 
-    finish(invocation, "got", invocation.run(work), targets, to="to")
+    finish(invocation, "got", *invocation.run(work), to="to")
