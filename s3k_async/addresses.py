@@ -7,12 +7,15 @@ from typing import TypeAlias
 
 from s3k_async.errors import ArgumentTypeError, CrossVolumeError
 
-__all__ = ["SCHEME", "Path", "inside"]
+__all__ = ["SCHEME", "TABLE_FILE", "Path", "inside"]
 
 Path: TypeAlias = str | os.PathLike[str]
 """`/a/b`, `a/b` (below the root) or `s3k://<volume>/a/b`."""
 
 SCHEME = "s3k://"
+
+TABLE_FILE = "metadata.sqlite"
+"""The table of an embedded volume, in its directory."""
 
 
 def inside(path: Path, volume: str) -> str:

@@ -16,15 +16,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from s3k_async.addresses import TABLE_FILE
 from s3k_async.errors import ConfigError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
 
 __all__ = ["Address", "parse_address", "parse_volume_address", "shown", "volume_directory"]
-
-TABLE_FILE = "metadata.sqlite"
-"""What is in the directory of every embedded volume."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from s3k_async.addresses import TABLE_FILE
 from s3k_async.errors import (
     DirectoryNotEmptyError,
     IsDirectoryError,
@@ -28,7 +29,6 @@ _BY_COMMAND: Final[Mapping[tuple[str, type[S3kError]], str]] = {
     ("touch", IsDirectoryError): "touch is for files",
 }
 _PATTERN: Final = re.compile(r"[*?]|\[.+\]")
-_TABLE_FILE: Final = "metadata.sqlite"
 
 
 def remedy_for(error: BaseException, command: str | None) -> str:
@@ -50,7 +50,7 @@ def remedy_for(error: BaseException, command: str | None) -> str:
 
 def _for_volume(error: VolumeNotFoundError) -> str:
     directory, name = os.path.split(error.path or "")
-    if name != _TABLE_FILE:
+    if name != TABLE_FILE:
         return "s3k init makes one"
     found = _volume_above(directory)
     if found is not None:
@@ -65,7 +65,7 @@ def _volume_above(directory: str) -> tuple[str, str] | None:
     """The volume that a directory, or a name with a `:` in it, seems to be a path of, and the path."""
     for divide in re.finditer("[/:]", directory):
         volume = directory[: divide.start()]
-        if os.path.isfile(os.path.join(volume, _TABLE_FILE)):
+        if os.path.isfile(os.path.join(volume, TABLE_FILE)):
             return volume, directory[divide.end() :]
     return None
 

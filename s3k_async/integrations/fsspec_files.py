@@ -38,8 +38,8 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
     """A file, open for reading at the version it had: old bytes stay old while others overwrite it.
 
     `cache_type` and `block_size` say how much is fetched at once and what is kept, as for every filesystem of fsspec.
-    It holds no connection: a forked child reads on, and so does whoever unpickles it, the same version. What the cache
-    fetches in order from the start of the file is verified where its last bytes are fetched. Every read may raise
+    It holds no connection: in a forked child, or unpickled elsewhere, it goes on reading the same version. What the
+    cache fetches in order from the start of the file is verified where its last bytes are fetched. Every read may raise
     DataMissingError, CorruptDataError, StreamClosedError.
     """
 

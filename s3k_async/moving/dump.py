@@ -124,7 +124,7 @@ async def _appearing(path: str, sources: Sources) -> AsyncIterator[BinaryIO]:
     """A file that is written aside, and put in its place when the body has come to its end."""
     building = f"{path}.{sources.uuid()}.part"
     with os_errors(path):
-        file: BinaryIO = await run_sync(partial(open, building, "xb", opener=open_private))  # type: ignore[arg-type]
+        file: BinaryIO = await run_sync(partial(open, building, "xb", opener=open_private))  # type: ignore[arg-type]  # overloads of open
         try:
             with file:
                 yield file

@@ -101,7 +101,13 @@ _RETRY: Final = (
     Option("retry_attempts", "integer", "client", "Attempts at a request, the first included.", minimum=1),
     Option("retry_base", "number", "client", "Upper bound of the first wait between attempts, seconds.", minimum=0),
     Option("retry_cap", "number", "client", "Upper bound of any wait between attempts, seconds.", minimum=0),
-    Option("retry_deadline", "number", "client", "Seconds for all attempts at a request together.", minimum=0),
+    Option(
+        "retry_deadline",
+        "number",
+        "client",
+        "Seconds after its first failure in which a request is retried.",
+        minimum=0,
+    ),
 )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
+from s3k_async.addresses import TABLE_FILE
 from s3k_async.config import (
     ENCRYPTIONS,
     AwsConfig,
@@ -286,7 +287,7 @@ def _table(values: Values, directory: str | None) -> TableLocation:
     if "table" in values:
         return table_location(str(values["table"]), _aws(values, "table"))
     assert directory is not None
-    return SqliteFile(os.path.join(directory, "metadata.sqlite"))
+    return SqliteFile(os.path.join(directory, TABLE_FILE))
 
 
 def _data(values: Values, directory: str | None) -> BlobLocation:

@@ -80,8 +80,8 @@ class SparkSettings:
 def hadoop_settings(spark: SparkSession) -> dict[str, str]:
     """What the session's Hadoop configuration says of S3K and S3A, files of the cluster included.
 
-    Defaults of Hadoop and Spark are not among it: nobody has set them, and they would count more than what is set for
-    all services.
+    Defaults of Hadoop and Spark are not among it: they are not set on purpose, and would take precedence over what is
+    set for all services.
     """
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     return {

@@ -6,7 +6,7 @@ there were seals; of it only the partition key is checked.
 
 A row is damaged if its seal is broken, if its attributes are no JSON object of texts, whole numbers and truth values,
 or if a key is no text.
-It is an item nevertheless: one that no entry of a volume is, so that whoever decodes it refuses it by its key, and
+It is an item nevertheless: one that no entry of a volume is, so that decoding refuses it by its key, and
 that can be read, compared and removed as any other. Its attributes are one, `RAW`, or `RAW_BASE64` if they are no
 UTF-8. A key that is no text of UTF-8, or empty, is written out as `<text form>///<t or b><hexadecimal digits>`, for a
 text or a blob of these bytes: no key of ours has three slashes, since no name is empty.
@@ -161,7 +161,7 @@ def bound(text: str) -> tuple[str, str | bytes]:
 def _key_text(value: object) -> str:
     if type(value) is str and value and _MARK not in value:
         return value
-    data = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]
+    data = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]  # a blob
     kind = "t" if isinstance(value, str | _Undecoded) else "b"
     return f"{data.decode(errors='backslashreplace')}{_MARK}{kind}{data.hex()}"
 

@@ -67,12 +67,12 @@ async def init_volume(
     is left open, too: only a volume that exists decides it), NotAVolumeError (the table holds something else),
     VolumeExistsError when the place of data or log is another volume's, UnsupportedError for kind `s3k-1.0`, and the
     services' errors. Calling it again after a failure goes on where that one stopped. A volume that is made with a
-    `lock` was never open to anybody else.
+    `lock` was never open to another client.
 
     A location that holds objects of another volume is refused: VolumeExistsError. `adopting`: one of S3-FileSystem 1.0
-    may be there, whose files are to be adopted. `take_over`: the table exists, and
-    is the volume's from now on, instead of the one that the marks of its locations name: it was restored from a backup
-    under another name, or renamed. Nothing may use the other table any more. Marks that are missing are written again.
+    may be there, whose files are to be adopted. `take_over`: the table exists, and replaces the one that the marks of
+    its locations name, after a restore from a backup under another name, or a renaming. The other table must no longer
+    be used. Marks that are missing are written again.
     """
     wanted = _new_record(config, sources)
     where = table_text(config.table)

@@ -167,11 +167,11 @@ def retire(invocation: Invocation, volume: str, successor: str, grace: float, fo
     """
     config = invocation.resolve(_volume(volume))
     plain = Invocation(config=invocation.config, context=invocation.context, hadoop=invocation.hadoop)
-    heir = plain.resolve(_volume(successor))
+    successor_config = plain.resolve(_volume(successor))
 
     async def work() -> Retirement:
         async with AsyncExitStack() as stack:
-            old, new = await open_volume(config), await open_volume(heir)
+            old, new = await open_volume(config), await open_volume(successor_config)
             stack.push_async_callback(old.close)
             stack.push_async_callback(new.close)
             meter = stack.enter_context(invocation.meter("retire"))

@@ -407,8 +407,8 @@ def _told(error: Exception) -> S3kError:
 
 
 def _cause(text: str) -> str:
-    """Of an error in a Python worker, what ends the traceback; of others, the innermost cause that is told, or the
-    first line."""
+    """Of an error in a Python worker, what ends the traceback; of others, the innermost cause, or the first
+    line."""
     _, found, traceback = text.rpartition("Traceback (most recent call last):\n")
     last = next((line for line in traceback.splitlines() if line.strip() and line == line.lstrip()), "")
     if found and last:
