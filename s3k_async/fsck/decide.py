@@ -19,18 +19,18 @@ from s3k_async.fsck.facts import (
     NOTES,
     PROBLEMS,
     Action,
+    ChangeFacts,
     Facts,
     Finding,
     FindingKind,
     ItemFacts,
-    JobFacts,
     LogObjectFacts,
     ParentFacts,
     Standing,
     standing,
 )
 from s3k_async.model import Entry
-from s3k_async.oplog.entries import LogRecord, Operation
+from s3k_async.oplog.entries import LogRecord, Operation, pending_segment
 from s3k_async.storage.physical import is_uri
 from s3k_async.stores.blobs import BlobInfo
 
@@ -44,13 +44,14 @@ __all__ = [
     "Row",
     "Table",
     "decide",
+    "decide_change",
     "decide_item",
-    "decide_job",
     "decide_log_object",
     "decide_parent",
     "next_version",
     "reached",
     "same_blob",
+    "shows",
 ]
 
 COMPARED: Final = ("path", "is_dir", "id", "version", "ctime", "mtime_ms", "size", "committed", "etag", "checksum")
@@ -196,7 +197,7 @@ class _Case:
         operation = self.record.operation
         if operation.after is None:
             return not self.stand.entries
-        return any(_shows(entry, operation) for entry in self.stand.entries)
+        return any(shows(entry, operation) for entry in self.stand.entries)
 
     def built_upon(self) -> bool:
         """Whether a later operation began from what this one wrote. The id alone does not tell: a directory has that of
@@ -271,6 +272,7 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "bytes missing": lambda case: not case.has_bytes(case.entry),
     "size differs": lambda case: not case.has_bytes(case.entry, whole=True),
     "adopted, etag differs": lambda case: case.was_replaced(),
+    "of an open segment": lambda case: is_open(case.record),
     "operation young": lambda case: case.facts.is_young(case.record.operation.time_ms),
     "table shows it": lambda case: case.shown(),
     "a later one began from it": lambda case: case.built_upon(),
@@ -348,6 +350,7 @@ OPERATIONS: Final = Table(
     "each operation that is pending in the log",
     CONDITIONS,
     (
+        Row(("of an open segment",)),
         Row(("operation young",)),
         Row(("table shows it",), "log_pending", "commit_log", "{operation} is pending: it happened; commit it"),
         Row(
@@ -453,6 +456,7 @@ def decide(facts: Facts) -> list[Finding]:
     found = [
         Finding("stale_mark", "the job that marked it is over", facts.object_id, entry.path, action="settle_job")
         for entry in stand.stale
+        if not facts.is_told_with_job(entry)
     ]
     for each in entries:
         found += _found(IDS, each, path=each.entry.path)
@@ -470,6 +474,11 @@ def decide(facts: Facts) -> list[Finding]:
     for blob in facts.blobs:
         found += _found(BLOBS, case.of(blob=blob), key=blob.key, size=blob.size)
     return found
+
+
+def is_open(record: LogRecord) -> bool:
+    """Whether an operation is pending because no mark of its segment says what became of it."""
+    return bool(pending_segment(record.key))
 
 
 def next_version(facts: Facts) -> int:
@@ -506,7 +515,8 @@ def _detail(row: Row, case: _Case) -> str:
     )
 
 
-def _shows(entry: Entry, operation: Operation) -> bool:
+def shows(entry: Entry, operation: Operation) -> bool:
+    """Whether an entry of the operation's object is what the operation wrote."""
     if entry.version != operation.version:
         return False
     after = operation.after
@@ -524,6 +534,14 @@ def _same_physical(one: str | None, other: str | None) -> bool:
 
 
 # What has no object id
+
+_CHANGES: Final = {
+    "rename": "the rename of {job.source} to {job.target}",
+    "delete": "the deletion of {job.source}",
+    "transaction": "a transaction",
+    "mark": "a change of {job.source}",
+}
+"""What is told of a job, by its kind."""
 
 ITEMS: Final[Table[ItemFacts]] = Table(
     "items",
@@ -559,18 +577,43 @@ PARENTS: Final[Table[ParentFacts]] = Table(
         Row((), "missing_parent", "make_parent", "its parent is not there"),
     ),
 )
-JOBS: Final[Table[JobFacts]] = Table(
-    "jobs",
-    "each job record",
-    {"lease runs": lambda found: found.job.lease_ms > found.now_ms},
+CHANGES: Final[Table[ChangeFacts]] = Table(
+    "changes",
+    "each job record with the segments of its operations, and each other segment, of which the log knows no end",
+    {
+        "lease runs": lambda found: found.job is not None and found.job.lease_ms > found.now_ms,
+        "entries one by one": lambda found: found.job is not None and found.job.kind == "mark",
+        "published": lambda found: found.job is not None and found.job.is_published,
+        "not published": lambda found: found.job is not None and not found.job.is_published,
+        "segment young": lambda found: any(each.newest_ms > found.now_ms - found.grace_ms for each in found.segments),
+    },
     (
         Row(("lease runs",)),
-        Row((), "stale_job", "settle_job", "its owner's lease ran out"),
+        Row(("entries one by one",), "stale_job", "settle_job", "its owner's lease ran out"),
+        Row(
+            ("published",),
+            "interrupted_change",
+            "finish_change",
+            "{change} was interrupted after it had taken effect: nothing is lost, and repair clears up{left}",
+        ),
+        Row(
+            ("not published",),
+            "interrupted_change",
+            "finish_change",
+            "{change} was interrupted before it took effect: nothing was changed, and repair clears up{left}",
+        ),
+        Row(("segment young",)),
+        Row(
+            (),
+            "interrupted_change",
+            "finish_change",
+            "a change of many entries was interrupted: repair looks which of its operations took effect{left}",
+        ),
     ),
 )
 
 TABLES: Final[
-    Sequence[Table[_Case] | Table[ItemFacts] | Table[LogObjectFacts] | Table[ParentFacts] | Table[JobFacts]]
+    Sequence[Table[_Case] | Table[ItemFacts] | Table[LogObjectFacts] | Table[ParentFacts] | Table[ChangeFacts]]
 ] = (
     IDS,
     RESERVATIONS,
@@ -581,7 +624,7 @@ TABLES: Final[
     ITEMS,
     LOG_OBJECTS,
     PARENTS,
-    JOBS,
+    CHANGES,
 )
 """Every decision that fsck makes of a volume whose table stands."""
 
@@ -604,10 +647,12 @@ def decide_parent(facts: ParentFacts) -> list[Finding]:
     return _loose(row, row.detail, object_id=facts.child_id, path=facts.child)
 
 
-def decide_job(facts: JobFacts) -> list[Finding]:
-    """Whether a job's record is left over."""
-    row = JOBS.first(facts)
-    return _loose(row, row.detail, path=facts.job.source, key=facts.job.id)
+def decide_change(facts: ChangeFacts) -> list[Finding]:
+    """Whether a change of many entries was interrupted: told once, whatever it has left on single entries."""
+    row, job = CHANGES.first(facts), facts.job
+    change = _CHANGES[job.kind].format(job=job) if job else ""
+    left = f" ({facts.operations:,} operations in {len(facts.segments):,} log segments)" if facts.segments else ""
+    return _loose(row, row.detail.format(change=change, left=left), path=job.source if job else "", key=facts.key)
 
 
 def _loose(row: Row, detail: str, *, object_id: str = "", path: str = "", key: str = "") -> list[Finding]:

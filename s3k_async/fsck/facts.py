@@ -14,6 +14,7 @@ from s3k_async.errors import ItemFormatError
 from s3k_async.metadata.jobs import JobRecord
 from s3k_async.metadata.marks import Mark, parse_mark
 from s3k_async.model import Entry
+from s3k_async.oplog.entries import job_of_segment
 from s3k_async.oplog.reader import Truth
 from s3k_async.storage.physical import is_uri
 from s3k_async.stores.blobs import BlobInfo
@@ -22,12 +23,13 @@ __all__ = [
     "NOTES",
     "PROBLEMS",
     "Action",
+    "ChangeFacts",
     "Facts",
     "Finding",
     "FindingKind",
     "ItemFacts",
-    "JobFacts",
     "LogObjectFacts",
+    "OpenSegment",
     "ParentFacts",
     "Standing",
     "adopted_by",
@@ -44,6 +46,7 @@ FindingKind = Literal[
     "etag_mismatch",
     "foreign_blob",
     "foreign_item",
+    "interrupted_change",
     "item_damaged",
     "item_misplaced",
     "log_conflict",
@@ -71,6 +74,7 @@ Action = Literal[
     "restore_entry",
     "remove_entry",
     "settle_job",
+    "finish_change",
     "make_parent",
     "move_item",
     "renumber",
@@ -139,6 +143,12 @@ class Facts:
     unreadable_jobs: frozenset[str] = frozenset()
     """Ids of jobs whose record cannot be read: nobody knows whether they are over."""
 
+    def is_told_with_job(self, entry: Entry) -> bool:
+        """Whether the entry's mark is one of many that are told, and ended, with the job that has set them."""
+        mark = _mark(entry)
+        job = self.jobs.get(mark.job) if mark is not None else None
+        return job is not None and job.kind != "mark"
+
     def is_young(self, time_ms: int) -> bool:
         """Whether something of that time may still be under way."""
         return time_ms > self.now_ms - self.grace_ms
@@ -181,11 +191,36 @@ class ParentFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class JobFacts:
-    """A job's record."""
+class OpenSegment:
+    """A segment of the log of which no mark says what became of its operations."""
 
-    job: JobRecord
+    id: str
+    operations: int
+    newest_ms: int
+    """When the last of its operations began."""
+
+    @property
+    def job(self) -> str:
+        """The id of the job whose operations these are; empty for a change that is no job's."""
+        return job_of_segment(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFacts:
+    """A change of many entries that is not over: a job's record, open segments of the log, or both."""
+
+    key: str
+    """The job's id, or the key of the segment."""
+    job: JobRecord | None
+    """None: the job is over, or there never was one."""
+    segments: tuple[OpenSegment, ...]
     now_ms: int
+    grace_ms: int
+
+    @property
+    def operations(self) -> int:
+        """How many operations the log does not know the end of."""
+        return sum(segment.operations for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from s3k_async import _native
 from s3k_async.concurrency import merge
 from s3k_async.errors import InvalidArgumentError, ItemFormatError
-from s3k_async.fsck.facts import Facts, ItemFacts, LogObjectFacts
+from s3k_async.fsck.facts import ChangeFacts, Facts, ItemFacts, LogObjectFacts, OpenSegment
 from s3k_async.fsck.ground import Counts, Ground
 from s3k_async.fsck.parts import Child, Parts, Pile, State
 from s3k_async.fsck.scans import Thing, blob_things, log_things, table_things
@@ -22,6 +22,7 @@ from s3k_async.metadata.jobs import JOB_PARTITION, JobRecord, record_from
 from s3k_async.metadata.marks import parse_mark
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry, Progress
+from s3k_async.oplog.entries import segment_key
 from s3k_async.oplog.reader import LogReader, Truth, latest
 from s3k_async.oplog.tail import LogPosition, LogTail, position_of
 from s3k_async.stores.items import Key
@@ -32,9 +33,9 @@ __all__ = ["LOOSE", "Gatherer", "Loose", "jobs_of", "read_item"]
 SEGMENTS: Final = 4
 LISTINGS: Final = 4
 """Listings of bytes at once: each holds a page, of 10,000 keys in a directory."""
-LOOSE: Final = frozenset({"items", "log_objects", "jobs"})
+LOOSE: Final = frozenset({"items", "log_objects", "jobs", "segments"})
 """Piles of what has no object id."""
-STATE_FORMAT: Final = 3
+STATE_FORMAT: Final = 4
 _POSITION: Final = tuple(LogPosition.__dataclass_fields__)
 
 Tell = Callable[[Progress], object]
@@ -47,6 +48,7 @@ class Loose:
     items: list[ItemFacts] = field(default_factory=list)
     log_objects: list[LogObjectFacts] = field(default_factory=list)
     jobs: list[JobRecord] = field(default_factory=list)
+    segments: list[OpenSegment] = field(default_factory=list)
 
     def add(self, pile: Pile, thing: Any) -> None:
         """Add to the list that is called as a pile."""
@@ -126,6 +128,17 @@ class Gatherer:
         return [
             self._facts(object_id, entries.get(object_id, ()), truths.get(object_id), blobs.get(object_id, ()))
             for object_id in sorted(self._ids(entries, truths, blobs))
+        ]
+
+    def changes(self) -> list[ChangeFacts]:
+        """What is known of each change of many entries that is not over."""
+        segments: dict[str, list[OpenSegment]] = {}
+        for segment in self.loose.segments:
+            segments.setdefault(segment.job or segment_key(segment.id, "pending"), []).append(segment)
+        jobs = {job.id: job for job in self.loose.jobs}
+        return [
+            ChangeFacts(key, jobs.get(key), tuple(segments.get(key, ())), self.now_ms, self.ground.grace_ms)
+            for key in sorted(jobs.keys() | segments.keys())
         ]
 
     def lonely(self, number: int) -> Iterator[Child]:
@@ -225,6 +238,7 @@ class Gatherer:
             [ItemFacts(**each) for each in state["items"]],
             [LogObjectFacts(**each) for each in state["log_objects"]],
             [JobRecord(**each) for each in state["jobs"]],
+            [OpenSegment(**each) for each in state["segments"]],
         )
 
 

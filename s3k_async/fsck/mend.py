@@ -17,7 +17,17 @@ from uuid import UUID
 from s3k_async import _native
 from s3k_async.errors import BlobExistsError, ConflictError, ItemFormatError, S3kError
 from s3k_async.fsck.decide import decide, next_version
-from s3k_async.fsck.facts import Action, Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts, standing
+from s3k_async.fsck.facts import (
+    Action,
+    ChangeFacts,
+    Facts,
+    Finding,
+    ItemFacts,
+    LogObjectFacts,
+    ParentFacts,
+    standing,
+)
+from s3k_async.fsck.finish import mark_of
 from s3k_async.fsck.ground import Ground
 from s3k_async.fsck.look import CHUNK, item_facts, look_again, still_damaged
 from s3k_async.fsck.scans import is_newer_format
@@ -33,9 +43,13 @@ from s3k_async.oplog.entries import (
     encode,
     entry_document,
     entry_key,
+    job_segments,
     operation_line,
     parse_key,
+    segment_key,
 )
+from s3k_async.oplog.reader import LogReader
+from s3k_async.oplog.segments import encode_mark
 from s3k_async.oplog.tail import LogTail
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.blobs import BlobStore
@@ -85,7 +99,7 @@ class Task:
     """A finding that is to be mended, and what it was found from."""
 
     finding: Finding
-    facts: Facts | ItemFacts | LogObjectFacts | ParentFacts | JobRecord
+    facts: Facts | ItemFacts | LogObjectFacts | ParentFacts | ChangeFacts
 
     def line(self) -> dict[str, Any]:
         """What the audit trail says of it: with it the change can be understood, and undone."""
@@ -221,16 +235,59 @@ class Mender:
 
     async def _settle_job(self, task: Task) -> None:
         """End what a dead job has left: all of its marks are folded in or dropped, and its record is removed."""
-        if isinstance(task.facts, JobRecord):
-            job = task.facts
-            current = await self._store.jobs.record(job.id)
-            if current is None or current.lease_ms > self._sources.now_ms():
-                raise LeftError("the job is under way, or over", path=job.source)
-            if not await self._store.settling.complete(current):
-                raise LeftError("somebody else has taken the job over", path=job.source)
+        if isinstance(task.facts, ChangeFacts):
+            assert task.facts.job is not None
+            await self._complete(await self._abandoned(task.facts.job))
             return
         marked = next(entry for entry in self._facts(task).entries if entry.path == task.finding.path and entry.pending)
         await self._store.settle(marked)
+
+    async def _finish_change(self, task: Task) -> None:
+        """End an interrupted change as a whole: all marks of its job are folded in or dropped, and the log learns what
+        became of it by one write for each segment."""
+        assert isinstance(task.facts, ChangeFacts)
+        job = task.facts.job
+        if job is None:
+            name = task.facts.segments[0]
+            prefix = job_segments(name.job) if name.job else task.facts.key
+            await self._mark_segments(prefix, name.job, published=False)
+            return
+        current = await self._abandoned(job)
+        if current.is_published:
+            # Before they are folded in, its marks tell which of the log's deletions are its own.
+            await self._mark_segments(job_segments(job.id), job.id, published=True)
+            await self._complete(current)
+            return
+        await self._complete(current)
+        if isinstance(self._ground.log, LogReader):
+            # The job is aborted, and its record gone: nobody can make these happen any more.
+            for segment in await self._ground.log.open_segments(job_segments(job.id)):
+                await self._log().delete(segment_key(segment, "pending"))
+
+    async def _mark_segments(self, prefix: str, job: str, *, published: bool) -> None:
+        log = self._ground.log
+        if not isinstance(log, LogReader):
+            return
+        for segment_id in await log.open_segments(prefix):
+            begun = await log.begun(segment_id)
+            if begun is None:
+                continue
+            mark = await mark_of(self._store, begun, job, published=published)
+            if mark is None:
+                await self._log().delete(segment_key(segment_id, "pending"))
+            else:
+                await self._put_log(segment_key(segment_id, "committed"), encode_mark(mark))
+
+    async def _abandoned(self, job: JobRecord) -> JobRecord:
+        """The record of a job, read anew, whose lease has run out."""
+        current = await self._store.jobs.record(job.id)
+        if current is None or current.lease_ms > self._sources.now_ms():
+            raise LeftError("the job is under way, or over", path=job.source)
+        return current
+
+    async def _complete(self, job: JobRecord) -> None:
+        if not await self._store.settling.complete(job):
+            raise LeftError("somebody else has taken the job over", path=job.source)
 
     async def _make_parent(self, task: Task) -> None:
         assert isinstance(task.facts, ParentFacts)
@@ -335,6 +392,7 @@ class Mender:
         "restore_entry": _restore_entry,
         "remove_entry": _remove_entry,
         "settle_job": _settle_job,
+        "finish_change": _finish_change,
         "make_parent": _make_parent,
         "move_item": _move_item,
         "renumber": _renumber,

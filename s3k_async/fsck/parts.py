@@ -16,7 +16,7 @@ from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from s3k_async.errors import InvalidArgumentError
-from s3k_async.fsck.facts import Finding, ItemFacts, LogObjectFacts
+from s3k_async.fsck.facts import Finding, ItemFacts, LogObjectFacts, OpenSegment
 from s3k_async.metadata.jobs import JobRecord
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation
@@ -37,7 +37,17 @@ BUFFERED: Final = 8 * 1024 * 1024
 Child: TypeAlias = tuple[str, str, str, int]
 """An entry that needs a parent: the parent, its own path and id, its time in ms."""
 Pile: TypeAlias = Literal[
-    "entries", "records", "blobs", "directories", "children", "found", "items", "log_objects", "jobs", "adopted"
+    "entries",
+    "records",
+    "blobs",
+    "directories",
+    "children",
+    "found",
+    "items",
+    "log_objects",
+    "jobs",
+    "segments",
+    "adopted",
 ]
 State: TypeAlias = dict[str, Any]
 
@@ -75,6 +85,7 @@ _FORMS: Final[Mapping[Pile, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] 
     "items": (asdict, lambda row: ItemFacts(**row)),
     "log_objects": (asdict, lambda row: LogObjectFacts(**row)),
     "jobs": (asdict, lambda row: JobRecord(**row)),
+    "segments": (asdict, lambda row: OpenSegment(**row)),
 }
 """How things of a pile are written and read."""
 

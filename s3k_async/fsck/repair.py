@@ -225,6 +225,8 @@ class Round:
         """Actions that somebody else was faster at: what is left has to be looked at once more."""
         self._written = 0
         """Lines of the audit trail that say what is to be done."""
+        self.finished = False
+        """Whether a change of many entries was brought to its end: the rest is told by a new look."""
         self.waiting: dict[str, Finding] = {}
         """Entries that are to be put back, by the directory that is to be there first."""
 
@@ -234,6 +236,10 @@ class Round:
         left.count(gatherer.counts)
         self._report.left = left
         await self.loose()
+        if self.finished:
+            gatherer.decided = gatherer.parts.count
+            gatherer.save()
+            return
         for number in range(gatherer.decided, gatherer.parts.count):
             await self.objects(number)
             gatherer.decided = number + 1
@@ -249,7 +255,8 @@ class Round:
         """Mend what has no object id."""
         found = await loose(self._gatherer)
         self._report.left.add(finding for _, finding in found)
-        await self._mend([Task(finding, facts) for facts, finding in found])
+        done = await self._mend([Task(finding, facts) for facts, finding in found])
+        self.finished = any(task.finding.action == "finish_change" for task in done)
 
     async def objects(self, number: int) -> None:
         """Mend the objects of one part."""

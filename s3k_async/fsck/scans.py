@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from s3k_async import _native
 from s3k_async.errors import BlobNotFoundError, ItemFormatError, LogFormatError
-from s3k_async.fsck.facts import ItemFacts, LogObjectFacts, adopted_by, objects_of
+from s3k_async.fsck.facts import ItemFacts, LogObjectFacts, OpenSegment, adopted_by, objects_of
 from s3k_async.fsck.ground import Counts, Ground
 from s3k_async.fsck.parts import Pile
 from s3k_async.metadata.codec import from_item, from_items
@@ -20,7 +20,7 @@ from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.model import ROOT, Entry
 from s3k_async.oplog.checkpoints import FORMAT as CHECKPOINT_FORMAT
 from s3k_async.oplog.entries import FORMAT as ENTRY_FORMAT
-from s3k_async.oplog.entries import is_id, parse_line
+from s3k_async.oplog.entries import is_id, parse_line, pending_segment
 from s3k_async.oplog.objects import ENTRY_BYTES
 from s3k_async.oplog.reader import DamagedLog, Finding, LogReader
 from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
@@ -148,6 +148,7 @@ def _add(ground: Ground, entry: Entry, things: list[Thing], counts: Counts) -> N
 async def log_things(ground: Ground, findings: AsyncIterable[Finding], counts: Counts) -> AsyncIterator[list[Thing]]:
     """What some findings of the volume's log are, added to the counts. Raises the store's errors."""
     things: list[Thing] = []
+    open_segments: dict[str, OpenSegment] = {}
     async for finding in findings:
         if isinstance(finding, DamagedLog):
             newer = await is_newer_format(ground.log_blobs, finding.key)
@@ -155,10 +156,15 @@ async def log_things(ground: Ground, findings: AsyncIterable[Finding], counts: C
         else:
             counts.log_records += 1
             things.append(("records", finding.operation.object_id, finding))
+            segment = pending_segment(finding.key) if finding.state == "pending" else ""
+            if segment:
+                known = open_segments.get(segment, OpenSegment(segment, 0, 0))
+                newest_ms = max(known.newest_ms, finding.operation.time_ms)
+                open_segments[segment] = OpenSegment(segment, known.operations + 1, newest_ms)
         if len(things) >= BATCH:
             yield things
             things = []
-    yield things
+    yield [*things, *(("segments", "", segment) for segment in open_segments.values())]
 
 
 async def blob_things(ground: Ground, keys: KeyRange, counts: Counts) -> AsyncIterator[list[Thing]]:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from s3k_async.concurrency import run_all
-from s3k_async.fsck.decide import decide_item, decide_job, decide_log_object, decide_parent
-from s3k_async.fsck.facts import Finding, ItemFacts, JobFacts, LogObjectFacts
+from s3k_async.fsck.decide import decide_change, decide_item, decide_log_object, decide_parent
+from s3k_async.fsck.facts import ChangeFacts, Finding, ItemFacts, LogObjectFacts
 from s3k_async.fsck.gather import Gatherer
 from s3k_async.fsck.ground import Counts, Ground
 from s3k_async.fsck.look import READS, checked_bytes, decided, item_facts, parent_facts
 from s3k_async.fsck.parts import HELD, Parts
-from s3k_async.metadata.jobs import JobRecord
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry, Progress
 from s3k_async.oplog.reader import JavaLogReader, LogReader
@@ -151,16 +150,15 @@ async def part_findings(gatherer: Gatherer, number: int, *, deep: bool) -> list[
     return found + (await _deep(gatherer, number) if deep else [])
 
 
-async def loose(gatherer: Gatherer) -> list[tuple[ItemFacts | LogObjectFacts | JobRecord, Finding]]:
+async def loose(gatherer: Gatherer) -> list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]]:
     """The findings about what has no object id, with what they are about; items are read anew."""
     seen = gatherer.loose
     items = await item_facts(gatherer.ground, seen.items)
-    found: list[tuple[ItemFacts | LogObjectFacts | JobRecord, Finding]] = [
+    found: list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]] = [
         (item, finding) for item in items for finding in decide_item(item)
     ]
     found += [(log, finding) for log in seen.log_objects for finding in decide_log_object(log)]
-    jobs = [JobFacts(job, gatherer.now_ms) for job in seen.jobs]
-    return found + [(facts.job, finding) for facts in jobs for finding in decide_job(facts)]
+    return found + [(change, finding) for change in gatherer.changes() for finding in decide_change(change)]
 
 
 async def _deep(gatherer: Gatherer, number: int) -> list[Finding]:

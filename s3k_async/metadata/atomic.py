@@ -162,14 +162,15 @@ class AtomicTree:
 class _JobLog:
     """The log of a job: what is pending until it is published."""
 
-    def __init__(self, log: OperationLog) -> None:
+    def __init__(self, log: OperationLog, job: Job) -> None:
         self._log = log
+        self._job = job
         self._held: list[HeldLog] = []
 
     async def run_parts(self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]) -> None:
         """As `Changes.run_parts`, but what the body notes counts only once the job is published."""
         try:
-            pending = await self._log.begin(operations, together=True)
+            pending = await self._log.begin(operations, job=self._job.id)
         except S3kError as error:
             error.before_change = True
             raise
@@ -202,7 +203,7 @@ class AtomicChange:
 
     def __post_init__(self) -> None:
         self._budget = Budget(PARTS)
-        self._log = _JobLog(self.store.changes.log)
+        self._log = _JobLog(self.store.changes.log, self.job)
         self._published: bool | None = False
         """None: it is not known."""
 

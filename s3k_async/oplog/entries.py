@@ -34,12 +34,16 @@ __all__ = [
     "entry_key",
     "history_prefix",
     "is_id",
+    "job_of_segment",
+    "job_segments",
     "operation_from",
     "operation_line",
     "parse_key",
     "parse_line",
+    "pending_segment",
     "read_field",
     "seal",
+    "segment_id",
     "segment_key",
     "unseal",
 ]
@@ -59,6 +63,8 @@ _ID: Final = r"[0-9A-Za-z_-]{1,64}"
 _ENTRY_KEY: Final = re.compile(rf"entries/([^/]+)/({_ID})\.([0-9]{{10}})\.({_ID})\.(pending|committed)", re.ASCII)
 _SEGMENT_KEY: Final = re.compile(rf"segments/({_ID})\.(pending|committed)", re.ASCII)
 _IS_ID: Final = re.compile(_ID, re.ASCII)
+JOB_SEPARATOR: Final = "_"
+"""Between a job's id and the rest of the id of one of its segments. No UUID has it."""
 _LEAST: Final = -(2**63)
 _LARGEST: Final = 2**63 - 1
 _SEAL_LENGTH: Final = len('{"sha256":""}\n') + 64
@@ -135,6 +141,21 @@ def entry_key(operation: Operation, state: LogState) -> str:
     return f"entries/{object_id[:2]}/{object_id}.{operation.version:010d}.{_id(operation.id, 'operation id')}.{state}"
 
 
+def segment_id(unique: str, job: str = "") -> str:
+    """The id of a segment: text of its own, after the id of the job whose operations it holds, if they are one's."""
+    return f"{job}{JOB_SEPARATOR}{unique}" if job else unique
+
+
+def job_of_segment(segment_id: str) -> str:
+    """The id of the job whose operations a segment holds; empty if they are no job's, or if its id does not say it."""
+    return segment_id.rpartition(JOB_SEPARATOR)[0]
+
+
+def job_segments(job: str) -> str:
+    """What the keys of a job's segments begin with, below the log root."""
+    return f"segments/{_id(job, 'job id')}{JOB_SEPARATOR}"
+
+
 def segment_key(segment_id: str, state: LogState) -> str:
     """The key of a segment, below the log root. Raises LogFormatError for an id that no key can hold."""
     return f"segments/{_id(segment_id, 'segment id')}.{state}"
@@ -154,6 +175,12 @@ def parse_key(key: str) -> EntryKey | SegmentKey:
     elif segment := _SEGMENT_KEY.fullmatch(key):
         return SegmentKey(segment[1], cast("LogState", segment[2]))
     raise LogFormatError("not the key of an operation log object", path=key)
+
+
+def pending_segment(key: str) -> str:
+    """The id of the segment whose pending object has this key; empty for every other key."""
+    segment = _SEGMENT_KEY.fullmatch(key)
+    return segment[1] if segment and segment[2] == "pending" else ""
 
 
 def encode(record: LogRecord) -> bytes:

@@ -19,7 +19,7 @@ from s3k_async.errors import (
     S3kError,
     ServiceError,
 )
-from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, segment_key
+from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, segment_id, segment_key
 from s3k_async.oplog.marks import Marks
 from s3k_async.oplog.segments import (
     Mark,
@@ -50,6 +50,8 @@ SEGMENT_BYTES: Final = 8 * 1024 * 1024
 that it takes long paths (about 600 bytes) to make more of them."""
 
 _OBJECTS_AT_ONCE: Final = 8
+UNIQUE_DIGITS: Final = 12
+"""Random digits in the id of a job's segment: 48 bits."""
 
 _logger = logging.getLogger(__name__)
 
@@ -110,8 +112,11 @@ class OperationLog(Protocol):
     def failed_rollbacks(self) -> int:
         """How many pending log objects could not be removed since this log was opened."""
 
-    async def begin(self, operations: Operations, *, together: bool = False) -> PendingLog:
+    async def begin(self, operations: Operations, *, together: bool = False, job: str = "") -> PendingLog:
         """Write the operations as pending: one as an entry (unless `together`), more as segments, none as nothing.
+
+        `job`: the id of the job that they succeed or fail with; its segments are named after it, so that whoever
+        ends the job for its owner finds them.
 
         Beginning the identical operation again is fine. Raises ConflictError when another operation is under the
         same key, LogFormatError for an operation that contradicts itself, and the store's errors (a lost answer as
@@ -132,7 +137,7 @@ class DisabledLog:
     failed_commits = 0
     failed_rollbacks = 0
 
-    async def begin(self, operations: Operations, *, together: bool = False) -> PendingLog:  # noqa: ARG002
+    async def begin(self, operations: Operations, *, together: bool = False, job: str = "") -> PendingLog:  # noqa: ARG002
         """Write nothing; the handle's every answer is success."""
         return _NOTHING_PENDING
 
@@ -181,11 +186,11 @@ class NativeLog:
         self.failed_commits = 0
         self.failed_rollbacks = 0
 
-    async def begin(self, operations: Operations, *, together: bool = False) -> PendingLog:
+    async def begin(self, operations: Operations, *, together: bool = False, job: str = "") -> PendingLog:
         """As `OperationLog.begin`; more than SEGMENT_OPERATIONS or SEGMENT_BYTES become several segments."""
         if not operations:
             return _NOTHING_PENDING
-        handle = _NativePending(self, self._objects(operations, together=together))
+        handle = _NativePending(self, self._objects(operations, together=together, job=job))
         await handle.begin()
         return handle
 
@@ -239,16 +244,17 @@ class NativeLog:
         _logger.warning("operation log: %s %s (%s)", key, failure, reason)
         return False
 
-    def _objects(self, operations: Operations, *, together: bool) -> list[_LogObject]:
-        if len(operations) == 1 and not together:
+    def _objects(self, operations: Operations, *, together: bool, job: str) -> list[_LogObject]:
+        if len(operations) == 1 and not (together or job):
             return [_EntryObject(operations[0])]
         parts: list[_LogObject] = []
         for first in range(0, len(operations), SEGMENT_OPERATIONS):
             start, end = first, min(len(operations), first + SEGMENT_OPERATIONS)
             for count, lines in cut_lines(segment_lines(operations, start, end), SEGMENT_BYTES):
-                parts.append(
-                    _SegmentObject(self._sources.uuid(), operation_ids(operations, start, start + count), lines)
-                )
+                # A part of a UUID will do where the rest is the job's, and leaves the key short enough.
+                unique = self._sources.uuid()[-UNIQUE_DIGITS:] if job else self._sources.uuid()
+                ids = operation_ids(operations, start, start + count)
+                parts.append(_SegmentObject(segment_id(unique, job), ids, lines))
                 start += count
         return parts
 

@@ -273,6 +273,21 @@ class LogReader:
         """What one segment says; nothing if there is none. Raises the store's errors."""
         return await self._segment({state: segment_key(segment_id, state) for state in get_args(LogState)})
 
+    async def open_segments(self, prefix: str) -> list[str]:
+        """The ids of the segments, below a prefix of their keys, of which no mark says what became of their
+        operations. Raises the store's errors.
+        """
+        return [
+            _segment_id(twins["pending"])
+            async for twins in self._twins(KeyRange(prefix))
+            if not isinstance(twins, DamagedLog) and "committed" not in twins
+        ]
+
+    async def begun(self, segment_id: str) -> Segment | None:
+        """A segment's pending object; None if it is not there, or cannot be understood. Raises the store's errors."""
+        segment = await self._decoded(segment_key(segment_id, "pending"), [])
+        return segment if isinstance(segment, Segment) else None
+
     async def _covered(self) -> frozenset[str]:
         """The segments that checkpoints stand for."""
         valid = await self.checkpoints.valid()
@@ -343,7 +358,7 @@ class LogReader:
         pending = await self._decoded(keys.get("pending"), damage)
         begun = pending if isinstance(pending, Segment) else None
         if isinstance(committed, Segment):
-            open_records = begun.records(keys["pending"]) if begun is not None else []
+            open_records = begun.records(keys["committed"]) if begun is not None else []
             happened = committed.records(keys["committed"])
             return [*damage, *happened, *(one for one in open_records if one.operation.id in committed.unknown)]
         if isinstance(committed, Mark):
@@ -357,7 +372,7 @@ class LogReader:
         key = keys["committed"]
         if begun is not None:
             try:
-                return list(mark.records(begun, key, keys["pending"]))
+                return list(mark.records(begun, key))
             except LogFormatError as error:
                 return [DamagedLog(key, error), *begun.records(keys["pending"])]
         if damaged or await self._blobs.head(key) is None or mark.id in await self._covered():

@@ -99,9 +99,9 @@ class Mark:
     unknown: tuple[str, ...] = ()
     """Ids of operations whose outcome is not known, so that they are still pending."""
 
-    def records(self, begun: Segment, key: str, pending_key: str) -> list[LogRecord]:
-        """The operations that happened, or may have. Raises LogFormatError, with `key`, for a mark that is not about
-        the operations of this pending object.
+    def records(self, begun: Segment, key: str) -> list[LogRecord]:
+        """The operations that happened, or may have: it is the mark, and its `key`, by which these are pending. Raises
+        LogFormatError, with `key`, for a mark that is not about the operations of this pending object.
         """
         ids = {operation.id for operation in begun.operations}
         done = ids if self.succeeded is None else set(self.succeeded)
@@ -109,9 +109,7 @@ class Mark:
         if self.count != len(begun.operations) or not (done | open_ids) <= ids:
             raise LogFormatError("the mark is not about the operations of the pending object", path=key)
         return [
-            LogRecord(operation, "committed", key)
-            if operation.id in done
-            else LogRecord(operation, "pending", pending_key)
+            LogRecord(operation, "committed" if operation.id in done else "pending", key)
             for operation in begun.operations
             if operation.id in done or operation.id in open_ids
         ]

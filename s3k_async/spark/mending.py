@@ -95,6 +95,10 @@ def mend_round(job: Job, turn: Turn, report: RepairReport) -> tuple[DataFrame, b
     before = report.done
     this, own = turn.round(job.volume, scanned.gatherer, "driver")
     job.run(this.loose)
+    if this.finished:
+        report.left.add(own.left.findings)
+        report.add(own.mended)
+        return _own(job, turn, own), True
     frame = job.stages.run(
         f"{within}objects",
         f"fsck: mending objects, round {turn.number}",
@@ -120,10 +124,16 @@ def mend_round(job: Job, turn: Turn, report: RepairReport) -> tuple[DataFrame, b
     report.left.add(own.left.findings)
     report.add(own.mended)
     frames = [each.frame for each in told]
-    frames.append(frame_of(job.spark, [mended_of(mended, turn.number) for mended in own.mended]))
     mended = reduce(DataFrame.unionAll, frames).where(F.col("pile") == "mended").drop("pile", "line")
+    mended = mended.unionAll(_own(job, turn, own))
     again = bool(turn.run) and (job.stages.resumed or _was_repeated(job, turn, told))
     return mended, again or report.done > before
+
+
+def _own(job: Job, turn: Turn, report: RepairReport) -> DataFrame:
+    """What the driver has mended itself, as rows of `MENDED`."""
+    frame = frame_of(job.spark, [mended_of(mended, turn.number) for mended in report.mended])
+    return frame.drop("pile", "line")
 
 
 def _take(told: Told, report: RepairReport) -> None:

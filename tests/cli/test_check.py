@@ -60,7 +60,7 @@ def test_missing_bytes_are_a_problem(cli: Cli, volume: str, small_tree: Tree) ->
     assert done.errors == ""
     problem, summary = done.lines
     assert problem.startswith("data_missing: /a/one.txt: ")
-    assert summary.startswith("damaged: 1 problem (1 data_missing) in 4 files, ")
+    assert summary.startswith("found 1 problem (1 data_missing) in 4 files, ")
     document = cli("fsck", "--grace", "0", "--json").json()
     assert not document["clean"]
     assert [(each["kind"], each["path"]) for each in document["problems"]] == [("data_missing", "/a/one.txt")]

@@ -250,7 +250,7 @@ async def test_after_an_unknown_outcome_the_bytes_stay_and_it_can_be_tried_again
         versions = await other.stat_many([path for path, _ in files])
         await publish(other, files, overwrite=True)
         assert await other.stat_many([path for path, _ in files]) == versions
-        assert set(await problems(other)) <= {"log_pending"}
+        assert set(await problems(other)) <= {"interrupted_change"}
 
 
 @both_ways

@@ -415,7 +415,7 @@ async def test_fsck_knows_an_item_that_is_about_to_be_another_object(monkeypatch
         await store.settle(source)
         assert await store.stored("/d/g") is None
         assert await other.read("/e/k") == b"two"
-        assert set(await problems(other)) == {"stale_mark"}
+        assert set(await problems(other)) == {"interrupted_change"}
         (record,) = await other.jobs()
         assert await store.settling.complete(record)
         assert await other.jobs() == []

@@ -195,6 +195,12 @@ async def dead_job(volume: Volume) -> None:
         await store.mark(await volume.rig.need("/a/d0"), job)
 
 
+async def interrupted_rename(volume: Volume) -> None:
+    store = volume.rig.store
+    async with store.jobs.hold("rename", "/a/d0", "/b") as job:
+        await store.mark(await volume.rig.need("/a/d0"), job)
+
+
 async def undo_delete(volume: Volume) -> None:
     entry = await volume.rig.need("/a/d0/f0")
     await volume.rig.store.delete_file(entry)
@@ -222,6 +228,7 @@ async def undo_delete(volume: Volume) -> None:
         (foreign_item, {"foreign_item"}),
         (old_reservation, {"reservation_expired"}),
         (dead_job, {"stale_mark"}),
+        (interrupted_rename, {"interrupted_change"}),
         (undo_delete, {"log_disagrees"}),
     ],
 )

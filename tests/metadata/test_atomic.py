@@ -37,8 +37,7 @@ EVER: Final = 10**9
 MOMENTS: Final[tuple[Moment, ...]] = ("before", "after")
 MOVED: Final[Paths] = {"/e/z" + path[2:] if path.startswith("/d") else path: data for path, data in GROWN.items()}
 GONE: Final[Paths] = {path: data for path, data in GROWN.items() if not path.startswith("/d")}
-LEFT_FOR_FSCK: Final = {"log_pending", "orphan_data", "stale_mark"}
-"""`stale_mark` only where nobody has come who had to settle it."""
+LEFT_FOR_FSCK: Final = {"interrupted_change", "orphan_data"}
 
 
 async def rename(client: Client) -> None:

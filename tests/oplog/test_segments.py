@@ -237,13 +237,13 @@ def test_what_contradicts_itself_is_not_written() -> None:
 
 def test_a_mark_tells_what_became_of_the_operations_of_its_pending_object() -> None:
     begun = Segment("5e6", "pending", THREE)
-    assert PART.records(begun, KEY, PENDING) == [LogRecord(THREE[0], "committed"), LogRecord(THREE[2], "pending")]
-    assert [record.key for record in PART.records(begun, KEY, PENDING)] == [KEY, PENDING]
-    assert Mark("5e6", 3).records(begun, KEY, PENDING) == [LogRecord(one, "committed") for one in THREE]
-    assert Mark("5e6", 3, ()).records(begun, KEY, PENDING) == []
+    assert PART.records(begun, KEY) == [LogRecord(THREE[0], "committed"), LogRecord(THREE[2], "pending")]
+    assert [record.key for record in PART.records(begun, KEY)] == [KEY, KEY]
+    assert Mark("5e6", 3).records(begun, KEY) == [LogRecord(one, "committed") for one in THREE]
+    assert Mark("5e6", 3, ()).records(begun, KEY) == []
     for foreign in (Mark("5e6", 4), Mark("5e6", 3, ("other",)), Mark("5e6", 3, (), ("other",))):
         with pytest.raises(LogFormatError, match="not about") as caught:
-            foreign.records(begun, KEY, PENDING)
+            foreign.records(begun, KEY)
         assert caught.value.path == KEY
 
 
@@ -254,5 +254,5 @@ def test_operations_on_different_objects_may_share_an_id() -> None:
     both = (sample.RENAME, deletion)
     begun = decode_segment(encode_segment("s", both), segment_key("s", "pending"))
     assert begun == Segment("s", "pending", both)
-    records = Mark("s", 2, (sample.THIRD,)).records(begun, KEY, PENDING)
+    records = Mark("s", 2, (sample.THIRD,)).records(begun, KEY)
     assert records == [LogRecord(operation, "committed") for operation in both]

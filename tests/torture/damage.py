@@ -9,6 +9,7 @@ from typing import Any
 from s3k_async.config import LogMode, MemoryTable, Tuning, VolumeConfig
 from s3k_async.config import MemoryBlobs as MemoryLocation
 from s3k_async.fsck.gather import read_item
+from s3k_async.metadata.atomic import AtomicChange
 from s3k_async.metadata.codec import to_item
 from s3k_async.metadata.jobs import JOB_PARTITION
 from s3k_async.model import UNCOMMITTED, Content, Entry
@@ -480,6 +481,48 @@ async def _record(scene: Scene, lease_ms: int) -> None:
     await scene.volume.items.write(Put(item, ABSENT))
 
 
+async def interrupted_rename(scene: Scene, path: str) -> None:
+    """Its client died before the job was published."""
+    await _interrupt(scene, published=False)
+
+
+async def unfolded_rename(scene: Scene, path: str) -> None:
+    """Its client died when it had published the job, and had neither folded anything in nor written the log."""
+    await _interrupt(scene, published=True)
+
+
+async def rename_without_a_record(scene: Scene, path: str) -> None:
+    """Somebody else has ended the job, but not its log."""
+    await _interrupt(scene, published=True)
+    async for record in scene.volume.store.jobs.records():
+        if record.kind == "rename" and record.lease_ms == 0:
+            await scene.volume.store.settling.complete(record)
+
+
+async def young_segment(scene: Scene, path: str) -> None:
+    """A change of several entries that is under way, but for its job's record."""
+    scene.clock.advance(10**6)
+    await rename_without_a_record(scene, path)
+    scene.clock.advance(-(10**6))
+
+
+async def _interrupt(scene: Scene, *, published: bool) -> None:
+    """Move a directory of two files, by a client that dies at the publication of the move, and gives up its lease."""
+    top = f"/moving-{scene.uuid()}"
+    for name in ("one", "two"):
+        await scene.write(f"{top}/{name}", name.encode())
+    store = scene.volume.store
+    entry = await scene.need(top)
+    async with store.jobs.hold("rename", top, f"{top}-moved") as job:
+        change = AtomicChange(store, job, top, f"{top}-moved", None)
+        await change.put_top(await change.mark_top(entry))
+        await change.below(top, f"{top}-moved")
+        if published:
+            await store.jobs.publish(job)
+            for name in ("one", "two"):
+                scene.files[f"{top}-moved/{name}"] = scene.files.pop(f"{top}/{name}")
+
+
 DAMAGES: Mapping[str, Damage] = {
     damage.__name__: damage
     for damage in (
@@ -532,5 +575,9 @@ DAMAGES: Mapping[str, Damage] = {
         unreadable_mark,
         stale_record,
         live_record,
+        interrupted_rename,
+        unfolded_rename,
+        rename_without_a_record,
+        young_segment,
     )
 }

@@ -71,7 +71,17 @@ NAMES = ("a", "b", "ab", "é:")
 DATA = (b"", b"x", b"two" * 11, b"parts" * 80)
 JOB_LEASE = 100.0
 """Seconds after which a dead client's job holds nobody up."""
-RECOVERABLE = frozenset({"log_pending", "stale_job", "stale_mark", "reservation_expired", "orphan_data", "log_missing"})
+RECOVERABLE = frozenset(
+    {
+        "interrupted_change",
+        "log_pending",
+        "stale_job",
+        "stale_mark",
+        "reservation_expired",
+        "orphan_data",
+        "log_missing",
+    }
+)
 """What interruptions may leave for fsck to finish."""
 MOST_STATES = 256
 

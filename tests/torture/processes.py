@@ -40,7 +40,15 @@ STEPS = 100_000
 A_DAY = 86_400_000
 LATER = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + A_DAY)
 """Every lease that the dead had is over."""
-LEFT = {"log_pending", "stale_mark", "duplicate_id", "reservation_expired", "orphan_data", "missing_parent"}
+LEFT = {
+    "interrupted_change",
+    "log_pending",
+    "stale_mark",
+    "duplicate_id",
+    "reservation_expired",
+    "orphan_data",
+    "missing_parent",
+}
 """What the dead may leave for fsck. Without parents: a file whose writer died before it looked whether its directory,
 which somebody moved meanwhile, still stood; it was never acknowledged."""
 

@@ -29,9 +29,9 @@ from tests.torture.crash import Arm, Paths, Scenario, World, world_of
 from tests.torture.crash_scenarios import LOOKS, OWN, SCENARIOS, verb_of
 from tests.torture.measure import TORTURE, report, seed_of_run
 
-RECOVERABLE = {"log_pending", "stale_mark", "duplicate_id", "reservation_expired", "orphan_data"}
+RECOVERABLE = {"interrupted_change", "log_pending", "stale_mark", "duplicate_id", "reservation_expired", "orphan_data"}
 """What a death may leave for fsck to finish."""
-SETTLED = {"log_pending", "orphan_data", "stale_mark"}
+SETTLED = {"interrupted_change", "log_pending", "orphan_data", "stale_mark"}
 """What may still be left after others have used the volume."""
 EVER = 10**9
 
@@ -281,7 +281,7 @@ async def fail_at(scenario: Scenario, number: int, when: Moment, error: S3kError
         problems = await world.problems()
         if raised is None:
             assert found == scenario.after
-            assert problems <= {"log_pending", "stale_mark", "reservation_expired"}
+            assert problems <= {"interrupted_change", "log_pending", "stale_mark", "reservation_expired"}
         elif scenario.after != scenario.before and is_definite(raised, scenario):
             assert found != scenario.after, f"false failure: {raised!r}"
         assert problems <= RECOVERABLE
@@ -348,7 +348,9 @@ async def cancel_at(scenario: Scenario, number: int) -> None:
         assert len(asyncio.all_tasks()) == 1
         world.clock.advance(1000)
         found = await check_tree(world, scenario)
-        assert await world.problems() <= RECOVERABLE - {"log_pending"}
+        left = [finding for finding in await world.findings() if finding.is_problem]
+        assert {finding.kind for finding in left} <= RECOVERABLE - {"log_pending"}
+        assert [finding for finding in left if "log segments" in finding.detail] == []
         await try_again(world, scenario, found)
 
 

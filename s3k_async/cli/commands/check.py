@@ -261,7 +261,7 @@ def _summary(report: Report) -> str:
         return f"clean: {text}"
     kinds = {kind: count for kind, count in report.kinds.items() if kind in PROBLEMS}
     found = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
-    return f"damaged: {plural(sum(kinds.values()), 'problem')} ({found}) in {text}"
+    return f"found {plural(sum(kinds.values()), 'problem')} ({found}) in {text}"
 
 
 def _document(report: Report) -> dict[str, Any]:
