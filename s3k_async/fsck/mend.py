@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final, Protocol
 from uuid import UUID
 
 from s3k_async import _native
-from s3k_async.errors import BlobExistsError, ConflictError, ItemFormatError, S3kError
+from s3k_async.errors import BlobExistsError, ConditionFailedError, ConflictError, ItemFormatError, S3kError
 from s3k_async.fsck.decide import decide, next_version
 from s3k_async.fsck.facts import (
     Action,
@@ -216,6 +217,12 @@ class Mender:
                 raise MissingDirectoryError("its directory is not there yet", path=parent)
             checks.append(Check(self._store.keys.key(parent), is_unmarked_directory()))
         await self._store.items.transact([put, *checks], self._sources.uuid())
+        # Between the look and the write another repair may have put it back, and a client may have removed that.
+        now = next(iter(await look_again(self._ground, [facts], self._tail)), None)
+        if now is None or now.truth != facts.truth:
+            with suppress(ConditionFailedError):
+                await self._store.items.write(Delete(put.key, unchanged(replace(state, pending=""))))
+            raise LeftError("it was changed while it was put back", path=state.path)
 
     async def _remove_entry(self, task: Task) -> None:
         await self._store.delete_file(self._entry(task))

@@ -29,6 +29,7 @@ from s3k_async.errors import (
 from s3k_async.listing import Listing
 from s3k_async.model import ROOT, Progress
 from s3k_async.oplog.java import JavaEntryV2, read_java, write_java
+from s3k_async.oplog.objects import ENTRY_BYTES, read_object
 from s3k_async.stores.blobs import BlobInfo, BlobStore
 from s3k_async.volumes import Volume
 
@@ -150,7 +151,8 @@ class _Moving:
     blobs: BlobStore
     name: str
     own_place: bool
-    """Whether everything named like a log object is the volume's. If not, only what names it."""
+    """Whether the log lies among the volume's own bytes: then an entry that cannot be read is taken for its own. One
+    that names another volume never is."""
     dry_run: bool
     tell: Tell
     done: Retirement
@@ -188,10 +190,10 @@ class _Moving:
     async def _copy(self, info: BlobInfo) -> str | None:
         """Copy one object unless this is a dry run; its key, or None if it is none of the volume's."""
         try:
-            data = await self.blobs.get(info.key)
-        except BlobNotFoundError:
+            data = await read_object(self.blobs, info.key, ENTRY_BYTES)
+        except (BlobNotFoundError, LogFormatError):
             return None
-        if not self.own_place and not self._is_ours(data, info.key):
+        if not self._is_ours(data, info.key):
             return None
         if self.dry_run:
             return info.key
@@ -215,7 +217,7 @@ class _Moving:
         try:
             return read_java(data, key).logical.startswith(f"ks://{self.name}/")
         except LogFormatError:
-            return False
+            return self.own_place
 
     async def _batches(self) -> AsyncIterator[Sequence[BlobInfo]]:
         batch: list[BlobInfo] = []

@@ -178,6 +178,7 @@ async def test_the_log_is_written_once_for_each_segment(
         assert report.outcomes == {("finish_change", "done"): 1}
         written = [call for call in faults.calls if call.method in ("put", "delete") and "audit/" not in call.key]
         assert len(written) == len(segments)
+        assert len(faults.calls) < len(world.files)
         assert await problems(world) == []
         await need_the_log_agree(world)
 

@@ -108,6 +108,46 @@ async def test_what_was_put_back_and_has_gone_since_is_not_put_back_again(monkey
         await scene.end()
 
 
+@pytest.mark.parametrize("change", ["delete", "rename", "write", "nothing"])
+async def test_what_changes_between_the_look_and_the_write_is_not_put_back(change: str) -> None:
+    """Another repair has put it back right before, and a client has changed that."""
+    scene = await Scene.start()
+    store = scene.volume.store
+    reached = 0
+
+    async def gate(call: Call) -> None:
+        nonlocal reached
+        if call.method != "transact" or reached:
+            return
+        reached += 1
+        assert (await repair(scene)).done == 1
+        entry = await scene.need("/top")
+        if change == "delete":
+            await store.delete_file(entry)
+        elif change == "rename":
+            await store.rename_file(entry, "/moved")
+        elif change == "write":
+            await scene.write("/top", b"newer")
+        await store.changes.log.drained()
+
+    faults = FaultPlan()
+    volume = await open_volume(scene.volume.config, sources=store.sources, faults=faults)
+    try:
+        await DAMAGES["no_item"](scene, "/top")
+        faults.gate = gate
+        report = await repair_volume(volume, dry_run=False, grace=GRACE)
+        assert reached == 1
+        assert {(each.finding.action, each.outcome) for each in report.mended} == {("restore_entry", "left")}
+        assert report.left.problems == []
+        expected = {"delete": None, "rename": None, "write": b"newer", "nothing": b"/top"}[change]
+        found = await scene.find("/top")
+        assert (found and await scene.volume.storage.read(str(found.physical))) == expected
+        assert (await scene.find("/moved") is not None) is (change == "rename")
+    finally:
+        await volume.close()
+        await scene.end()
+
+
 @pytest.mark.parametrize("name", DAMAGES)
 async def test_two_runs_at_once_mend_as_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have decided before either acts."""

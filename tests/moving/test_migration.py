@@ -24,7 +24,8 @@ from s3k_async.errors import (
 from s3k_async.fsck.repair import verify_volume
 from s3k_async.moving import Retirement, dump_volume, load_volume, retire_log
 from s3k_async.moving.retirement import GUARD, RETIRED
-from s3k_async.oplog.java import JavaEntryV2, read_java
+from s3k_async.oplog.java import JavaEntryV2, read_java, write_java
+from s3k_async.oplog.objects import ENTRY_BYTES
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
@@ -156,6 +157,22 @@ async def test_the_new_volume_is_sound_and_collects_nothing(scene: Scene) -> Non
     assert {key: blobs.get(key) for key in scene.before if ".id=" in key} == {
         key: data for key, data in scene.before.items() if ".id=" in key
     }
+
+
+async def test_the_log_of_another_old_volume_in_the_bucket_stays_where_it_is(scene: Scene) -> None:
+    identity = "01234567-89ab-4cde-8f01-23456789abcd"
+    entry = JavaEntryV2(
+        1, 3, f"s3a://bucket/k.id={identity}", "ks://neighbour/f", True, 2, identity, "COMMITTED", "UPDATE"
+    )
+    await scene.old.blobs.put(f"{identity}.info", write_java(entry))
+    large = f"11{identity[2:]}.info"
+    await scene.old.blobs.put(large, b"x" * (ENTRY_BYTES + 1))
+    await scene.dumped()
+    await scene.load()
+    done = await scene.retire()
+    assert done.moved == len(scene.log)
+    blobs = await scene.blobs()
+    assert {f"{identity}.info", large} <= blobs.keys()
 
 
 async def test_a_full_restore_of_the_old_system_ends_at_the_guard(scene: Scene) -> None:

@@ -221,7 +221,7 @@ def test_repair_leaves_what_one_machine_does(spark: SparkSession, damaged: Path,
     again = on(places["spark"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
     assert again.mended == []
     written = {path.name for path in (tmp_path / "spark" / "data").glob(f"**/audit/{report.run}/*")}
-    assert any(name.startswith("01-objects-") for name in written)
+    assert any("-objects-" in name for name in written)
 
 
 def test_tasks_that_run_twice_at_the_same_time_mend_once(
