@@ -178,9 +178,24 @@ async def test_the_log_is_written_once_for_each_segment(
         assert report.outcomes == {("finish_change", "done"): 1}
         written = [call for call in faults.calls if call.method in ("put", "delete") and "audit/" not in call.key]
         assert len(written) == len(segments)
-        assert len(faults.calls) < len(world.files)
         assert await problems(world) == []
         await need_the_log_agree(world)
+
+
+@pytest.mark.parametrize("published", [True, False])
+async def test_repair_takes_a_tenth_of_a_request_for_each_file(
+    published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scans of the volume included."""
+    async with scene() as world:
+        async with client(world) as fs:
+            await fs.write_many([(f"/a/many{number}", b"") for number in range(3000)])
+        await stop_at_publication(world, "rename", published, monkeypatch)
+        async with client(world) as fs:
+            with fs.count() as counted:
+                report = await repair_volume(fs._volume(), dry_run=False, grace=GRACE)
+            assert report.outcomes == {("finish_change", "done"): 1}
+            assert counted.requests.total < 300, str(counted.requests)
 
 
 async def stop_at_publication(world: Scene, verb: str, published: bool, monkeypatch: pytest.MonkeyPatch) -> None:
