@@ -1,4 +1,5 @@
-"""`python -m benchmarks [--quick] [--only ROW ...] [--write]`: measure, keep the raw results, print the goals."""
+"""`python -m benchmarks [--quick] [--only ROW ...] [--write]`: measure, keep the raw results, print
+the goals."""
 
 from __future__ import annotations
 
@@ -48,7 +49,18 @@ ALONE = {
 CANNED = {"startup": startup, "single": single, "small": small, "listing": listing, "trees": trees}
 ENGINES = ("tables", "engines", "libraries", "spark", "spark_embedded")
 """Rows whose other side needs a processor as well."""
-ROWS = ("codec", "keys", "startup", "single", "small", "listing", "trees", "tables", "engines", "libraries")
+ROWS = (
+    "codec",
+    "keys",
+    "startup",
+    "single",
+    "small",
+    "listing",
+    "trees",
+    "tables",
+    "engines",
+    "libraries",
+)
 APART = ("spark", "spark_embedded")
 """Rows that are measured only when they are asked for."""
 
@@ -107,10 +119,16 @@ def main() -> None:
     """Measure, or with --report only write anew what was measured."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes; under three minutes")
-    parser.add_argument("--only", nargs="+", choices=(*ROWS, *APART), default=list(ROWS), metavar="ROW")
+    parser.add_argument(
+        "--only", nargs="+", choices=(*ROWS, *APART), default=list(ROWS), metavar="ROW"
+    )
     parser.add_argument("--rounds", type=int, help="repetitions that count, of each contender")
-    parser.add_argument("--write", action="store_true", help="write the tables and plots into docs/")
-    parser.add_argument("--report", metavar="FILE", type=Path, help="measure nothing; report these results")
+    parser.add_argument(
+        "--write", action="store_true", help="write the tables and plots into docs/"
+    )
+    parser.add_argument(
+        "--report", metavar="FILE", type=Path, help="measure nothing; report these results"
+    )
     options = parser.parse_args()
     command = "make bench-quick" if options.quick else "make bench"
     if options.report is not None:

@@ -12,7 +12,17 @@ from pathlib import Path
 __all__ = ["ROOT", "environment"]
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("aiobotocore", "aiohttp", "boto3", "aioboto3", "aiodynamo", "s3fs", "pyarrow", "obstore", "xxhash")
+PACKAGES = (
+    "aiobotocore",
+    "aiohttp",
+    "boto3",
+    "aioboto3",
+    "aiodynamo",
+    "s3fs",
+    "pyarrow",
+    "obstore",
+    "xxhash",
+)
 
 
 def environment() -> dict[str, str]:
@@ -32,13 +42,19 @@ def environment() -> dict[str, str]:
 
 def _processor() -> str:
     with open("/proc/cpuinfo", encoding="utf-8") as lines:
-        return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+        return next(
+            (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), ""
+        )
 
 
 def _commit() -> str:
     git = ["git", "-C", str(ROOT)]
-    asked = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        [*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
     if asked.returncode != 0:
         return "unknown"
-    changed = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False)
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False
+    )
     return asked.stdout.strip() + (" with changes" if changed.stdout.strip() else "")

@@ -36,7 +36,9 @@ class _Run:
             base = [each for each in self.of(row, ours.baseline) if each.case == ours.case]
             # A case may be measured twice, with its own baseline beside it each time.
             if base:
-                nearest = min(base, key=lambda each: abs(self.results.index(each) - self.results.index(ours)))
+                nearest = min(
+                    base, key=lambda each: abs(self.results.index(each) - self.results.index(ours))
+                )
                 answer.append((ours, nearest.median / ours.median))
         return answer
 
@@ -53,7 +55,14 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         *_rename(run),
         *_single(run),
         _ratio(run, "keys in a batch, against Python", 20, "keys", "ours", "item keys in a batch"),
-        _ratio(run, "physical keys in a batch, against Python", 30, "keys", "ours", "physical keys in a batch"),
+        _ratio(
+            run,
+            "physical keys in a batch, against Python",
+            30,
+            "keys",
+            "ours",
+            "physical keys in a batch",
+        ),
         *_imports(run),
         *_engines(run),
     ]
@@ -64,7 +73,9 @@ def _times(value: float) -> str:
     return f"{value:.1f}×" if value < 20 else f"{value:.0f}×"
 
 
-def _verdict(work: str, least: float, found: list[tuple[Result, float]], *, note: str = "") -> Verdict:
+def _verdict(
+    work: str, least: float, found: list[tuple[Result, float]], *, note: str = ""
+) -> Verdict:
     """Met if the worst of the cases is."""
     if not found:
         return Verdict(work, f"≥ {least:g}×", "not measured", None)
@@ -91,7 +102,9 @@ def _memory(run: _Run) -> Verdict | None:
         return None
     worst = max(found, key=lambda each: float(each.facts["above"]))
     above = float(worst.facts["above"])
-    return Verdict(f"memory above the idle client, {worst.case}", "≤ 150 MiB", f"{above:.0f} MiB", above <= 150)
+    return Verdict(
+        f"memory above the idle client, {worst.case}", "≤ 150 MiB", f"{above:.0f} MiB", above <= 150
+    )
 
 
 def _rename(run: _Run) -> list[Verdict]:
@@ -130,13 +143,23 @@ def _imports(run: _Run) -> list[Verdict]:
 
 def _engines(run: _Run) -> list[Verdict]:
     lines: list[Verdict] = []
-    counted = {(each.case.split()[0], each.contender): each for each in run.results if each.row == "requests"}
+    counted = {
+        (each.case.split()[0], each.contender): each
+        for each in run.results
+        if each.row == "requests"
+    }
     ours, theirs = counted.get(("rename", "ours")), counted.get(("rename", "s3fs"))
     if ours is not None and theirs is not None:
         fewer = theirs.amount / max(ours.amount, 1)
         measured = f"{_times(fewer)}: {ours.amount:,} and {theirs.amount:,}"
-        lines.append(Verdict(f"fewer requests than s3fs, {ours.case}", "≥ 40×", measured, fewer >= 40))
-    lines.append(_ratio(run, "rename of a directory on engines, against s3fs", 10, "rename on engines", "ours"))
+        lines.append(
+            Verdict(f"fewer requests than s3fs, {ours.case}", "≥ 40×", measured, fewer >= 40)
+        )
+    lines.append(
+        _ratio(
+            run, "rename of a directory on engines, against s3fs", 10, "rename on engines", "ours"
+        )
+    )
     against: list[tuple[str, Callable[[Result], bool]]] = [
         ("s3fs", lambda each: each.contender == "s3fs"),
         ("pyarrow", lambda each: each.contender == "pyarrow"),
@@ -144,10 +167,17 @@ def _engines(run: _Run) -> list[Verdict]:
     for verb in ("list", "delete"):
         mine = run.of(f"{verb} on engines", "ours")
         for name, fits in against:
-            peers = [each for each in run.results if each.row == f"{verb} on engines" and fits(each)]
+            peers = [
+                each for each in run.results if each.row == f"{verb} on engines" and fits(each)
+            ]
             if mine and peers:
                 faster = peers[0].median / mine[0].median
                 lines.append(
-                    Verdict(f"{verb} of a directory on engines, against {name}", "faster", _times(faster), faster > 1)
+                    Verdict(
+                        f"{verb} of a directory on engines, against {name}",
+                        "faster",
+                        _times(faster),
+                        faster > 1,
+                    )
                 )
     return lines

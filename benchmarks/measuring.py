@@ -12,10 +12,12 @@ from typing import Any, Literal
 __all__ = ["Case", "Clock", "Result", "Run", "measure"]
 
 Clock = Literal["wall", "processor"]
-"""What counts: seconds that pass, or seconds of this process's processor time where it works alone and never waits."""
+"""What counts: seconds that pass, or seconds of this process's processor time where it works alone
+and never waits."""
 
 Run = Callable[[], Awaitable[object]]
-"""One repetition of a contender's work. What it returns must be `Case.expected`, if that is given."""
+"""One repetition of a contender's work. What it returns must be `Case.expected`, if that is given.
+"""
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,14 @@ class Case:
     """What the other side can do at most, where that is known."""
     clock: Clock = "wall"
     collector: bool = True
-    """Whether garbage is collected meanwhile: what that costs depends on all that the process holds."""
+    """Whether garbage is collected meanwhile: what that costs depends on all that the process
+    holds."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one contender needed: seconds of each repetition by the clock and of this process's processor time."""
+    """What one contender needed: seconds of each repetition by the clock and of this process's
+    processor time."""
 
     row: str
     case: str
@@ -83,7 +87,10 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """The result with its figures rounded."""
-        times = {name: [round(value, 9) for value in getattr(self, name)] for name in ("seconds", "processor")}
+        times = {
+            name: [round(value, 9) for value in getattr(self, name)]
+            for name in ("seconds", "processor")
+        }
         return {**asdict(self), **times}
 
 
@@ -122,7 +129,8 @@ async def _once(case: Case, name: str) -> tuple[float, float]:
     gc.collect()
     if not case.collector:
         gc.disable()
-    gc.freeze()  # what the benchmark itself holds is no contender's garbage, and is not searched again
+    # what the benchmark itself holds is no contender's garbage, and is not searched again
+    gc.freeze()
     try:
         began, busy = time.perf_counter(), time.process_time()
         answer = await case.contenders[name]()
@@ -130,5 +138,7 @@ async def _once(case: Case, name: str) -> tuple[float, float]:
     finally:
         gc.enable()
     if case.expected is not None and answer != case.expected:
-        raise AssertionError(f"{case.row}, {case.case}: {name} did {answer!r} instead of {case.expected!r}")
+        raise AssertionError(
+            f"{case.row}, {case.case}: {name} did {answer!r} instead of {case.expected!r}"
+        )
     return wall, busy

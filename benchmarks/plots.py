@@ -16,7 +16,8 @@ PEER = "#c9b08a"
 
 
 def draw(directory: Path, results: Sequence[Result]) -> list[Path]:
-    """`listing.png`, `single.png`, `small.png`, `trees.png` and `engines.png`, each if its rows were measured."""
+    """`listing.png`, `single.png`, `small.png`, `trees.png` and `engines.png`, each if its rows
+    were measured."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -31,9 +32,16 @@ def draw(directory: Path, results: Sequence[Result]) -> list[Path]:
         "single": ("Single requests a second", [each for each in timed if each.row == "request"]),
         "small": (
             "Files of 1 KiB, 32 in flight: files a second",
-            [each for each in timed if each.row.startswith("small ") and each.case == "1 KiB, 32 in flight"],
+            [
+                each
+                for each in timed
+                if each.row.startswith("small ") and each.case == "1 KiB, 32 in flight"
+            ],
         ),
-        "trees": ("Recursive rename and delete: files a second", [each for each in timed if each.row in TREES]),
+        "trees": (
+            "Recursive rename and delete: files a second",
+            [each for each in timed if each.row in TREES],
+        ),
         "engines": (
             "dynoxide + SeaweedFS: files a second",
             [each for each in timed if each.row in ENGINES],
@@ -75,7 +83,9 @@ def _bars(path: Path, title: str, results: Sequence[Result], *, by_row: bool) ->
             label=contender,
             color=colour,
         )
-        axes.bar_label(bars, [_short(height) for height in heights], fontsize=6, rotation=90, padding=2)
+        axes.bar_label(
+            bars, [_short(height) for height in heights], fontsize=6, rotation=90, padding=2
+        )
     axes.set_yscale("log")
     axes.set_xticks(range(len(groups)), [group.replace(", ", "\n") for group in groups], fontsize=7)
     axes.set_title(title, fontsize=10)

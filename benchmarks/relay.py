@@ -18,7 +18,8 @@ _BLOCK = 1 << 16
 
 
 class Relay:
-    """Passes everything on as it is: the client's signature names the relay, which the servers accept."""
+    """Passes everything on as it is: the client's signature names the relay, which the servers
+    accept."""
 
     def __init__(self, upstream: str) -> None:
         self._upstream = urlsplit(upstream)
@@ -33,7 +34,10 @@ class Relay:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         assert self._server is not None
         self._server.close()
@@ -43,14 +47,18 @@ class Relay:
 
     def instead_of(self, server: Engine) -> Engine:
         """The server as it is reached through the relay."""
-        return engine(self.port, server.pid, access_key=server.access_key, secret_key=server.secret_key)
+        return engine(
+            self.port, server.pid, access_key=server.access_key, secret_key=server.secret_key
+        )
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            far_reader, far_writer = await asyncio.open_connection(self._upstream.hostname, self._upstream.port)
+            far_reader, far_writer = await asyncio.open_connection(
+                self._upstream.hostname, self._upstream.port
+            )
             answers = asyncio.create_task(_pass_on(far_reader, writer))
             try:
                 while await self._request(reader, far_writer):

@@ -17,9 +17,14 @@ END = "<!-- end: {name} -->"
 
 
 def write(
-    page: Path, results: Sequence[Result], environment: Mapping[str, str], command: str, plots: Sequence[Path]
+    page: Path,
+    results: Sequence[Result],
+    environment: Mapping[str, str],
+    command: str,
+    plots: Sequence[Path],
 ) -> None:
-    """Replace what stands between the markers `environment`, `goals`, `plots`, `slower` and `rows` of a page."""
+    """Replace what stands between the markers `environment`, `goals`, `plots`, `slower` and `rows`
+    of a page."""
     text = page.read_text(encoding="utf-8")
     sections = {
         "environment": _environment(environment, command),
@@ -47,12 +52,17 @@ def record_name(names: Sequence[str], whole: Sequence[str], *, quick: bool) -> s
 def goals_table(lines: Sequence[Verdict]) -> str:
     """The goals, each met or short."""
     words = {True: "met", False: "**short**", None: "not measured"}
-    rows = [f"| {line.work} | {line.goal} | {line.measured} | {words[line.met]} |\n" for line in lines]
+    rows = [
+        f"| {line.work} | {line.goal} | {line.measured} | {words[line.met]} |\n" for line in lines
+    ]
     return "| work | goal | measured | |\n|---|---|---|---|\n" + "".join(rows)
 
 
 def _environment(environment: Mapping[str, str], command: str) -> str:
-    rows = [f"| {name} | {value} |\n" for name, value in {"command": f"`{command}`", **environment}.items()]
+    rows = [
+        f"| {name} | {value} |\n"
+        for name, value in {"command": f"`{command}`", **environment}.items()
+    ]
     return "| | |\n|---|---|\n" + "".join(rows)
 
 
@@ -82,7 +92,8 @@ def _baseline(group: Sequence[Result]) -> Result | None:
 
 
 def _slower(results: Sequence[Result]) -> str:
-    """Who is slower than whom in which row, and by how much; several cases of a row are one line."""
+    """Who is slower than whom in which row, and by how much; several cases of a row are one
+    line."""
     compared: Counter[tuple[str, str, str]] = Counter()
     slower: dict[tuple[str, str, str], list[tuple[str, float]]] = {}
     for row, case, group in _cases(results):
@@ -98,11 +109,16 @@ def _slower(results: Sequence[Result]) -> str:
     return "| row | case | | is slower than | by |\n|---|---|---|---|---|\n" + lines
 
 
-def _slower_line(pair: tuple[str, str, str], found: Sequence[tuple[str, float]], compared: int) -> str:
+def _slower_line(
+    pair: tuple[str, str, str], found: Sequence[tuple[str, float]], compared: int
+) -> str:
     row, mine, peer = pair
     case = found[0][0] if len(found) == 1 else f"{len(found)} of {compared} cases"
     least, most = (f"{bound(factor for _, factor in found):.1f}×" for bound in (min, max))
-    return f"| {row} | {case} | {mine} | {peer} | {least if least == most else f'{least} to {most}'} |\n"
+    return (
+        f"| {row} | {case} | {mine} | {peer} | {least if least == most else f'{least} to {most}'} "
+        "|\n"
+    )
 
 
 def _is_ours(result: Result) -> bool:
@@ -124,13 +140,17 @@ def _rows(results: Sequence[Result]) -> str:
 
 def _header(row: str) -> str:
     if row == "memory":
-        return "| case | contender | idle, MiB | peak, MiB | above idle, MiB |\n|---|---|---|---|---|\n"
+        return (
+            "| case | contender | idle, MiB | peak, MiB | above idle, MiB "
+            "|\n|---|---|---|---|---|\n"
+        )
     if row == "requests":
         return "| case | contender | requests |\n|---|---|---|\n"
     if row == "import":
         return "| module | ms | slowest to fastest |\n|---|---|---|\n"
     return (
-        "| case | contender | a second | slowest to fastest | µs of processor a unit | ratio | other side's limit |\n"
+        "| case | contender | a second | slowest to fastest | µs of processor a unit | ratio | "
+        "other side's limit |\n"
         "|---|---|---|---|---|---|---|\n"
     )
 
@@ -138,16 +158,23 @@ def _header(row: str) -> str:
 def _line(case: str, result: Result, ratio: float | None) -> str:
     facts = result.facts
     if result.row == "memory":
-        return f"| {case} | {result.contender} | {facts['idle']} | {facts['peak']} | {facts['above']} |\n"
+        return (
+            f"| {case} | {result.contender} | {facts['idle']} | {facts['peak']} | {facts['above']} "
+            "|\n"
+        )
     if result.row == "requests":
         return f"| {case} | {result.contender} | {result.amount:,} |\n"
     if result.row == "import":
         slowest, fastest = max(result.seconds) * 1000, min(result.seconds) * 1000
-        return f"| {result.contender} | {result.median * 1000:.0f} | {slowest:.0f} to {fastest:.0f} |\n"
+        return (
+            f"| {result.contender} | {result.median * 1000:.0f} | {slowest:.0f} to {fastest:.0f} "
+            "|\n"
+        )
     low, high = result.spread
     busy = sorted(result.processor)[len(result.processor) // 2] / result.amount * 1e6
     told = "" if ratio is None else f"{ratio:.1f}×"
     return (
-        f"| {case} | {result.contender} | {result.rate:,.0f} {result.unit} | {low:,.0f} to {high:,.0f} |"
+        f"| {case} | {result.contender} | {result.rate:,.0f} {result.unit} | {low:,.0f} to "
+        f"{high:,.0f} |"
         f" {busy:,.2f} | {told} | {result.limit} |\n"
     )

@@ -68,20 +68,41 @@ class Canned:
         counts: dict[str, int] = self.command("counts")
         return counts
 
-    def own_rate(self, target: str, request: dict[str, Any], *, connections: int, seconds: float = 1.0) -> float:
+    def own_rate(
+        self, target: str, request: dict[str, Any], *, connections: int, seconds: float = 1.0
+    ) -> float:
         """Answers a second to a client that does nothing but send one request again and again."""
-        headers = {"x-amz-target": f"DynamoDB_20120810.{target}", "content-type": "application/x-amz-json-1.0"}
+        headers = {
+            "x-amz-target": f"DynamoDB_20120810.{target}",
+            "content-type": "application/x-amz-json-1.0",
+        }
         return self.own_rate_of(
-            "POST", "/", headers, json.dumps(request).encode(), connections=connections, seconds=seconds
+            "POST",
+            "/",
+            headers,
+            json.dumps(request).encode(),
+            connections=connections,
+            seconds=seconds,
         )
 
     def own_rate_of(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes, *, connections: int, seconds: float
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        connections: int,
+        seconds: float,
     ) -> float:
         """As `own_rate`, of any request."""
         told = {"host": "127.0.0.1", **headers, "content-length": str(len(body))}
         head = "".join(
-            [f"{method} {path} HTTP/1.1\r\n", *(f"{name}: {value}\r\n" for name, value in told.items()), "\r\n"]
+            [
+                f"{method} {path} HTTP/1.1\r\n",
+                *(f"{name}: {value}\r\n" for name, value in told.items()),
+                "\r\n",
+            ]
         )
         with tempfile.NamedTemporaryFile() as file:
             file.write(head.encode() + body)
@@ -106,7 +127,10 @@ def canned(processor: int | None = None) -> Iterator[Canned]:
         assert said is not None
         return process, engine(int(said[1]), process.pid)
 
-    with tempfile.TemporaryDirectory() as directory, running(start, Path(directory) / "canned.log") as server:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        running(start, Path(directory) / "canned.log") as server,
+    ):
         yield Canned(server)
 
 
@@ -117,12 +141,20 @@ def engine_named(name: str) -> Iterator[Engine]:
     reason = module.missing()
     if reason is not None:
         raise RuntimeError(reason)
-    with tempfile.TemporaryDirectory() as directory, running(module.start, Path(directory) / f"{name}.log") as server:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        running(module.start, Path(directory) / f"{name}.log") as server,
+    ):
         yield server
 
 
 def config_for(
-    table: Engine, data: Engine, *, suffixes: int = 16, log: bool = True, connections: int = CONNECTIONS
+    table: Engine,
+    data: Engine,
+    *,
+    suffixes: int = 16,
+    log: bool = True,
+    connections: int = CONNECTIONS,
 ) -> VolumeConfig:
     """A volume on two engines, with as many requests in flight as a contender may have."""
 

@@ -1,9 +1,10 @@
-"""The demonstration behind `make demo`: a real tree through an embedded volume, every byte compared.
+"""The demonstration behind `make demo`: a real tree through an embedded volume, every byte
+compared.
 
 Usage: python docs/demo.py [SOURCE]
 
-SOURCE is a directory with some thousands of files. Without one it is the interpreter's own standard library, filled up
-with modules of installed packages to at least 3,000 files.
+SOURCE is a directory with some thousands of files. Without one it is the interpreter's own standard
+library, filled up with modules of installed packages to at least 3,000 files.
 """
 
 from __future__ import annotations
@@ -53,14 +54,26 @@ class Demo:
 
     def run(self) -> int:
         """Every step in turn; 0 if all is as it was."""
-        self.step("s3k init", lambda: self.s3k("init", "-q", str(self.volume)) or "an embedded volume")
-        self.step("s3k put -r", lambda: self.s3k("put", "-r", str(self.tree), f"{self.volume}:/incoming"))
+        self.step(
+            "s3k init", lambda: self.s3k("init", "-q", str(self.volume)) or "an embedded volume"
+        )
+        self.step(
+            "s3k put -r", lambda: self.s3k("put", "-r", str(self.tree), f"{self.volume}:/incoming")
+        )
         with S3kSyncClient(str(self.volume)) as fs:
-            self.step("list", lambda: f"{sum(1 for _ in fs.list('/incoming', recursive=True)):,} entries")
-            self.step("rename the top directory", lambda: f"{fs.rename('/incoming', '/library').files:,} files moved")
+            self.step(
+                "list", lambda: f"{sum(1 for _ in fs.list('/incoming', recursive=True)):,} entries"
+            )
+            self.step(
+                "rename the top directory",
+                lambda: f"{fs.rename('/incoming', '/library').files:,} files moved",
+            )
             self.step("read and compare", lambda: f"{self.compare(fs):,} files equal, by SHA-256")
             doomed = self.largest(fs)
-            self.step(f"delete {doomed}", lambda: f"{fs.delete(doomed, recursive=True).files:,} files deleted")
+            self.step(
+                f"delete {doomed}",
+                lambda: f"{fs.delete(doomed, recursive=True).files:,} files deleted",
+            )
             left = fs.content_summary("/")
         self.step("s3k fsck", lambda: self.s3k("fsck", "--grace", "0", str(self.volume)))
         self.table()
@@ -76,7 +89,10 @@ class Demo:
 
     def table(self) -> None:
         """Print what the steps did."""
-        rows = [("step", "seconds", "result"), *((name, f"{seconds:.2f}", text) for name, text, seconds in self.rows)]
+        rows = [
+            ("step", "seconds", "result"),
+            *((name, f"{seconds:.2f}", text) for name, text, seconds in self.rows),
+        ]
         width = max(len(name) for name, _, _ in rows)
         for name, seconds, text in rows:
             print(f"{name:<{width}}  {seconds:>7}  {text}")
@@ -86,14 +102,19 @@ class Demo:
         command = [sys.executable, "-m", "s3k_async.cli", *arguments]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
-            raise SystemExit(f"{done.stdout}s3k {' '.join(arguments)} failed with code {done.returncode}")
+            raise SystemExit(
+                f"{done.stdout}s3k {' '.join(arguments)} failed with code {done.returncode}"
+            )
         return done.stdout
 
     def compare(self, fs: S3kSyncClient) -> int:
         """Read every file back and compare it with its source by SHA-256."""
         for path in self.files:
             logical = "/library/" + path.relative_to(self.tree).as_posix()
-            if hashlib.sha256(fs.read(logical)).digest() != hashlib.sha256(path.read_bytes()).digest():
+            if (
+                hashlib.sha256(fs.read(logical)).digest()
+                != hashlib.sha256(path.read_bytes()).digest()
+            ):
                 raise SystemExit(f"{logical} came back different")
         return len(self.files)
 
@@ -106,7 +127,8 @@ class Demo:
 
 
 def default_tree() -> Iterator[tuple[Path, Path]]:
-    """Files of the standard library, and then of installed packages, with the path that each shall have."""
+    """Files of the standard library, and then of installed packages, with the path that each shall
+    have."""
     found = list(whole_tree(Path(sysconfig.get_path("stdlib")), NOT_ITS_OWN))
     yield from found
     packages = whole_tree(Path(sysconfig.get_path("purelib")))

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from s3k_async.errors import *  # noqa: F403
     from s3k_async.hadoop import HadoopFileSystem
     from s3k_async.metadata.jobs import JobRecord
-    from s3k_async.model import ChangeResult, ContentSummary, FileStatus, ManyResult, Progress, StagedFile
+    from s3k_async.model import (
+        ChangeResult,
+        ContentSummary,
+        FileStatus,
+        ManyResult,
+        Progress,
+        StagedFile,
+    )
     from s3k_async.physical_files import PhysicalFile
     from s3k_async.sync import S3kSyncClient
     from s3k_async.volumes import destroy_volume, init_volume
@@ -59,7 +66,11 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is not None:
         return getattr(importlib.import_module(home), name)
-    names = importlib.import_module("s3k_async.errors").__all__ if name == "__all__" or name[:1].isupper() else ()
+    names = (
+        importlib.import_module("s3k_async.errors").__all__
+        if name == "__all__" or name[:1].isupper()
+        else ()
+    )
     if name == "__all__":
         return sorted([*_HOMES, *names])
     if name in names:

@@ -1,7 +1,7 @@
 """Paths, table keys, physical keys, digests and signed requests.
 
-Pure functions. Those that take many values release the interpreter while they work and fail on the first bad value,
-naming it. A `count` outside 1 to 65,536 and an unknown `hash` are ValueErrors.
+Pure functions. Those that take many values release the interpreter while they work and fail on the
+first bad value, naming it. A `count` outside 1 to 65,536 and an unknown `hash` are ValueErrors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,32 +63,34 @@ __all__ = [
 ]
 
 def normalize(path: str) -> str:
-    """Normalised absolute form of a path: one `/` between names, `.` and `..` resolved, none at the end.
+    """Normalised absolute form of a path: one `/` between names, `.` and `..` resolved, none at the
+    end.
 
-    A path without a leading `/` is one below the root. Raises InvalidPathError for an empty path, NUL, `..` above the
-    root, a name over 1,024 bytes of UTF-8, and text that UTF-8 cannot encode.
+    A path without a leading `/` is one below the root. Raises InvalidPathError for an empty path,
+    NUL, `..` above the root, a name over 1,024 bytes of UTF-8, and text that UTF-8 cannot encode.
     """
 
 def normalize_many(paths: Sequence[str]) -> list[str]:
     """`normalize` of each path."""
 
 def split(path: str) -> tuple[str, str]:
-    """Parent and name of a path, which is normalised first. Raises InvalidPathError, also for the root."""
+    """Parent and name of a path, which is normalised first. Raises InvalidPathError, also for the
+    root."""
 
 def join(parent: str, name: str) -> str:
     """Path of the child `name`, a single component. Raises InvalidPathError."""
 
 def ancestors(path: str) -> list[str]:
-    """The directories that lead to a path, topmost first, without the root and the path itself. A path that is too
-    long to have a key is refused.
+    """The directories that lead to a path, topmost first, without the root and the path itself. A
+    path that is too long to have a key is refused.
     """
 
 def suffix_index(name: str, count: int, hash: HashName) -> int:
     """Which of `count` suffixes a name belongs to.
 
-    `xxh3`: XXH3 of 64 bits, seed 0, of the UTF-8 bytes, modulo `count`. `java31`: the Java string hash over UTF-16
-    code units, its absolute value modulo `count`; floor modulo for -2**31, which has no absolute value of 32 bits.
-    Raises InvalidPathError for what is not one component.
+    `xxh3`: XXH3 of 64 bits, seed 0, of the UTF-8 bytes, modulo `count`. `java31`: the Java string
+    hash over UTF-16 code units, its absolute value modulo `count`; floor modulo for -2**31, which
+    has no absolute value of 32 bits. Raises InvalidPathError for what is not one component.
     """
 
 def suffix_indexes(names: Sequence[str], count: int, hash: HashName) -> list[int]:
@@ -97,23 +99,30 @@ def suffix_indexes(names: Sequence[str], count: int, hash: HashName) -> list[int
 def partition_key(volume: str, parent: str, index: int) -> str:
     """Partition key of one suffix of a directory: `ks://<volume>/<parent>-sf<index>`.
 
-    Raises InvalidPathError for a volume name that is empty or contains `/` or NUL, and for a key over 2,048 bytes.
+    Raises InvalidPathError for a volume name that is empty or contains `/` or NUL, and for a key
+    over 2,048 bytes.
     """
 
 def partition_keys(volume: str, parent: str, count: int) -> list[str]:
-    """Partition keys of all suffixes of a directory, in order. Raises InvalidPathError if the longest is too long."""
+    """Partition keys of all suffixes of a directory, in order. Raises InvalidPathError if the
+    longest is too long."""
 
 def item_key(volume: str, path: str, count: int, hash: HashName) -> tuple[str, str]:
-    """Partition and sort key of a path. Raises InvalidPathError, also for the root, which has no item.
+    """Partition and sort key of a path. Raises InvalidPathError, also for the root, which has no
+    item.
 
-    Whether a key is too long is decided with the longest suffix of the directory, not with the name's own.
+    Whether a key is too long is decided with the longest suffix of the directory, not with the
+    name's own.
     """
 
-def item_keys(volume: str, paths: Sequence[str], count: int, hash: HashName) -> tuple[list[str], list[str]]:
+def item_keys(
+    volume: str, paths: Sequence[str], count: int, hash: HashName
+) -> tuple[list[str], list[str]]:
     """`item_key` of each path: all partition keys, and all sort keys."""
 
 def decode_key(volume: str, partition: str, sort: str) -> str:
-    """Path of an item, the inverse of `item_key`. Raises ItemFormatError for keys that `item_key` does not make."""
+    """Path of an item, the inverse of `item_key`. Raises ItemFormatError for keys that `item_key`
+    does not make."""
 
 def decode_keys(volume: str, partitions: Sequence[str], sorts: Sequence[str]) -> list[str]:
     """`decode_key` of each pair. Raises ValueError if there are more of one than of the other."""
@@ -121,9 +130,9 @@ def decode_keys(volume: str, partitions: Sequence[str], sorts: Sequence[str]) ->
 def encode_get(table: str, partition: str, sort: str) -> bytes:
     """Body of a strongly consistent GetItem.
 
-    This and the other `encode` functions raise InvalidPathError for a key and InvalidArgumentError for other text
-    that UTF-8 cannot encode, TypeError for an attribute that is no str, int or bool. They check nothing else: see
-    `stores.actions.validate`.
+    This and the other `encode` functions raise InvalidPathError for a key and InvalidArgumentError
+    for other text that UTF-8 cannot encode, TypeError for an attribute that is no str, int or bool.
+    They check nothing else: see `stores.actions.validate`.
     """
 
 def encode_batch_get(table: str, keys: Sequence[tuple[str, str]]) -> bytes:
@@ -132,20 +141,26 @@ def encode_batch_get(table: str, keys: Sequence[tuple[str, str]]) -> bytes:
 def encode_load(table: str, items: Sequence[Item]) -> bytes:
     """Body of a BatchWriteItem that puts whole items into one table."""
 
-def encode_query(table: str, partition: str, start: tuple[str, str] | None, limit: int | None) -> bytes:
+def encode_query(
+    table: str, partition: str, start: tuple[str, str] | None, limit: int | None
+) -> bytes:
     """Body of a strongly consistent Query of one partition, after the key `start`."""
 
-def encode_scan(table: str, segment: int, segments: int, start: tuple[str, str] | None, limit: int | None) -> bytes:
+def encode_scan(
+    table: str, segment: int, segments: int, start: tuple[str, str] | None, limit: int | None
+) -> bytes:
     """Body of a strongly consistent Scan of one segment, after the key `start`."""
 
 def encode_write(table: str, action: Put | Update | Delete) -> bytes:
-    """Body of a PutItem, UpdateItem or DeleteItem; the stored item comes back if the condition fails."""
+    """Body of a PutItem, UpdateItem or DeleteItem; the stored item comes back if the condition
+    fails."""
 
 def encode_transaction(table: str, actions: Sequence[Action], token: str) -> bytes:
     """Body of a TransactWriteItems; the stored items come back of the conditions that fail."""
 
 def uuid_text(entropy: bytes) -> str:
-    """A UUID of version 4 (RFC 9562), lower case, from 16 bytes of entropy. Raises ValueError for another length."""
+    """A UUID of version 4 (RFC 9562), lower case, from 16 bytes of entropy. Raises ValueError for
+    another length."""
 
 def uuid_texts(entropy: bytes) -> list[str]:
     """A UUID from each 16 bytes of entropy."""
@@ -153,15 +168,16 @@ def uuid_texts(entropy: bytes) -> list[str]:
 def physical_key(object_id: str, entropy: bytes) -> str:
     """A physical key: `<uuid of the entropy>.id=<object id>`.
 
-    Raises InvalidPathError for an object id that is empty, contains `/`, NUL or `.id=`, or makes the key longer than
-    the 1,024 bytes that S3 allows.
+    Raises InvalidPathError for an object id that is empty, contains `/`, NUL or `.id=`, or makes
+    the key longer than the 1,024 bytes that S3 allows.
     """
 
 def physical_keys(object_ids: Sequence[str], entropy: bytes) -> list[str]:
     """`physical_key` of each object id, with 16 bytes of the entropy each."""
 
 def object_id_of(physical_key: str) -> str | None:
-    """The object id in a physical key or URI: the text after the last `.id=`. None without one, or if it has a `/`."""
+    """The object id in a physical key or URI: the text after the last `.id=`. None without one, or
+    if it has a `/`."""
 
 def xxh3_64(data: Buffer) -> int:
     """XXH3 of 64 bits, seed 0."""
@@ -174,15 +190,16 @@ def crc32(data: Buffer) -> int:
 
 @final
 class Moves(Sequence[Action]):
-    """Moves of entries into a directory: for each a Delete of what is stored, unchanged, where it is stored, and a Put
-    of the next version below `target`, where nothing may be. `encode_transaction` cuts the bodies from the columns.
+    """Moves of entries into a directory: for each a Delete of what is stored, unchanged, where it
+    is stored, and a Put of the next version below `target`, where nothing may be.
+    `encode_transaction` cuts the bodies from the columns.
 
-    `entropy` is 16 bytes for each entry, of which its operation id is made. Raises InvalidPathError for a target that
-    is none or too long, ValueError for another amount of entropy.
+    `entropy` is 16 bytes for each entry, of which its operation id is made. Raises InvalidPathError
+    for a target that is none or too long, ValueError for another amount of entropy.
 
-    With `marks`, one for what goes and one for what comes, what is stored is not deleted: an Update marks it, and if
-    it is a directory gives it the operation id; the item at the target is marked as well. Raises ValueError for an
-    empty mark.
+    With `marks`, one for what goes and one for what comes, what is stored is not deleted: an Update
+    marks it, and if it is a directory gives it the operation id; the item at the target is marked
+    as well. Raises ValueError for an empty mark.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -203,21 +220,23 @@ class Moves(Sequence[Action]):
     def __getitem__(self, key: slice, /) -> list[Action]: ...
     def __eq__(self, value: object, /) -> bool: ...
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
-        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
+        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is
+        none."""
 
     def count(self, value: object) -> int:
         """How many elements are equal."""
 
     def take(self, rows: Sequence[int]) -> Moves:
-        """The moves of some entries, by their places among these. Raises ValueError for a place there is not."""
+        """The moves of some entries, by their places among these. Raises ValueError for a place
+        there is not."""
 
     def operations(self, time_ms: int) -> Operations:
         """What the log says of them, begun at a time in epoch milliseconds."""
 
 @final
 class Deletes(Sequence[Action]):
-    """Removals of entries: for each a Delete of what is stored, unchanged, where it is stored. With `mark`, an Update
-    that marks it instead, as for `Moves`. `entropy` and errors likewise.
+    """Removals of entries: for each a Delete of what is stored, unchanged, where it is stored. With
+    `mark`, an Update that marks it instead, as for `Moves`. `entropy` and errors likewise.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -229,21 +248,23 @@ class Deletes(Sequence[Action]):
     def __getitem__(self, key: slice, /) -> list[Action]: ...
     def __eq__(self, value: object, /) -> bool: ...
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
-        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
+        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is
+        none."""
 
     def count(self, value: object) -> int:
         """How many elements are equal."""
 
     def take(self, rows: Sequence[int]) -> Deletes:
-        """The removals of some entries, by their places among these. Raises ValueError for a place there is not."""
+        """The removals of some entries, by their places among these. Raises ValueError for a place
+        there is not."""
 
     def operations(self, time_ms: int) -> Operations:
         """What the log says of them, begun at a time in epoch milliseconds."""
 
 @final
 class Endings(Sequence[Action]):
-    """The end of marks, of which the log has heard already: for each entry a Delete of what is stored, unchanged, where
-    it is stored, or, unless `remove`, an Update that takes `next` from it.
+    """The end of marks, of which the log has heard already: for each entry a Delete of what is
+    stored, unchanged, where it is stored, or, unless `remove`, an Update that takes `next` from it.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -255,18 +276,20 @@ class Endings(Sequence[Action]):
     def __getitem__(self, key: slice, /) -> list[Action]: ...
     def __eq__(self, value: object, /) -> bool: ...
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
-        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
+        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is
+        none."""
 
     def count(self, value: object) -> int:
         """How many elements are equal."""
 
     def take(self, rows: Sequence[int]) -> Endings:
-        """The endings of some entries, by their places among these. Raises ValueError for a place there is not."""
+        """The endings of some entries, by their places among these. Raises ValueError for a place
+        there is not."""
 
 @final
 class Operations(Sequence[Operation]):
-    """What the operation log says of `Moves` or `Deletes`; an Operation is made whenever one is asked for. A slice
-    shares the columns.
+    """What the operation log says of `Moves` or `Deletes`; an Operation is made whenever one is
+    asked for. A slice shares the columns.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -277,7 +300,8 @@ class Operations(Sequence[Operation]):
     def __getitem__(self, key: slice, /) -> Operations: ...
     def __eq__(self, value: object, /) -> bool: ...
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
-        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
+        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is
+        none."""
 
     def count(self, value: object) -> int:
         """How many elements are equal."""
@@ -286,24 +310,27 @@ class Operations(Sequence[Operation]):
         """The operation ids."""
 
     def lines(self, start: int, end: int) -> bytes:
-        """The lines of the operations from `start` up to `end`, as `oplog.entries.operation_line`, each ended by a
-        newline.
+        """The lines of the operations from `start` up to `end`, as `oplog.entries.operation_line`,
+        each ended by a newline.
 
-        Raises LogFormatError, with the entry's path, for an object id or a version that the log cannot hold.
+        Raises LogFormatError, with the entry's path, for an object id or a version that the log
+        cannot hold.
         """
 
 @final
 class Signer:
     """AWS Signature Version 4, in the `Authorization` header. Safe to share between threads.
 
-    For one service (`dynamodb`, `s3`), region and set of credentials; `token` is a session token or None. The derived
-    key is kept for the day. No secret is in its repr or errors, and it cannot be pickled. Raises CredentialsError for
-    credentials that UTF-8 cannot encode.
+    For one service (`dynamodb`, `s3`), region and set of credentials; `token` is a session token or
+    None. The derived key is kept for the day. No secret is in its repr or errors, and it cannot be
+    pickled. Raises CredentialsError for credentials that UTF-8 cannot encode.
 
     Source: "AWS Signature Version 4 for API requests", AWS IAM User Guide.
     """
 
-    def __new__(cls, access_key: str, secret_key: str, token: str | None, region: str, service: str) -> Signer: ...
+    def __new__(
+        cls, access_key: str, secret_key: str, token: str | None, region: str, service: str
+    ) -> Signer: ...
     def headers(
         self,
         method: str,
@@ -314,51 +341,63 @@ class Signer:
         body_sha256: str,
         time_ms: int,
     ) -> list[tuple[str, str]]:
-        """The headers to send: those given, then `Host`, `X-Amz-Date`, for S3 `X-Amz-Content-SHA256`, with a token
-        `X-Amz-Security-Token`, and `Authorization`. None of those may be among those given.
+        """The headers to send: those given, then `Host`, `X-Amz-Date`, for S3
+        `X-Amz-Content-SHA256`, with a token `X-Amz-Security-Token`, and `Authorization`. None of
+        those may be among those given.
 
-        All are signed but those that proxies change. `host` has the port unless it is the scheme's own. `path` and
-        `query` are signed as they are: URI-encoded by the caller, the query sorted. `body_sha256` is 64 hex digits, or
-        for S3 also `UNSIGNED-PAYLOAD`; `time_ms` is epoch milliseconds. Raises InvalidArgumentError for text that
-        UTF-8 cannot encode, and for years before 1970 and after 9999.
+        All are signed but those that proxies change. `host` has the port unless it is the scheme's
+        own. `path` and `query` are signed as they are: URI-encoded by the caller, the query sorted.
+        `body_sha256` is 64 hex digits, or for S3 also `UNSIGNED-PAYLOAD`; `time_ms` is epoch
+        milliseconds. Raises InvalidArgumentError for text that UTF-8 cannot encode, and for years
+        before 1970 and after 9999.
         """
 
     def dynamodb(self, host: str, target: str, body: bytes, time_ms: int) -> list[tuple[str, str]]:
-        """All headers of a DynamoDB call, its length excepted. `target` is the whole `X-Amz-Target`, as
-        `DynamoDB_20120810.GetItem`. Answers are asked for uncompressed. Raises InvalidArgumentError as `headers`.
+        """All headers of a DynamoDB call, its length excepted. `target` is the whole
+        `X-Amz-Target`, as `DynamoDB_20120810.GetItem`. Answers are asked for uncompressed. Raises
+        InvalidArgumentError as `headers`.
         """
 
-def decode_listing(body: bytes, path: str) -> tuple[list[tuple[str, int, str, int]], str | None, bool]:
-    """A page of S3's ListObjectsV2: objects as (key, bytes, entity tag without quotes, epoch milliseconds), the token
-    of the next page, and whether there is one. URL-encoded keys are decoded.
+def decode_listing(
+    body: bytes, path: str
+) -> tuple[list[tuple[str, int, str, int]], str | None, bool]:
+    """A page of S3's ListObjectsV2: objects as (key, bytes, entity tag without quotes, epoch
+    milliseconds), the token of the next page, and whether there is one. URL-encoded keys are
+    decoded.
 
-    Elements as in the Amazon S3 API Reference. Raises ResponseLostError, which names `path`, for a document that is not
-    whole or is no listing.
+    Elements as in the Amazon S3 API Reference. Raises ResponseLostError, which names `path`, for a
+    document that is not whole or is no listing.
     """
 
 def decode_copied(body: bytes, path: str) -> str:
-    """The entity tag in the answer to S3's CopyObject, without quotes. Raises ResponseLostError as `decode_listing`."""
-
-def decode_refused(body: bytes, path: str) -> list[tuple[str, str, str]]:
-    """The keys that S3's DeleteObjects did not delete, as (key, code, message). Raises ResponseLostError as
+    """The entity tag in the answer to S3's CopyObject, without quotes. Raises ResponseLostError as
     `decode_listing`."""
 
+def decode_refused(body: bytes, path: str) -> list[tuple[str, str, str]]:
+    """The keys that S3's DeleteObjects did not delete, as (key, code, message). Raises
+    ResponseLostError as `decode_listing`."""
+
 def decode_refusal(body: bytes) -> tuple[str, str] | None:
-    """Code and message of S3's error document; None for every other body, a damaged one included."""
+    """Code and message of S3's error document; None for every other body, a damaged one
+    included."""
 
 def encode_deletions(keys: Sequence[str]) -> bytes:
-    """The body of a DeleteObjects request for these keys, which asks to name only what is not deleted.
+    """The body of a DeleteObjects request for these keys, which asks to name only what is not
+    deleted.
 
-    Raises InvalidPathError for what UTF-8 cannot encode. Characters that XML 1.0 cannot say are written as they are.
+    Raises InvalidPathError for what UTF-8 cannot encode. Characters that XML 1.0 cannot say are
+    written as they are.
     """
 
 @final
 class Xxh3_128:
-    """XXH3 of 128 bits, seed 0, of content that arrives in pieces. Safe to share between threads."""
+    """XXH3 of 128 bits, seed 0, of content that arrives in pieces. Safe to share between
+    threads."""
 
     def __new__(cls) -> Xxh3_128: ...
     def update(self, data: Buffer) -> None:
-        """Adds the bytes of a contiguous buffer; the interpreter is released for all but small ones."""
+        """Adds the bytes of a contiguous buffer; the interpreter is released for all but small
+        ones."""
 
     def hexdigest(self) -> str:
         """32 hex digits over everything so far, in the canonical (big-endian) form."""
@@ -369,15 +408,15 @@ class Xxh3_128:
 def decode_page(body: bytes, crc32: int | None) -> Page:
     """The answer to a Query or Scan.
 
-    `crc32` is what the service announced of the body (`x-amz-crc32`), None if it said nothing. Raises
-    ResponseLostError for another checksum, and for a body that is damaged: no JSON object in UTF-8, an attribute that
-    is no AttributeValue, values nested more than 64 deep, a name that stands twice, half of a surrogate pair (no text
-    has one, and DynamoDB stores none).
+    `crc32` is what the service announced of the body (`x-amz-crc32`), None if it said nothing.
+    Raises ResponseLostError for another checksum, and for a body that is damaged: no JSON object in
+    UTF-8, an attribute that is no AttributeValue, values nested more than 64 deep, a name that
+    stands twice, half of a surrogate pair (no text has one, and DynamoDB stores none).
     """
 
 def decode_batch(body: bytes, table: str, crc32: int | None) -> tuple[Rows, list[tuple[str, str]]]:
-    """The answer to a BatchGetItem of one table: the items that came, and the keys left unprocessed. Raises as
-    `decode_page`."""
+    """The answer to a BatchGetItem of one table: the items that came, and the keys left
+    unprocessed. Raises as `decode_page`."""
 
 def decode_item(body: bytes, crc32: int | None) -> Rows:
     """The answer to a GetItem: the item, or no row. Raises as `decode_page`."""
@@ -408,10 +447,11 @@ class Page:
 
 @final
 class Rows(Sequence[Item]):
-    """Items of a table in columns; a mapping is made whenever one is asked for. A slice shares the columns.
+    """Items of a table in columns; a mapping is made whenever one is asked for. A slice shares the
+    columns.
 
-    From mappings: raises ItemFormatError for a value that is neither text, whole number nor truth value, and for text
-    that UTF-8 cannot encode. Equal to any sequence of equal items.
+    From mappings: raises ItemFormatError for a value that is neither text, whole number nor truth
+    value, and for text that UTF-8 cannot encode. Equal to any sequence of equal items.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -423,24 +463,26 @@ class Rows(Sequence[Item]):
     def __getitem__(self, key: slice, /) -> Rows: ...
     def __eq__(self, value: object, /) -> bool: ...
     def entries(self, volume: str, *, records: bool = False) -> Entries:
-        """What the items mean in a volume; with `records`, those left out that are no entries (their partition key
-        does not begin with `ks://`).
+        """What the items mean in a volume; with `records`, those left out that are no entries
+        (their partition key does not begin with `ks://`).
 
-        Raises ItemFormatError for the first item that S3-FileSystem 1.0 would refuse, and for a number that does not
-        fit into 64 bits. Attributes that are not an entry's are ignored.
+        Raises ItemFormatError for the first item that S3-FileSystem 1.0 would refuse, and for a
+        number that does not fit into 64 bits. Attributes that are not an entry's are ignored.
         """
 
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
-        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
+        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is
+        none."""
 
     def count(self, value: object) -> int:
         """How many elements are equal."""
 
 @final
 class Entries(Sequence[Entry]):
-    """Entries of a volume in columns; an `Entry` is made whenever one is asked for. Slices and selections share the
-    columns. Equal to any sequence of equal entries. A record batch of the schema
-    `s3k_async.listing.arrow_schema` to whoever asks for one by Arrow's PyCapsule interface (`pyarrow.record_batch`).
+    """Entries of a volume in columns; an `Entry` is made whenever one is asked for. Slices and
+    selections share the columns. Equal to any sequence of equal entries. A record batch of the
+    schema `s3k_async.listing.arrow_schema` to whoever asks for one by Arrow's PyCapsule interface
+    (`pyarrow.record_batch`).
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -451,7 +493,8 @@ class Entries(Sequence[Entry]):
     def __getitem__(self, key: slice, /) -> Entries: ...
     def __eq__(self, value: object, /) -> bool: ...
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
-        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is none."""
+        """Place of the first equal element from `start` up to `stop`. Raises ValueError if there is
+        none."""
 
     def count(self, value: object) -> int:
         """How many elements are equal."""
@@ -485,7 +528,8 @@ class Entries(Sequence[Entry]):
 
     @staticmethod
     def sorted(parts: Sequence[Entries]) -> Entries:
-        """The entries of all parts by path: component after component, by UTF-8 bytes. In columns of their own."""
+        """The entries of all parts by path: component after component, by UTF-8 bytes. In columns
+        of their own."""
 
     @staticmethod
     def joined(parts: Sequence[Entries]) -> Entries:
@@ -493,9 +537,9 @@ class Entries(Sequence[Entry]):
 
     @staticmethod
     def merged(parts: Sequence[Entries], ended: Sequence[bool]) -> tuple[Entries, list[Entries]]:
-        """Of parts that are each in order of paths: the rows, in order, that come before everything that the parts
-        which have not ended can still bring, and what is left of each part. Raises ValueError unless there are as
-        many of one as of the other.
+        """Of parts that are each in order of paths: the rows, in order, that come before everything
+        that the parts which have not ended can still bring, and what is left of each part. Raises
+        ValueError unless there are as many of one as of the other.
         """
 
     def marked(self) -> list[tuple[int, str]]:
@@ -513,10 +557,11 @@ class Entries(Sequence[Entry]):
 
 @final
 class FileStatus:
-    """What a volume tells about one path. Times are epoch milliseconds, sizes bytes. It cannot be changed.
+    """What a volume tells about one path. Times are epoch milliseconds, sizes bytes. It cannot be
+    changed.
 
-    One that was listed is a row of the answer that it came in, and keeps that answer in memory (about a megabyte for
-    3,000 entries); `copy.copy` of it, and one that was pickled, stands alone.
+    One that was listed is a row of the answer that it came in, and keeps that answer in memory
+    (about a megabyte for 3,000 entries); `copy.copy` of it, and one that was pickled, stands alone.
     """
 
     __match_args__ = (

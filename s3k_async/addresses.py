@@ -1,4 +1,5 @@
-"""Paths as callers give them: as text or path-like objects, of a volume that is known or with the volume's URL."""
+"""Paths as callers give them: as text or path-like objects, of a volume that is known or with the
+volume's URL."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ TABLE_FILE = "metadata.sqlite"
 
 
 def inside(path: Path, volume: str) -> str:
-    """The path without the volume's URL. Raises ArgumentTypeError, CrossVolumeError (the URL is another volume's)."""
+    """The path without the volume's URL. Raises ArgumentTypeError, CrossVolumeError (the URL is
+    another volume's)."""
     text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
         raise ArgumentTypeError(f"a path is text, not {type(text).__name__}", path=repr(text))

@@ -1,4 +1,5 @@
-"""Objects that others have stored in a volume's data location: made files where they are, not copied."""
+"""Objects that others have stored in a volume's data location: made files where they are, not
+copied."""
 
 from __future__ import annotations
 
@@ -61,8 +62,8 @@ class AdoptingVolume(Protocol):
 async def look_at(volume: AdoptingVolume, uri: str) -> Content:
     """What an object that others have stored is, by one request: no checksum is known of it.
 
-    Raises ArgumentTypeError, UnsupportedError (not in the data location, or one of the volume's own),
-    DataMissingError (not there).
+    Raises ArgumentTypeError, UnsupportedError (not in the data location, or one of the volume's
+    own), DataMissingError (not there).
     """
     key = _key(volume, uri)
     info = await volume.storage.place.head(key)
@@ -72,12 +73,14 @@ async def look_at(volume: AdoptingVolume, uri: str) -> Content:
 
 
 def canonical_uri(volume: AdoptingVolume, uri: str) -> str:
-    """The URI by which entries name an object, however it is spelled. Raises as `look_at`, without a request."""
+    """The URI by which entries name an object, however it is spelled. Raises as `look_at`, without
+    a request."""
     return volume.storage.place.uri(_key(volume, uri))
 
 
 def is_own(volume: AdoptingVolume, key: str) -> bool:
-    """Whether an object of the data location belongs to this volume or to another: bytes of a file, log, mark."""
+    """Whether an object of the data location belongs to this volume or to another: bytes of a file,
+    log, mark."""
     log = volume.log_blobs and volume.storage.place_key(volume.log_blobs.uri("-"))
     return belongs_to_a_volume(key) or bool(log and key.startswith(log.removesuffix("-")))
 
@@ -86,14 +89,20 @@ def _key(volume: AdoptingVolume, uri: str) -> str:
     """The key of an object that can be adopted."""
     if not isinstance(uri, str):
         raise ArgumentTypeError(f"a URI is text, not {type(uri).__name__}")
-    full = f"file://{uri[5:]}" if uri.startswith("file:/") and not uri.startswith("file://") else uri  # as the JVM says
+    full = (
+        f"file://{uri[5:]}" if uri.startswith("file:/") and not uri.startswith("file://") else uri
+    )  # as the JVM says
     if "://" not in full:
         raise UnsupportedError("an object is adopted by its URI", path=uri)
     key = volume.storage.place_key(full)
     if key is None:
-        raise UnsupportedError("the object lies outside of the volume's data location, or its URI is none", path=uri)
+        raise UnsupportedError(
+            "the object lies outside of the volume's data location, or its URI is none", path=uri
+        )
     if is_own(volume, key):
-        raise UnsupportedError("the object belongs to a volume, this one or another: its bytes, log or mark", path=uri)
+        raise UnsupportedError(
+            "the object belongs to a volume, this one or another: its bytes, log or mark", path=uri
+        )
     return key
 
 
@@ -129,7 +138,8 @@ class _Adoption:
     normalise: Callable[[str | os.PathLike[str]], str]
     failures: list[tuple[str, Exception]] = field(default_factory=list)
     preparing: anyio.Lock = field(default_factory=anyio.Lock)
-    """Windows take turns, so that what one has read and made of their directories is known to the next."""
+    """Windows take turns, so that what one has read and made of their directories is known to the
+    next."""
 
     async def window(self, given: Sequence[object]) -> None:
         """Adopt some objects together, and those that lost a race each by itself."""
@@ -145,7 +155,9 @@ class _Adoption:
         await run_all(look, self._distinct(self._pairs(given)), limit=LOOKS)
         targets = await self._targets(contents)
         published = await publish_many(
-            self.volume.store, [(target, contents[target.path]) for target in targets], overwrite=self.overwrite
+            self.volume.store,
+            [(target, contents[target.path]) for target in targets],
+            overwrite=self.overwrite,
         )
         # What is there now may be the same object, which somebody else has adopted.
         lost = [path for path, outcome in published.items() if isinstance(outcome, _LOST)]
@@ -160,7 +172,9 @@ class _Adoption:
         found = []
         for each in given:
             if isinstance(each, str) or not isinstance(each, Sequence) or len(each) != 2:
-                raise ArgumentTypeError(f"a file to adopt is (path, uri), not {type(each).__name__}")
+                raise ArgumentTypeError(
+                    f"a file to adopt is (path, uri), not {type(each).__name__}"
+                )
             path, uri = each
             try:
                 path = self.normalise(path)
@@ -170,12 +184,15 @@ class _Adoption:
         return found
 
     def _distinct(self, pairs: list[_Pair]) -> list[_Pair]:
-        """Without what is named twice: which object would be at the path, or at which path the object, is not told."""
+        """Without what is named twice: which object would be at the path, or at which path the
+        object, is not told."""
         paths, uris = Counter(path for path, _ in pairs), Counter(uri for _, uri in pairs)
         for path, uri in pairs:
             if paths[path] > 1 or uris[uri] > 1:
                 what = "path" if paths[path] > 1 else "object"
-                error = InvalidArgumentError(f"the {what} is named several times in one list", path=path)
+                error = InvalidArgumentError(
+                    f"the {what} is named several times in one list", path=path
+                )
                 self.failures.append((path, error))
         return [(path, uri) for path, uri in pairs if paths[path] == uris[uri] == 1]
 
@@ -191,7 +208,9 @@ class _Adoption:
         for path, prepared in found.items():
             if isinstance(prepared, S3kError):
                 self.failures.append((path, prepared))
-            elif prepared.current is None or (self.overwrite and not _is(prepared.current, contents[path])):
+            elif prepared.current is None or (
+                self.overwrite and not _is(prepared.current, contents[path])
+            ):
                 targets.append(prepared)
             elif not _is(prepared.current, contents[path]):
                 self.failures.append((path, PathExistsError("the file exists", path=path)))
@@ -219,4 +238,8 @@ class _Adoption:
 
 def _is(entry: Entry, content: Content) -> bool:
     """Whether the entry is the very object, as it is now."""
-    return (entry.physical, entry.size, entry.etag) == (content.physical, content.size, content.etag)
+    return (entry.physical, entry.size, entry.etag) == (
+        content.physical,
+        content.size,
+        content.etag,
+    )

@@ -43,8 +43,11 @@ class ReadAhead:
             self.drop()
             self._start = position
 
-    def extend(self, end: int, block: int, fetch: Callable[[int, int], Coroutine[None, None, bytes]]) -> None:
-        """Have everything before `end` under way, by the `block` bytes; `fetch` gets the bytes [start, end)."""
+    def extend(
+        self, end: int, block: int, fetch: Callable[[int, int], Coroutine[None, None, bytes]]
+    ) -> None:
+        """Have everything before `end` under way, by the `block` bytes; `fetch` gets the bytes
+        [start, end)."""
         start = self.end
         while start < end:
             stop = min(end, start + block)
@@ -54,7 +57,8 @@ class ReadAhead:
             start = stop
 
     async def take(self) -> bytes:
-        """The next block. Raises what fetching it raised; then, and after a cancellation, nothing is left."""
+        """The next block. Raises what fetching it raised; then, and after a cancellation, nothing
+        is left."""
         block = self._blocks.popleft()
         try:
             data = await block.task
@@ -65,7 +69,8 @@ class ReadAhead:
         return data
 
     def drop(self) -> None:
-        """Let go of all blocks. From any thread; does nothing in a forked child, whose loop is not this one."""
+        """Let go of all blocks. From any thread; does nothing in a forked child, whose loop is not
+        this one."""
         blocks = list(self._blocks)
         self._blocks.clear()
         if os.getpid() != self._pid:

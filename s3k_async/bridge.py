@@ -1,7 +1,8 @@
-"""The one way from blocking callers to the event loop: a daemon thread of this process that runs a loop.
+"""The one way from blocking callers to the event loop: a daemon thread of this process that runs a
+loop.
 
-It is started by the first call. A forked child makes one of its own and neither uses nor frees what it inherited,
-because closing an inherited selector or connection would disturb the parent.
+It is started by the first call. A forked child makes one of its own and neither uses nor frees what
+it inherited, because closing an inherited selector or connection would disturb the parent.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ T = TypeVar("T")
 
 THREAD_NAME: Final = "s3k-io"
 WAKE_SECONDS: Final = 1.0
-"""Waiting wakes up so often, so that an interrupt is noticed on platforms whose locks cannot be interrupted."""
+"""Waiting wakes up so often, so that an interrupt is noticed on platforms whose locks cannot be
+interrupted."""
 CANCEL_SECONDS: Final = 15.0
 """How long an interrupted call may take to clean up behind itself."""
 EXIT_SECONDS: Final = 10.0
 """How long closing everything may take when the interpreter exits."""
 
 _bridges: Final[dict[int, Bridge]] = {}
-"""By process id. Those of parent processes stay, so that nothing of theirs is ever finalised here."""
+"""By process id. Those of parent processes stay, so that nothing of theirs is ever finalised here.
+"""
 
 
 def current_bridge() -> Bridge:
@@ -44,9 +47,9 @@ def current_bridge() -> Bridge:
 
 
 def run_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[T]]) -> T:
-    """Await `call()` on a loop that another thread runs, and return its result. The caller's context variables are
-    those of the call; an interrupt (Ctrl-C) cancels it and is raised when it has cleaned up. Raises RuntimeError for a
-    loop that is closed.
+    """Await `call()` on a loop that another thread runs, and return its result. The caller's
+    context variables are those of the call; an interrupt (Ctrl-C) cancels it and is raised when it
+    has cleaned up. Raises RuntimeError for a loop that is closed.
     """
     pending = _Call(call)
     try:
@@ -59,12 +62,14 @@ def run_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[T]]) ->
     try:
         return pending.result()
     finally:
-        # An error's traceback refers to this frame, and must not keep itself alive through the call.
+        # An error's traceback refers to this frame, and must not keep itself alive through the
+        # call.
         del pending
 
 
 class Bridge:
-    """An event loop in a daemon thread, and blocking calls into it. Usable from any other thread of its process."""
+    """An event loop in a daemon thread, and blocking calls into it. Usable from any other thread of
+    its process."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -76,11 +81,12 @@ class Bridge:
         self._exiting = False
 
     def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Await `call()` on the loop and return its result. The caller's context variables are those of the call.
+        """Await `call()` on the loop and return its result. The caller's context variables are
+        those of the call.
 
-        An interrupt (Ctrl-C) cancels the call and is raised when the call has cleaned up. Raises ForkedClientError in
-        another process, WrongLoopError on the loop's own thread (a callback cannot block it), ClosedClientError when
-        the interpreter is exiting.
+        An interrupt (Ctrl-C) cancels the call and is raised when the call has cleaned up. Raises
+        ForkedClientError in another process, WrongLoopError on the loop's own thread (a callback
+        cannot block it), ClosedClientError when the interpreter is exiting.
         """
         loop = self._ready()
         if threading.current_thread() is self._thread:
@@ -88,7 +94,8 @@ class Bridge:
         return run_on(loop, call)
 
     def post(self, call: Callable[[], Awaitable[object]]) -> None:
-        """Have `call()` awaited some time soon; for finalizers, which must not wait. Nothing in another process."""
+        """Have `call()` awaited some time soon; for finalizers, which must not wait. Nothing in
+        another process."""
         loop = self._loop
         if loop is None or self._exiting or self.pid != os.getpid():
             return
@@ -127,7 +134,9 @@ class Bridge:
 
     def _start(self) -> None:
         loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, args=(loop,), name=THREAD_NAME, daemon=True)
+        self._thread = threading.Thread(
+            target=self._serve, args=(loop,), name=THREAD_NAME, daemon=True
+        )
         self._thread.start()
         atexit.register(self._exit)
         self._loop = loop
@@ -138,7 +147,8 @@ class Bridge:
             try:
                 loop.run_forever()
             except BaseException as error:  # noqa: BLE001
-                # SystemExit or KeyboardInterrupt raised by a caller's callback: its call was told already.
+                # SystemExit or KeyboardInterrupt raised by a caller's callback: its call was told
+                # already.
                 _LOG.debug("the loop goes on after %r", error)
 
     def _exit(self) -> None:
@@ -169,7 +179,8 @@ class Bridge:
 
 
 class _Call(Generic[T]):
-    """One call on its way through the bridge. `start` and `cancel` run on the loop, the rest on the caller's thread."""
+    """One call on its way through the bridge. `start` and `cancel` run on the loop, the rest on the
+    caller's thread."""
 
     def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
         self._call = call
@@ -185,7 +196,9 @@ class _Call(Generic[T]):
             self._task.cancel()
         elif not self._future.done():
             # The interrupt came before the call was on its way.
-            self._future.set_exception(ClosedClientError("the call was interrupted before it was on its way"))
+            self._future.set_exception(
+                ClosedClientError("the call was interrupted before it was on its way")
+            )
 
     def wait(self, seconds: float | None) -> None:
         """Return when the call is over, or after so many seconds."""
@@ -205,7 +218,9 @@ class _Call(Generic[T]):
 
     def _finish(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
-            error: BaseException | None = ClosedClientError("the call was cancelled: the interpreter is exiting")
+            error: BaseException | None = ClosedClientError(
+                "the call was cancelled: the interpreter is exiting"
+            )
         else:
             error = task.exception()
         if error is None:

@@ -1,9 +1,10 @@
 """The calls of a client that are under way, and how they end when it closes.
 
-A call is a verb, a step of a listing or an operation of an open file. A client that closes admits no further call,
-waits for those that run, and then cancels what is left: a call in a critical section, in which its change is decided,
-leaves that section first. So a call that has changed something returns its result, or raises OutcomeUnknownError, and
-one that raises ClosedClientError has changed nothing.
+A call is a verb, a step of a listing or an operation of an open file. A client that closes admits
+no further call, waits for those that run, and then cancels what is left: a call in a critical
+section, in which its change is decided, leaves that section first. So a call that has changed
+something returns its result, or raises OutcomeUnknownError, and one that raises ClosedClientError
+has changed nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 RETURNING: Final = 1.0
-"""Seconds in which a call that has changed something may return when the time for closing is over."""
+"""Seconds in which a call that has changed something may return when the time for closing is over.
+"""
 ENDING: Final = 60.0
 """Seconds in which calls end that were cancelled: longer than a request is sent again."""
 
@@ -45,8 +47,9 @@ class Calls:
         """Whether no further call is admitted."""
 
     def running(self, *, late: bool = False) -> _Call:
-        """The body of a `with` is one call, or a part of the one that it is in. Raises ClosedClientError, unless it may
-        come `late`: what clears away behind an open file may begin while the client is closing.
+        """The body of a `with` is one call, or a part of the one that it is in. Raises
+        ClosedClientError, unless it may come `late`: what clears away behind an open file may begin
+        while the client is closing.
         """
         return _Call(self, late=late)
 
@@ -153,7 +156,10 @@ class _Call:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._outer is None:
             return
@@ -212,7 +218,8 @@ class _Call:
                 path=self.calls._name,
             )
         return ClosedClientError(
-            "the client was closed before the call ended; nothing was changed", path=self.calls._name
+            "the client was closed before the call ended; nothing was changed",
+            path=self.calls._name,
         )
 
 
@@ -223,7 +230,8 @@ _incidental: ContextVar[bool] = ContextVar("s3k_incidental", default=False)
 
 @contextmanager
 def critical() -> Iterator[None]:
-    """The end of the body is waited for, whatever closes: a change is being decided in it, or cleared away."""
+    """The end of the body is waited for, whatever closes: a change is being decided in it, or
+    cleared away."""
     running = _current.get()
     for each in running:
         each.enter_critical()
@@ -236,7 +244,8 @@ def critical() -> Iterator[None]:
 
 @contextmanager
 def optional() -> Iterator[None]:
-    """The body is left, without an error, when its call has to end: others do what it leaves undone."""
+    """The body is left, without an error, when its call has to end: others do what it leaves
+    undone."""
     running = _current.get()
     with anyio.CancelScope() as scope:
         for each in running:
@@ -304,7 +313,8 @@ class _Client(Protocol):
 
 
 def call(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A verb of a client, or of what belongs to one, each call of which is waited for when the client closes."""
+    """A verb of a client, or of what belongs to one, each call of which is waited for when the
+    client closes."""
 
     @wraps(verb)
     async def called(*arguments: P.args, **options: P.kwargs) -> T:

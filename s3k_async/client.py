@@ -82,18 +82,21 @@ class _Opened:
 
 
 class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
-    """A volume as a filesystem, for asyncio. Used by `async with`, by the event loop and process that entered it.
+    """A volume as a filesystem, for asyncio. Used by `async with`, by the event loop and process
+    that entered it.
 
-    `volume` is `s3k://name`, `./directory`, or None for `S3K_VOLUME` and then the configured default; `config` is a
-    complete `VolumeConfig` (then nothing else is given) or a configuration file's path; `context` and `hadoop` are a
-    context id and a mapping in S3-FileSystem 1.0's keys; `session` is an aioboto3 session, or a mapping of `table`,
-    `data` and `log` to one each; other settings are the options of `s3k_async.settings`. Raises ConfigError.
+    `volume` is `s3k://name`, `./directory`, or None for `S3K_VOLUME` and then the configured
+    default; `config` is a complete `VolumeConfig` (then nothing else is given) or a configuration
+    file's path; `context` and `hadoop` are a context id and a mapping in S3-FileSystem 1.0's keys;
+    `session` is an aioboto3 session, or a mapping of `table`, `data` and `log` to one each; other
+    settings are the options of `s3k_async.settings`. Raises ConfigError.
 
-    Paths are `Path`s; times are epoch milliseconds, sizes bytes. Every method may raise InvalidPathError,
-    CrossVolumeError (the URL of another volume), ClosedClientError (not entered, or closed), WrongLoopError (another
-    event loop), ForkedClientError (entered in a parent process), ReadOnlyVolumeError for changes, BusyError while
-    others move or delete what is needed, and the services' errors. A pickled client is its configuration without
-    secrets, which are looked for anew where it arrives, and has to be entered anew.
+    Paths are `Path`s; times are epoch milliseconds, sizes bytes. Every method may raise
+    InvalidPathError, CrossVolumeError (the URL of another volume), ClosedClientError (not entered,
+    or closed), WrongLoopError (another event loop), ForkedClientError (entered in a parent
+    process), ReadOnlyVolumeError for changes, BusyError while others move or delete what is needed,
+    and the services' errors. A pickled client is its configuration without secrets, which are
+    looked for anew where it arrives, and has to be entered anew.
     """
 
     def __init__(
@@ -125,12 +128,14 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
     @property
     def name(self) -> str:
-        """The volume's name, which its URL has; of an embedded volume it may be empty before the client is entered."""
+        """The volume's name, which its URL has; of an embedded volume it may be empty before the
+        client is entered."""
         return self.config.name
 
     @property
     def config(self) -> VolumeConfig:
-        """What the client opens; once it is entered, with what the volume record decides filled in."""
+        """What the client opens; once it is entered, with what the volume record decides filled
+        in."""
         return self._config if self._opened is None else self._opened.volume.config
 
     @property
@@ -140,17 +145,20 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
     @property
     def requests(self) -> Requests:
-        """What the client asked of the services since it was made, opening and deferred work included."""
+        """What the client asked of the services since it was made, opening and deferred work
+        included."""
         return self._counter.requests
 
     def count(self) -> AbstractContextManager[RequestCounter]:
-        """Count what this client asks of the services for the body of a `with`, tasks that it starts included.
+        """Count what this client asks of the services for the body of a `with`, tasks that it
+        starts included.
 
             with client.count() as counted:
                 async for status in client.list("/raw"): ...
             print(counted.requests)
 
-        What is done for it after the caller was answered (`Requests.deferred`) is counted when it happens.
+        What is done for it after the caller was answered (`Requests.deferred`) is counted when it
+        happens.
         """
         return counting(self._counter)
 
@@ -159,7 +167,10 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         seconds = self.config.tuning.close_timeout
         await self.close(timeout=seconds if kind is None else min(seconds, HURRY))
@@ -167,8 +178,8 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     async def open_volume(self) -> None:
         """What entering the client does, for callers that cannot; `close` ends it.
 
-        Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError, VolumeMismatchError, UnsupportedError (it is
-        open already).
+        Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError, VolumeMismatchError,
+        UnsupportedError (it is open already).
         """
         from s3k_async.volumes import open_volume
 
@@ -178,13 +189,15 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         self._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - bounds a part of it
-        """Wait for the calls that are under way and for the operation log, then release connections and files.
+        """Wait for the calls that are under way and for the operation log, then release connections
+        and files.
 
-        Further calls raise ClosedClientError at once. Calls that run longer than `timeout` seconds (None: the setting
-        `close_timeout`) are cancelled: each raises ClosedClientError, and then has changed nothing, or
-        OutcomeUnknownError. What is still being written, or in a transaction, is dropped, not published. A cancellation
-        is raised when the client is closed; it shortens the wait to nothing, and a second one that for what was
-        cancelled. Harmless when called again, and in a forked child, which has nothing open.
+        Further calls raise ClosedClientError at once. Calls that run longer than `timeout` seconds
+        (None: the setting `close_timeout`) are cancelled: each raises ClosedClientError, and then
+        has changed nothing, or OutcomeUnknownError. What is still being written, or in a
+        transaction, is dropped, not published. A cancellation is raised when the client is closed;
+        it shortens the wait to nothing, and a second one that for what was cancelled. Harmless when
+        called again, and in a forked child, which has nothing open.
         """
         opened = self._opened
         if opened is None or opened.pid != os.getpid():
@@ -236,14 +249,17 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
                 message = f"the client of {name} was closed before the file was"
                 await writer._fail(ClosedClientError(message, path=writer.name))
         for transaction in list(self._transactions):
-            message = "the client was closed before the transaction's end; nothing of it has happened"
+            message = (
+                "the client was closed before the transaction's end; nothing of it has happened"
+            )
             await transaction._fail(ClosedClientError(message, path=name))
 
     # Looking
 
     @call
     async def stat(self, path: Path) -> FileStatus:
-        """What is at a path; for a file that is being written for the first time, `committed` is False.
+        """What is at a path; for a file that is being written for the first time, `committed` is
+        False.
 
         Raises PathNotFoundError.
         """
@@ -295,21 +311,26 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         sorted: bool = False,
         batches: bool = False,
     ) -> AsyncIterator[FileStatus] | AsyncIterator[pa.RecordBatch]:
-        """What is in a directory, or with `recursive` all that is below it; of a file, the file itself.
+        """What is in a directory, or with `recursive` all that is below it; of a file, the file
+        itself.
 
-        What existed for the whole call comes exactly once; memory is bounded. Of up to 50,000 entries, an atomic change
-        of many is seen wholly or not at all, and the first comes when all were read. In no order, or `sorted` by name
-        (by UTF-8 bytes), with each directory followed by what is in it. With `batches`, Arrow record batches of the
-        schema `s3k_async.listing.arrow_schema`. Raises PathNotFoundError.
+        What existed for the whole call comes exactly once; memory is bounded. Of up to 50,000
+        entries, an atomic change of many is seen wholly or not at all, and the first comes when all
+        were read. In no order, or `sorted` by name (by UTF-8 bytes), with each directory followed
+        by what is in it. With `batches`, Arrow record batches of the schema
+        `s3k_async.listing.arrow_schema`. Raises PathNotFoundError.
         """
         listing = Listing(recursive, include_uncommitted, sorted)
-        return self._list_batches(path, listing) if batches else _each(self._list_pages(path, listing))
+        return (
+            self._list_batches(path, listing) if batches else _each(self._list_pages(path, listing))
+        )
 
     def walk(self, path: Path = ROOT) -> AsyncIterator[Walked]:
-        """Each directory from `path` down, as (path, directories in it, files in it), parents before children.
+        """Each directory from `path` down, as (path, directories in it, files in it), parents
+        before children.
 
-        The children of one directory are sorted by name and held in memory. A file yields nothing. Raises
-        PathNotFoundError.
+        The children of one directory are sorted by name and held in memory. A file yields nothing.
+        Raises PathNotFoundError.
         """
         return _each(self._walk_pages(path))
 
@@ -326,9 +347,9 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     ) -> AsyncIterator[FileStatus]:
         """What is below a directory and meets every condition given.
 
-        `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`; `min_size` and
-        `max_size` are inclusive and met by files only; `newer_than` and `older_than` are exclusive modification
-        times. Raises PathNotFoundError, InvalidArgumentError.
+        `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`;
+        `min_size` and `max_size` are inclusive and met by files only; `newer_than` and `older_than`
+        are exclusive modification times. Raises PathNotFoundError, InvalidArgumentError.
         """
         return _each(
             self._find_pages(
@@ -352,7 +373,8 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
     @call
     async def content_summary(self, path: Path) -> ContentSummary:
-        """Bytes, files and directories of a subtree, itself included; files being written count for nothing.
+        """Bytes, files and directories of a subtree, itself included; files being written count for
+        nothing.
 
         Raises PathNotFoundError.
         """
@@ -360,14 +382,17 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
     @call
     async def jobs(self) -> Jobs:
-        """Changes of many entries that are under way, or whose owner died. Raises ItemFormatError."""
+        """Changes of many entries that are under way, or whose owner died. Raises
+        ItemFormatError."""
         return [record async for record in self._volume().store.jobs.records()]
 
     @call
     async def checksum(self, path: Path) -> str:
-        """`xxh128:` and 32 hex digits: XXH3 of 128 bits over a file's bytes, computed now if it was not recorded.
+        """`xxh128:` and 32 hex digits: XXH3 of 128 bits over a file's bytes, computed now if it was
+        not recorded.
 
-        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, DataMissingError, CorruptDataError.
+        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, DataMissingError,
+        CorruptDataError.
         """
         volume = self._volume()
         entry = await existing(volume.store, self._path(path))
@@ -397,29 +422,36 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     async def read(self, path: Path) -> bytes:
         """A whole file, its size and checksum verified.
 
-        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, DataMissingError, CorruptDataError.
+        Raises PathNotFoundError, IsDirectoryError, UncommittedFileError, DataMissingError,
+        CorruptDataError.
         """
         return await read_file(self._volume(), self._path(path))
 
     @call
     async def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Ranges:
-        """The bytes [start, end) of each range, cut at the end of the file, all of one version, several at once.
+        """The bytes [start, end) of each range, cut at the end of the file, all of one version,
+        several at once.
 
         Raises InvalidArgumentError (a negative start, or an end before the start), and as `read`.
         """
         for start, end in ranges:
             if not 0 <= start <= end:
-                raise InvalidArgumentError(f"[{start}, {end}) is no range of bytes", path=self._path(path))
+                raise InvalidArgumentError(
+                    f"[{start}, {end}) is no range of bytes", path=self._path(path)
+                )
         return (await read_spans(self._volume(), self._path(path), ranges))[1]
 
     @call
     async def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
-        """Make `data` the file at a path, in one step, with missing parents; of racing writers the last one wins.
+        """Make `data` the file at a path, in one step, with missing parents; of racing writers the
+        last one wins.
 
-        Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError (the path leads through a file),
-        NoSpaceError, OutcomeUnknownError.
+        Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError (the path
+        leads through a file), NoSpaceError, OutcomeUnknownError.
         """
-        return FileStatus.of(await write(self._volume(), self._path(path), data, overwrite=overwrite))
+        return FileStatus.of(
+            await write(self._volume(), self._path(path), data, overwrite=overwrite)
+        )
 
     @overload
     def open(self, path: Path, mode: Literal["rb"] = ...) -> Opening[FileReader]: ...
@@ -430,10 +462,10 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     def open(self, path: Path, mode: str = "rb") -> Opening[FileReader] | Opening[FileWriter]:
         """A file: `rb` to read, `wb` to write, `xb` to create.
 
-        It is entered with `async with`, or awaited. A new path is reserved when the file is opened and published when
-        it is closed; until then readers of an existing file see the old bytes. Raises UnsupportedError (`ab`, `r+`,
-        text); when opened PathNotFoundError, PathExistsError (`xb`), IsDirectoryError, NotDirectoryError,
-        UncommittedFileError.
+        It is entered with `async with`, or awaited. A new path is reserved when the file is opened
+        and published when it is closed; until then readers of an existing file see the old bytes.
+        Raises UnsupportedError (`ab`, `r+`, text); when opened PathNotFoundError, PathExistsError
+        (`xb`), IsDirectoryError, NotDirectoryError, UncommittedFileError.
         """
         place = self._path(path)
         check_mode(mode, place)
@@ -470,7 +502,8 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     async def makedirs(self, path: Path, *, exist_ok: bool = True) -> FileStatus:
         """Make a directory and its missing parents.
 
-        Raises PathExistsError (a file is there; or a directory, unless `exist_ok`), NotDirectoryError.
+        Raises PathExistsError (a file is there; or a directory, unless `exist_ok`),
+        NotDirectoryError.
         """
         store = self._volume().store
         return FileStatus.of(await store.make_directory(self._path(path), exist_ok=exist_ok))
@@ -488,19 +521,22 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     ) -> ChangeResult:
         """Move a file or a directory; no bytes are copied, and readers see all of it or nothing.
 
-        The target's parent must exist. An existing target is refused, unless it is a file, the source is one too, and
-        `overwrite`. A file renamed to itself stays. What is raised has changed nothing, but for OutcomeUnknownError:
-        all of it, or nothing. Without `atomic` a directory is moved entry by entry, by about half as many writes;
-        interrupted, or after PartialFailureError, the same call finishes it. Raises PathNotFoundError, PathExistsError,
-        NotDirectoryError, RenameIntoSelfError (a directory to itself or below itself), UncommittedFileError (also
-        where a new file below is being written), BusyError.
+        The target's parent must exist. An existing target is refused, unless it is a file, the
+        source is one too, and `overwrite`. A file renamed to itself stays. What is raised has
+        changed nothing, but for OutcomeUnknownError: all of it, or nothing. Without `atomic` a
+        directory is moved entry by entry, by about half as many writes; interrupted, or after
+        PartialFailureError, the same call finishes it. Raises PathNotFoundError, PathExistsError,
+        NotDirectoryError, RenameIntoSelfError (a directory to itself or below itself),
+        UncommittedFileError (also where a new file below is being written), BusyError.
         """
         volume = self._volume()
         old, new = self._path(source), self._path(target)
         entry = await existing(volume.store, old)
         if entry.is_dir:
             if is_below(new, old):
-                raise RenameIntoSelfError("the target is the directory itself or below it", path=new)
+                raise RenameIntoSelfError(
+                    "the target is the directory itself or below it", path=new
+                )
             tree = volume.atomic if atomic else volume.tree
             return _result(await tree.rename(entry, new, progress=progress), "moved", old)
         if new == old:
@@ -522,14 +558,16 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         expected: FileStatus | None = None,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at once.
+        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at
+        once.
 
-        The bytes are left to garbage collection: whoever has a file open goes on reading. What is raised has changed
-        nothing, but for OutcomeUnknownError: all of it, or nothing. Without `atomic` a directory is emptied entry by
-        entry; interrupted, or after PartialFailureError, the same call finishes it. With `expected`, what `stat` or a
-        listing showed, only that version of a file, or that very directory, is removed: the write itself depends on it.
-        Raises PathNotFoundError (unless `missing_ok`), DirectoryNotEmptyError, PermissionDeniedError (the root),
-        ConflictError (not what is `expected`), BusyError.
+        The bytes are left to garbage collection: whoever has a file open goes on reading. What is
+        raised has changed nothing, but for OutcomeUnknownError: all of it, or nothing. Without
+        `atomic` a directory is emptied entry by entry; interrupted, or after PartialFailureError,
+        the same call finishes it. With `expected`, what `stat` or a listing showed, only that
+        version of a file, or that very directory, is removed: the write itself depends on it.
+        Raises PathNotFoundError (unless `missing_ok`), DirectoryNotEmptyError,
+        PermissionDeniedError (the root), ConflictError (not what is `expected`), BusyError.
         """
         volume, place = self._volume(), self._path(path)
         if place == ROOT:
@@ -561,11 +599,14 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     ) -> ChangeResult:
         """Copy a file, or with `recursive` a directory, inside the service where it can.
 
-        Missing parents are made. With `overwrite` files are replaced and an existing directory is filled up. Raises
-        PathNotFoundError, PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, RenameIntoSelfError
-        (a directory below itself), UncommittedFileError, DataMissingError, CorruptDataError, PartialFailureError.
+        Missing parents are made. With `overwrite` files are replaced and an existing directory is
+        filled up. Raises PathNotFoundError, PathExistsError (not `overwrite`), IsDirectoryError,
+        NotDirectoryError, RenameIntoSelfError (a directory below itself), UncommittedFileError,
+        DataMissingError, CorruptDataError, PartialFailureError.
         """
-        return await self.copy_to(self, source, target, overwrite=overwrite, recursive=recursive, progress=progress)
+        return await self.copy_to(
+            self, source, target, overwrite=overwrite, recursive=recursive, progress=progress
+        )
 
     @call
     @counted
@@ -581,8 +622,8 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     ) -> ChangeResult:
         """Copy from this volume to a path of another client's volume.
 
-        Bytes go through this process unless both volumes are in one service that can copy between them. Raises as
-        `copy`.
+        Bytes go through this process unless both volumes are in one service that can copy between
+        them. Raises as `copy`.
         """
         there = other._volume()
         with there.calls.running():
@@ -602,13 +643,17 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         return self._volume().calls.stream(list_pages(self._volume(), self._path(path), listing))
 
     def _list_batches(self, path: Path, listing: Listing) -> AsyncIterator[pa.RecordBatch]:
-        return self._volume().calls.stream(record_batches(listing.pages(self._volume(), self._path(path))))
+        return self._volume().calls.stream(
+            record_batches(listing.pages(self._volume(), self._path(path)))
+        )
 
     def _walk_pages(self, path: Path) -> Pages[Walked]:
         return self._volume().calls.stream(walk_pages(self._volume(), self._path(path)))
 
     def _find_pages(self, path: Path, **conditions: Any) -> Pages[FileStatus]:
-        return self._volume().calls.stream(find_pages(self._volume(), self._path(path), Filter(**conditions)))
+        return self._volume().calls.stream(
+            find_pages(self._volume(), self._path(path), Filter(**conditions))
+        )
 
     def _glob_pages(self, pattern: str) -> Pages[FileStatus]:
         return self._volume().calls.stream(glob_pages(self._volume(), self._inside(pattern)))
@@ -616,7 +661,12 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     # Ours
 
     async def _delete(
-        self, volume: Volume, entry: Entry, recursive: bool, atomic: bool, progress: ProgressCallback | None
+        self,
+        volume: Volume,
+        entry: Entry,
+        recursive: bool,
+        atomic: bool,
+        progress: ProgressCallback | None,
     ) -> ChangeResult:
         if entry.is_dir and recursive:
             tree = volume.atomic if atomic else volume.tree
@@ -640,9 +690,13 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     def _volume(self) -> Volume:
         opened = self._opened
         if opened is None:
-            raise ClosedClientError("the client is not open: use it inside `async with`", path=volume_text(self.config))
+            raise ClosedClientError(
+                "the client is not open: use it inside `async with`", path=volume_text(self.config)
+            )
         if opened.pid != os.getpid():
-            raise ForkedClientError("the client was opened by a parent process: open a new one", path=self.name)
+            raise ForkedClientError(
+                "the client was opened by a parent process: open a new one", path=self.name
+            )
         self._need_loop(opened)
         return opened.volume
 
@@ -674,7 +728,8 @@ def _result(result: TreeResult, done: str, path: str) -> ChangeResult:
     if result.failures:
         count = len(result.failures)
         raise PartialFailureError(
-            f"{count} of the entries below could not be {done}; the same call again finishes the work",
+            f"{count} of the entries below could not be {done}; the same call again finishes the "
+            "work",
             path=path,
             failures=result.failures,
         ) from result.failures[0][1]

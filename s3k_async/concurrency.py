@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+)
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar
@@ -14,17 +21,28 @@ import anyio
 from s3k_async.calls import critical
 from s3k_async.errors import ThrottledError
 
-__all__ = ["AdaptiveLimit", "Budget", "ByteBudget", "gather", "merge", "raise_first", "run_all", "to_the_end"]
+__all__ = [
+    "AdaptiveLimit",
+    "Budget",
+    "ByteBudget",
+    "gather",
+    "merge",
+    "raise_first",
+    "run_all",
+    "to_the_end",
+]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def run_all(work: Callable[[T], Awaitable[object]], items: Iterable[T] | AsyncIterable[T], *, limit: int) -> None:
+async def run_all(
+    work: Callable[[T], Awaitable[object]], items: Iterable[T] | AsyncIterable[T], *, limit: int
+) -> None:
     """Await `work(item)` for every item, at most `limit` in flight.
 
-    Items are taken one by one as slots come free, so an endless or lazy source is fine. The first error cancels
-    what is in flight and is raised as itself, not as a group.
+    Items are taken one by one as slots come free, so an endless or lazy source is fine. The first
+    error cancels what is in flight and is raised as itself, not as a group.
     """
     slots = anyio.Semaphore(limit)
 
@@ -56,11 +74,12 @@ class Budget:
         *,
         cost: Callable[[T], int] = lambda _: 1,
     ) -> None:
-        """Await `work(item)` for every item, at once while the budget lasts and otherwise one after the other.
-        `cost`: how many parts of the budget an item takes; the last one may take more than is left.
+        """Await `work(item)` for every item, at once while the budget lasts and otherwise one after
+        the other. `cost`: how many parts of the budget an item takes; the last one may take more
+        than is left.
 
-        `work` may do the same for parts of its own: nobody waits for the budget, so nobody waits for a part that waits
-        for it. Items are taken and errors raised as in `run_all`.
+        `work` may do the same for parts of its own: nobody waits for the budget, so nobody waits
+        for a part that waits for it. Items are taken and errors raised as in `run_all`.
         """
 
         async def one(item: T, taken: int, alone: anyio.Event | None) -> None:
@@ -87,11 +106,12 @@ class Budget:
 
 
 class AdaptiveLimit:
-    """How many requests may be in flight to one service, learnt from its answers: TCP's rule, between 1 and `most`.
+    """How many requests may be in flight to one service, learnt from its answers: TCP's rule,
+    between 1 and `most`.
 
-    It begins at `most`. A round of successes raises it by one (additive increase). A ThrottledError halves it
-    (multiplicative decrease), once for all the requests that were in flight then, because their answers tell of the
-    same load. First come, first served. Belongs to one event loop.
+    It begins at `most`. A round of successes raises it by one (additive increase). A ThrottledError
+    halves it (multiplicative decrease), once for all the requests that were in flight then, because
+    their answers tell of the same load. First come, first served. Belongs to one event loop.
 
         async with limit.slot():
             answer = await send()
@@ -124,7 +144,8 @@ class AdaptiveLimit:
         return self._flying >= self.limit or bool(self._waiting)
 
     def slot(self, *, at_once: bool = False) -> Slot:
-        """Room for one request, to be entered once: the error that it is left with tells how the request ended.
+        """Room for one request, to be entered once: the error that it is left with tells how the
+        request ended.
 
         `at_once`: without waiting, beyond the limit if need be.
         """
@@ -179,7 +200,10 @@ class Slot:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self.throttled or isinstance(error, ThrottledError):
             self._limit._throttled(self._epoch)
@@ -189,7 +213,8 @@ class Slot:
 
 
 class ByteBudget:
-    """How many bytes may be under way at once. First come, first served; what is larger than all of it goes alone.
+    """How many bytes may be under way at once. First come, first served; what is larger than all of
+    it goes alone.
 
     Belongs to one event loop.
 
@@ -267,7 +292,8 @@ def raise_first(group: BaseExceptionGroup[BaseException]) -> NoReturn:
     try:
         raise error
     finally:
-        # Else its context is a group that it is in itself, and who pickles contexts, as Dask does, never ends.
+        # Else its context is a group that it is in itself, and who pickles contexts, as Dask does,
+        # never ends.
         error.__context__ = context
         del error
 
@@ -280,9 +306,9 @@ async def merge(
 ) -> AsyncGenerator[T, None]:
     """What the streams yield, as it arrives, with at most `limit` streams being read.
 
-    `expand` may open further streams for a value, before it is yielded; the latest are read first, which keeps the
-    number of waiting streams low for a tree. Each stream is read one value ahead, unless its
-    value led to further streams. Leaving early cancels what is read.
+    `expand` may open further streams for a value, before it is yielded; the latest are read first,
+    which keeps the number of waiting streams low for a tree. Each stream is read one value ahead,
+    unless its value led to further streams. Leaving early cancels what is read.
     """
     waiting = list(streams)[::-1]
     reading: dict[asyncio.Task[T | _End], AsyncIterator[T]] = {}
@@ -298,7 +324,8 @@ async def merge(
                 if not isinstance(value, _End):
                     further = list(expand(value))
                     if further:
-                        # What a stream led to comes before its next value, or a wide tree would be held at once.
+                        # What a stream led to comes before its next value, or a wide tree would be
+                        # held at once.
                         waiting += [stream, *further]
                     else:
                         reading[asyncio.create_task(_step(stream))] = stream
@@ -325,10 +352,11 @@ async def _step(stream: AsyncIterator[T]) -> T | _End:
 
 
 async def to_the_end(work: Callable[[], Awaitable[T]]) -> T:
-    """Run `work`, which ends by itself, to its end; a cancellation of the caller is raised afterwards.
+    """Run `work`, which ends by itself, to its end; a cancellation of the caller is raised
+    afterwards.
 
-    In a task of its own, because a shielded scope holds off anyio's cancellation but not asyncio's (`wait_for`,
-    `timeout`, `Task.cancel`).
+    In a task of its own, because a shielded scope holds off anyio's cancellation but not asyncio's
+    (`wait_for`, `timeout`, `Task.cancel`).
     """
 
     async def run() -> T:
@@ -346,7 +374,8 @@ async def to_the_end(work: Callable[[], Awaitable[T]]) -> T:
         result = task.result()
     except BaseException as error:
         if cancelled is not None:
-            # The caller may answer a failure by trying again; a cancellation must reach it all the same.
+            # The caller may answer a failure by trying again; a cancellation must reach it all the
+            # same.
             raise cancelled from error
         raise
     if cancelled is not None:

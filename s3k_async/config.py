@@ -1,6 +1,7 @@
 """Settings as values: where a volume's table, data and log are, and how a client behaves.
 
-Reading them from files, the environment and Hadoop-style mappings is `settings`; opening them is `client`.
+Reading them from files, the environment and Hadoop-style mappings is `settings`; opening them is
+`client`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ __all__ = [
 ]
 
 ENCRYPTIONS: Final = ("AES256", "aws:kms", "aws:kms:dsse")
-"""Server-side encryption that can be asked of S3, as the header `x-amz-server-side-encryption` says it."""
+"""Server-side encryption that can be asked of S3, as the header `x-amz-server-side-encryption` says
+it."""
 
 LogMode: TypeAlias = Literal["native", "binary", "disabled"]
 
@@ -40,7 +42,8 @@ _USER = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?[^/?#]*@")
 
 
 class Secret:
-    """Text that never shows in a repr, a log line or a pickle. Unpickled, it is empty and means: resolve anew."""
+    """Text that never shows in a repr, a log line or a pickle. Unpickled, it is empty and means:
+    resolve anew."""
 
     __slots__ = ("_value",)
 
@@ -74,9 +77,11 @@ def without_user(url: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AwsConfig:
-    """How to reach one AWS service (or one that speaks its protocol). Unset fields fall to the AWS default chain.
+    """How to reach one AWS service (or one that speaks its protocol). Unset fields fall to the AWS
+    default chain.
 
-    Neither its repr nor its pickle has static credentials, or the user and password of `endpoint` or `proxy`.
+    Neither its repr nor its pickle has static credentials, or the user and password of `endpoint`
+    or `proxy`.
     """
 
     region: str | None = None
@@ -92,14 +97,16 @@ class AwsConfig:
     verify_tls: bool = True
     proxy: str | None = None
     encryption: str | None = None
-    """Of S3: the server-side encryption of what is stored, one of ENCRYPTIONS; None: the bucket's default. Another
-    value is a method of S3A that is not supported here: nothing is written then."""
+    """Of S3: the server-side encryption of what is stored, one of ENCRYPTIONS; None: the bucket's
+    default. Another value is a method of S3A that is not supported here: nothing is written then.
+    """
     kms_key: str | None = None
     """Id or ARN of the key for `aws:kms` and `aws:kms:dsse`; None: the account's key for S3."""
 
     @property
     def installation(self) -> str:
-        """Which installation of the service is meant: its endpoint without a user; empty for AWS itself."""
+        """Which installation of the service is meant: its endpoint without a user; empty for AWS
+        itself."""
         return (without_user(self.endpoint) or "").rstrip("/").lower()
 
     def without_secrets(self) -> AwsConfig:
@@ -115,7 +122,8 @@ class AwsConfig:
 
     def __repr__(self) -> str:
         shown = replace(self, endpoint=without_user(self.endpoint), proxy=without_user(self.proxy))
-        return f"AwsConfig({', '.join(f'{each.name}={getattr(shown, each.name)!r}' for each in fields(self))})"
+        values = (f"{each.name}={getattr(shown, each.name)!r}" for each in fields(self))
+        return f"AwsConfig({', '.join(values)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         bare = self.without_secrets()
@@ -176,15 +184,17 @@ class Tuning:
     """How a client behaves; nothing here has to agree between clients."""
 
     max_concurrency: int = 32
-    """Requests in flight at once, for each of table, data and log; fewer while a service asks to slow down."""
+    """Requests in flight at once, for each of table, data and log; fewer while a service asks to
+    slow down."""
     retry: Retries = field(default_factory=Retries)
     multipart_threshold: int = 16 * 1024 * 1024
     """Content of more bytes than this is uploaded in parts."""
     part_size: int = 8 * 1024 * 1024
     """Bytes in a part."""
     read_ahead: int = 4 * 1024 * 1024
-    """Bytes a file reader fetches at once when it is read in small pieces; once it has read as much on end, two more
-    such blocks are on their way, as long as the pieces if these are longer (up to `part_size`)."""
+    """Bytes a file reader fetches at once when it is read in small pieces; once it has read as much
+    on end, two more such blocks are on their way, as long as the pieces if these are longer (up to
+    `part_size`)."""
     lease: float = 3600.0
     """Seconds after which a reservation that was not committed may be taken over."""
     busy_timeout: float = 10.0
@@ -198,8 +208,8 @@ class VolumeConfig:
     """Everything needed to open one volume. The volume record decides what is None here."""
 
     name: str
-    """The volume's name: the authority in `s3k://<name>/` and in partition keys. Empty: whatever the record says (a
-    volume that was found by its directory)."""
+    """The volume's name: the authority in `s3k://<name>/` and in partition keys. Empty: whatever
+    the record says (a volume that was found by its directory)."""
     table: TableLocation
     data: BlobLocation
     log: BlobLocation | None = None
@@ -207,7 +217,8 @@ class VolumeConfig:
     kind: VolumeKind | None = "native"
     """None: what the table holds (a volume that a Hadoop mapping describes)."""
     suffix_count: int | None = None
-    """Expected suffix count; must agree with the record. Required for kind `s3k-1.0`, which has no record."""
+    """Expected suffix count; must agree with the record. Required for kind `s3k-1.0`, which has no
+    record."""
     hash: HashName | None = None
     log_mode: LogMode | None = None
     tuning: Tuning = field(default_factory=Tuning)

@@ -1,22 +1,25 @@
 """Every error this package raises.
 
-Each class is also the builtin that a caller would expect, carries the path it is about, keeps its cause, and
-survives pickling (worker processes send errors home).
+Each class is also the builtin that a caller would expect, carries the path it is about, keeps its
+cause, and survives pickling (worker processes send errors home).
 
     S3kError
-    ├── path and tree     InvalidPathError, PathNotFoundError, PathExistsError, NotDirectoryError, IsDirectoryError,
-    │                     DirectoryNotEmptyError, CrossVolumeError, UncommittedFileError, RenameIntoSelfError
-    ├── concurrency       BusyError, ConflictError, LeaseExpiredError, OutcomeUnknownError, PartialFailureError
-    ├── data              CorruptDataError, DataMissingError, LogFormatError, ItemFormatError, NoSpaceError,
-    │                     EndOfFileError
-    ├── volume            VolumeNotFoundError, VolumeExistsError, NotAVolumeError, VolumeFormatError,
-    │                     VolumeMismatchError, ReadOnlyVolumeError
-    ├── service           PermissionDeniedError, CredentialsError, UnreachableError, RequestTimeoutError,
-    │                     ThrottledError, ServiceError
-    ├── client            ConfigError, UnsupportedError, ClosedClientError, WrongLoopError, ForkedClientError,
-    │                     StreamClosedError, InvalidArgumentError, ArgumentTypeError
-    └── store             ConditionFailedError, TransactionConflictError, ResponseLostError,
-                          BlobNotFoundError, BlobExistsError, BlobChangedError
+    ├── path and tree  InvalidPathError, PathNotFoundError, PathExistsError, NotDirectoryError,
+    │                  IsDirectoryError, DirectoryNotEmptyError, CrossVolumeError,
+    │                  UncommittedFileError, RenameIntoSelfError
+    ├── concurrency    BusyError, ConflictError, LeaseExpiredError, OutcomeUnknownError,
+    │                  PartialFailureError
+    ├── data           CorruptDataError, DataMissingError, LogFormatError, ItemFormatError,
+    │                  NoSpaceError, EndOfFileError
+    ├── volume         VolumeNotFoundError, VolumeExistsError, NotAVolumeError, VolumeFormatError,
+    │                  VolumeMismatchError, ReadOnlyVolumeError
+    ├── service        PermissionDeniedError, CredentialsError, UnreachableError,
+    │                  RequestTimeoutError, ThrottledError, ServiceError
+    ├── client         ConfigError, UnsupportedError, ClosedClientError, WrongLoopError,
+    │                  ForkedClientError, StreamClosedError, InvalidArgumentError,
+    │                  ArgumentTypeError
+    └── store          ConditionFailedError, TransactionConflictError, ResponseLostError,
+                       BlobNotFoundError, BlobExistsError, BlobChangedError
 """
 
 from __future__ import annotations
@@ -80,14 +83,15 @@ __all__ = [
 class S3kError(Exception):
     """Base of every error of this package.
 
-    `message` says what happened and, where there is one, what to do. `path` is the logical path (or the volume,
-    table, bucket or key) it is about, or None.
+    `message` says what happened and, where there is one, what to do. `path` is the logical path (or
+    the volume, table, bucket or key) it is about, or None.
     """
 
     code: ClassVar[str] = "error"
     default_errno: ClassVar[int | None] = None
     before_change: bool = False
-    """Whether the failure certainly came before anything in the table was touched, whatever its class."""
+    """Whether the failure certainly came before anything in the table was touched, whatever its
+    class."""
 
     def __init__(self, message: str, *, path: str | None = None) -> None:
         super().__init__(message)
@@ -133,7 +137,8 @@ def _rebuild(cls: type[S3kError], message: str, path: str | None) -> S3kError:
 
 
 class InvalidPathError(S3kError, ValueError):
-    """The path cannot name anything: NUL, `..` above the root, a name or key that is too long, not UTF-8."""
+    """The path cannot name anything: NUL, `..` above the root, a name or key that is too long, not
+    UTF-8."""
 
     code = "invalid_path"
 
@@ -211,7 +216,8 @@ class ConflictError(S3kError, OSError):
 
 
 class LeaseExpiredError(S3kError, OSError):
-    """Our reservation or job outlived its lease, so another client may have acted on it; nothing was published."""
+    """Our reservation or job outlived its lease, so another client may have acted on it; nothing
+    was published."""
 
     code = "lease_expired"
     default_errno = errno.ESTALE
@@ -226,19 +232,26 @@ class OutcomeUnknownError(S3kError, OSError):
     code = "outcome_unknown"
     default_errno = errno.EIO
 
-    def __init__(self, message: str, *, path: str | None = None, operation: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, path: str | None = None, operation: str | None = None
+    ) -> None:
         super().__init__(message, path=path)
         self.operation = operation
 
 
 class PartialFailureError(S3kError, OSError):
-    """Part of a change of many entries failed; `failures` lists (path, error). Running it again finishes the work."""
+    """Part of a change of many entries failed; `failures` lists (path, error). Running it again
+    finishes the work."""
 
     code = "partial_failure"
     default_errno = errno.EIO
 
     def __init__(
-        self, message: str, *, path: str | None = None, failures: Sequence[tuple[str, Exception]] = ()
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        failures: Sequence[tuple[str, Exception]] = (),
     ) -> None:
         super().__init__(message, path=path)
         self.failures = tuple(failures)
@@ -281,7 +294,8 @@ class NoSpaceError(S3kError, OSError):
 
 
 class EndOfFileError(S3kError, OSError, EOFError):
-    """The position lies before the start or past the end of the file, or the file ended before the read did."""
+    """The position lies before the start or past the end of the file, or the file ended before the
+    read did."""
 
     code = "end_of_file"
     default_errno = errno.EINVAL
@@ -360,19 +374,23 @@ class RequestTimeoutError(S3kError, TimeoutError):
 
 
 class ThrottledError(S3kError, OSError):
-    """The service asked us to slow down and kept asking until the retry policy ran out. Nothing was applied."""
+    """The service asked us to slow down and kept asking until the retry policy ran out. Nothing was
+    applied."""
 
     code = "throttled"
     default_errno = errno.EAGAIN
 
 
 class ServiceError(S3kError, OSError):
-    """The service answered with an error that has no class of its own; `service_code` is its name for it."""
+    """The service answered with an error that has no class of its own; `service_code` is its name
+    for it."""
 
     code = "service"
     default_errno = errno.EIO
 
-    def __init__(self, message: str, *, path: str | None = None, service_code: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, path: str | None = None, service_code: str | None = None
+    ) -> None:
         super().__init__(message, path=path)
         self.service_code = service_code
 
@@ -411,13 +429,15 @@ class ForkedClientError(S3kError, RuntimeError):
 
 
 class InvalidArgumentError(S3kError, ValueError):
-    """An argument that can never be right: an offset before the file, an unknown mode, a malformed pattern."""
+    """An argument that can never be right: an offset before the file, an unknown mode, a malformed
+    pattern."""
 
     code = "invalid_argument"
 
 
 class ArgumentTypeError(InvalidArgumentError, TypeError):
-    """An argument of a type that can never be right: text where bytes are wanted, a path that is no text."""
+    """An argument of a type that can never be right: text where bytes are wanted, a path that is no
+    text."""
 
     code = "argument_type"
 
@@ -435,21 +455,26 @@ class StreamClosedError(S3kError, OSError, ValueError):
 class ConditionFailedError(S3kError):
     """A condition did not hold; definitely nothing was applied.
 
-    `current` maps the position of each action whose condition failed to the item now stored there, or None when
-    there is none. A single action is position 0.
+    `current` maps the position of each action whose condition failed to the item now stored there,
+    or None when there is none. A single action is position 0.
     """
 
     code = "condition_failed"
 
     def __init__(
-        self, message: str, *, path: str | None = None, current: Mapping[int, Mapping[str, Any] | None] | None = None
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        current: Mapping[int, Mapping[str, Any] | None] | None = None,
     ) -> None:
         super().__init__(message, path=path)
         self.current = dict(current or {})
 
 
 class TransactionConflictError(S3kError, OSError):
-    """Another request was changing the same item at the same moment. Nothing was applied; sending again is safe."""
+    """Another request was changing the same item at the same moment. Nothing was applied; sending
+    again is safe."""
 
     code = "transaction_conflict"
     default_errno = errno.EAGAIN
@@ -477,7 +502,8 @@ class BlobExistsError(S3kError, FileExistsError):
 
 
 class BlobChangedError(S3kError, OSError):
-    """The blob's etag or size is not the expected one; nothing was replaced, and no bytes are returned."""
+    """The blob's etag or size is not the expected one; nothing was replaced, and no bytes are
+    returned."""
 
     code = "blob_changed"
     default_errno = errno.ESTALE

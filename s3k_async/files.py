@@ -1,4 +1,5 @@
-"""Open files of the async client: a reader pinned to one version, a writer that publishes on close."""
+"""Open files of the async client: a reader pinned to one version, a writer that publishes on
+close."""
 
 from __future__ import annotations
 
@@ -63,8 +64,9 @@ T = TypeVar("T")
 FIRST_WINDOW = 256 * 1024
 """Bytes fetched at the start of sequential reading; doubles up to `Tuning.read_ahead`."""
 BLOCKS_AHEAD = 2
-"""Blocks that are fetched beyond what a sequential reader has asked for, once it has read `Tuning.read_ahead` bytes at
-a time. A block has so many bytes, or as many as are read at once, up to a part."""
+"""Blocks that are fetched beyond what a sequential reader has asked for, once it has read
+`Tuning.read_ahead` bytes at a time. A block has so many bytes, or as many as are read at once, up
+to a part."""
 
 NOTHING_APPLIED: tuple[type[S3kError], ...] = (
     BusyError,
@@ -80,7 +82,11 @@ NOTHING_APPLIED: tuple[type[S3kError], ...] = (
 class _File(Protocol):
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
     ) -> None: ...
 
 
@@ -102,31 +108,45 @@ class Opening(Generic[F]):
         return await self._file.__aenter__()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._file is not None:
             await self._file.__aexit__(kind, error, trace)
 
 
 async def drop_unpublished(storage: PhysicalStorage, physical: str, reason: BaseException) -> None:
-    """Remove uploaded bytes that certainly nobody can name, because publishing them failed for `reason`."""
-    if not isinstance(reason, NOTHING_APPLIED) and not (isinstance(reason, S3kError) and reason.before_change):
+    """Remove uploaded bytes that certainly nobody can name, because publishing them failed for
+    `reason`."""
+    if not isinstance(reason, NOTHING_APPLIED) and not (
+        isinstance(reason, S3kError) and reason.before_change
+    ):
         return
     with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
         try:
             await storage.delete(physical)
         except S3kError as error:
-            _LOG.warning("unpublished bytes at %s are left to garbage collection: %s", physical, error)
+            _LOG.warning(
+                "unpublished bytes at %s are left to garbage collection: %s", physical, error
+            )
 
 
 def check_mode(mode: str, path: str) -> None:
-    """Raise UnsupportedError unless the mode is `rb`, `wb` or `xb`; InvalidArgumentError if it is none at all."""
+    """Raise UnsupportedError unless the mode is `rb`, `wb` or `xb`; InvalidArgumentError if it is
+    none at all."""
     if mode in ("rb", "wb", "xb"):
         return
     if not isinstance(mode, str):
         raise ArgumentTypeError(f"a mode is text, not {type(mode).__name__}", path=path)
     letters = set(mode)
-    if len(letters) < len(mode) or letters - set("rwaxbt+") or len(letters & set("rwax")) != 1 or {"b", "t"} <= letters:
+    if (
+        len(letters) < len(mode)
+        or letters - set("rwaxbt+")
+        or len(letters & set("rwax")) != 1
+        or {"b", "t"} <= letters
+    ):
         raise InvalidArgumentError(f"{mode!r} is no mode of a file", path=path)
     if "a" in mode or "+" in mode:
         raise UnsupportedError(f"mode {mode!r}: files are written whole and not changed", path=path)
@@ -134,11 +154,14 @@ def check_mode(mode: str, path: str) -> None:
 
 
 def bytes_of(data: object, path: str) -> memoryview:
-    """What a caller gave to be written, as bytes. Raises ArgumentTypeError unless it is a buffer."""
+    """What a caller gave to be written, as bytes. Raises ArgumentTypeError unless it is a
+    buffer."""
     try:
         return memoryview(data).cast("B")  # type: ignore[arg-type]
     except TypeError as error:
-        raise ArgumentTypeError(f"files hold bytes, not {type(data).__name__}", path=path) from error
+        raise ArgumentTypeError(
+            f"files hold bytes, not {type(data).__name__}", path=path
+        ) from error
 
 
 async def open_reader(volume: Callable[[], OpenVolume], path: str) -> FileReader:
@@ -149,10 +172,13 @@ async def open_reader(volume: Callable[[], OpenVolume], path: str) -> FileReader
     return FileReader(volume, entry)
 
 
-async def open_writer(volume: Callable[[], OpenVolume], path: str, *, exclusive: bool) -> FileWriter:
+async def open_writer(
+    volume: Callable[[], OpenVolume], path: str, *, exclusive: bool
+) -> FileWriter:
     """Reserve a new path, or begin to replace the file there.
 
-    Raises PathExistsError (`exclusive`), IsDirectoryError, NotDirectoryError, BusyError, ReadOnlyVolumeError.
+    Raises PathExistsError (`exclusive`), IsDirectoryError, NotDirectoryError, BusyError,
+    ReadOnlyVolumeError.
     """
     store, storage = volume().store, volume().storage
     race = Race(store)
@@ -174,7 +200,9 @@ async def open_writer(volume: Callable[[], OpenVolume], path: str, *, exclusive:
             if reserved and target.current is None:
                 await _abandon(store, reserved[0])
             raise
-        return FileWriter(volume, reserved[0], storage.writer(target.object_id), reserved=target.current is None)
+        return FileWriter(
+            volume, reserved[0], storage.writer(target.object_id), reserved=target.current is None
+        )
 
 
 async def _abandon(store: MetadataStore, reservation: Entry) -> None:
@@ -188,13 +216,16 @@ async def _abandon(store: MetadataStore, reservation: Entry) -> None:
 
 
 class FileReader:
-    """A committed file, open for reading at the version it had: old bytes stay old while others overwrite it.
+    """A committed file, open for reading at the version it had: old bytes stay old while others
+    overwrite it.
 
-    A file that is read in order from its start is verified where its last bytes are fetched: CorruptDataError is raised
-    instead of returning them if the checksum is not the one that was recorded. What is read here and there is not.
+    A file that is read in order from its start is verified where its last bytes are fetched:
+    CorruptDataError is raised instead of returning them if the checksum is not the one that was
+    recorded. What is read here and there is not.
 
-    Not for several tasks at once, apart from `read_at`. Every call may raise DataMissingError (the bytes are gone from
-    under the entry), CorruptDataError, StreamClosedError, ClosedClientError, WrongLoopError, ForkedClientError.
+    Not for several tasks at once, apart from `read_at`. Every call may raise DataMissingError (the
+    bytes are gone from under the entry), CorruptDataError, StreamClosedError, ClosedClientError,
+    WrongLoopError, ForkedClientError.
     """
 
     mode = "rb"
@@ -237,7 +268,8 @@ class FileReader:
         return self._closed
 
     async def read(self, n: int | None = -1) -> bytes:
-        """The next `n` bytes, fewer only at the end of the file; all that is left for a negative `n` or None."""
+        """The next `n` bytes, fewer only at the end of the file; all that is left for a negative
+        `n` or None."""
         self._volume()
         taken = self.take(n)
         if taken is not None:
@@ -246,7 +278,8 @@ class FileReader:
             return await self._fetch(self._length(n))
 
     async def readinto(self, buffer: bytearray | memoryview) -> int:
-        """Fill the buffer with the next bytes and return how many; fewer than fit only at the end of the file."""
+        """Fill the buffer with the next bytes and return how many; fewer than fit only at the end
+        of the file."""
         view = memoryview(buffer).cast("B")
         data = await self.read(len(view))
         view[: len(data)] = data
@@ -255,17 +288,23 @@ class FileReader:
     async def read_at(self, offset: int, n: int) -> bytes:
         """`n` bytes from `offset`, cut at the end of the file; the position stays.
 
-        Several tasks may call it at once. Raises InvalidArgumentError for a negative offset or length.
+        Several tasks may call it at once. Raises InvalidArgumentError for a negative offset or
+        length.
         """
         self.need_open()
         if offset < 0 or n < 0:
-            raise InvalidArgumentError("offset and length cannot be negative", path=self._entry.path)
+            raise InvalidArgumentError(
+                "offset and length cannot be negative", path=self._entry.path
+            )
         with self._volume().calls.running():
-            return await read_span(self._volume().storage, self._entry, offset, min(self.size, offset + n))
+            return await read_span(
+                self._volume().storage, self._entry, offset, min(self.size, offset + n)
+            )
 
     async def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to an offset from the start, the position (SEEK_CUR) or the end (SEEK_END), past the end too; returns
-        the new position. Raises InvalidArgumentError for a position before the start; the old one stays then.
+        """Move to an offset from the start, the position (SEEK_CUR) or the end (SEEK_END), past the
+        end too; returns the new position. Raises InvalidArgumentError for a position before the
+        start; the old one stays then.
         """
         return self.move(offset, whence)
 
@@ -300,14 +339,18 @@ class FileReader:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
     # What needs no waiting, for the blocking file too
 
     def take(self, n: int | None = -1) -> bytes | None:
-        """The next `n` bytes if they are buffered or there are none, else None (then `read` has to fetch)."""
+        """The next `n` bytes if they are buffered or there are none, else None (then `read` has to
+        fetch)."""
         self.need_open()
         length = self._length(n)
         if not self.size and not self._checked:
@@ -326,7 +369,9 @@ class FileReader:
             raise InvalidArgumentError(f"whence is 0, 1 or 2, not {whence}", path=self._entry.path)
         position = bases[whence] + offset
         if position < 0:
-            raise InvalidArgumentError("a position cannot lie before the start of the file", path=self._entry.path)
+            raise InvalidArgumentError(
+                "a position cannot lie before the start of the file", path=self._entry.path
+            )
         self._position = position
         return position
 
@@ -374,7 +419,8 @@ class FileReader:
         """At least `wanted` bytes from `begin`: more where somebody reads on and on."""
         storage = self._volume().storage
         most = storage.tuning.read_ahead
-        # Blocks as long as the reads are handed on as they come. Longer than a part they would be put together, too.
+        # Blocks as long as the reads are handed on as they come. Longer than a part they would be
+        # put together, too.
         block = max(most, min(wanted, storage.tuning.part_size))
         was, self._run = self._run, max(self._run * 2, FIRST_WINDOW, wanted) if sequential else 0
         self._run = min(self._run, most)
@@ -390,16 +436,22 @@ class FileReader:
 
 
 class FileWriter:
-    """A file being written. Nothing is visible before `close` or `commit`; leaving `async with` by an exception, or
-    `discard`, publishes nothing and removes the reservation.
+    """A file being written. Nothing is visible before `close` or `commit`; leaving `async with` by
+    an exception, or `discard`, publishes nothing and removes the reservation.
 
-    A failure is final: whatever failed is raised again by every later call, and nothing is published.
+    A failure is final: whatever failed is raised again by every later call, and nothing is
+    published.
     """
 
     mode = "wb"
 
     def __init__(
-        self, volume: Callable[[], OpenVolume], entry: Entry, upload: PhysicalWriter, *, reserved: bool
+        self,
+        volume: Callable[[], OpenVolume],
+        entry: Entry,
+        upload: PhysicalWriter,
+        *,
+        reserved: bool,
     ) -> None:
         self._volume = volume
         self._entry = entry
@@ -430,7 +482,8 @@ class FileWriter:
     async def write(self, data: Buffer) -> int:
         """Take in bytes, send them in parts as they come together; returns how many were taken.
 
-        Raises StreamClosedError, NoSpaceError, the errors of the service, and those of the client's state.
+        Raises StreamClosedError, NoSpaceError, the errors of the service, and those of the client's
+        state.
         """
         self.need_open()
         view = bytes_of(data, self._entry.path)
@@ -450,8 +503,9 @@ class FileWriter:
     async def commit(self) -> FileStatus:
         """Publish the file, durably, and return its status; called again, the same status.
 
-        Raises ConflictError (the path was changed by others meanwhile), LeaseExpiredError (writing took longer than
-        `Tuning.lease`), OutcomeUnknownError, StreamClosedError (discarded), and what the upload failed with.
+        Raises ConflictError (the path was changed by others meanwhile), LeaseExpiredError (writing
+        took longer than `Tuning.lease`), OutcomeUnknownError, StreamClosedError (discarded), and
+        what the upload failed with.
         """
         if self._status is not None:
             return self._status
@@ -471,7 +525,8 @@ class FileWriter:
             await self.commit()
 
     async def discard(self) -> None:
-        """Publish nothing: abort the upload and remove the reservation. No effect on a file that was published."""
+        """Publish nothing: abort the upload and remove the reservation. No effect on a file that
+        was published."""
         if self.over:
             return
         self._discarded = True
@@ -500,7 +555,10 @@ class FileWriter:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is None:
             await self.close()
@@ -553,9 +611,12 @@ class FileWriter:
     async def _fail(self, error: BaseException) -> None:
         if self._failure is not None:
             return
-        stays = isinstance(error, Exception)
-        self._failure = error if stays else StreamClosedError("writing was cancelled", path=self._entry.path)  # type: ignore[assignment]
-        # Whether an unknown outcome was an outcome is for the log to tell; the reservation is part of the evidence.
+        if isinstance(error, Exception):
+            self._failure = error
+        else:
+            self._failure = StreamClosedError("writing was cancelled", path=self._entry.path)
+        # Whether an unknown outcome was an outcome is for the log to tell; the reservation is part
+        # of the evidence.
         if not isinstance(error, OutcomeUnknownError):
             await self._drop()
 
@@ -569,6 +630,8 @@ class FileWriter:
                 store = self._volume().store
             except S3kError as error:
                 # What brought us here is what the caller has to hear.
-                _LOG.warning("the reservation of %s stays until its lease ends: %s", self._entry.path, error)
+                _LOG.warning(
+                    "the reservation of %s stays until its lease ends: %s", self._entry.path, error
+                )
                 return
             await _abandon(store, self._entry)

@@ -1,9 +1,10 @@
 """Glob patterns over a volume's tree.
 
-In a pattern `*` stands for any text within a name, `?` for one character, `[abc]`, `[a-z]` and `[!a-z]` for one
-character of (not of) a set, `{a,b}` for either alternative (which may hold `/` and further braces), and a component
-`**` for any number of directories, none included; at the end of a pattern it stands for everything below. To mean a
-special character, write it as a set: `[*]`. Names that begin with a dot are like any others. Matching is by case.
+In a pattern `*` stands for any text within a name, `?` for one character, `[abc]`, `[a-z]` and
+`[!a-z]` for one character of (not of) a set, `{a,b}` for either alternative (which may hold `/` and
+further braces), and a component `**` for any number of directories, none included; at the end of a
+pattern it stands for everything below. To mean a special character, write it as a set: `[*]`. Names
+that begin with a dot are like any others. Matching is by case.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class _Page:
 def compile_pattern(pattern: str) -> frozenset[Components]:
     """The alternatives of a pattern, each as its components below the root.
 
-    Raises InvalidArgumentError (more alternatives than MAX_ALTERNATIVES), InvalidPathError (empty, NUL, `..`).
+    Raises InvalidArgumentError (more alternatives than MAX_ALTERNATIVES), InvalidPathError (empty,
+    NUL, `..`).
     """
     if not pattern or "\0" in pattern:
         raise InvalidPathError("a pattern is not empty and has no NUL", path=repr(pattern))
@@ -59,7 +61,8 @@ def compile_pattern(pattern: str) -> frozenset[Components]:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """The pattern without braces: one text for each combination of alternatives. Braces without a partner are text."""
+    """The pattern without braces: one text for each combination of alternatives. Braces without a
+    partner are text."""
     done: list[str] = []
     waiting = [pattern]
     while waiting:
@@ -69,9 +72,13 @@ def expand_braces(pattern: str) -> list[str]:
             done.append(text)
         else:
             start, end, alternatives = group
-            waiting += [text[:start] + alternative + text[end:] for alternative in reversed(alternatives)]
+            waiting += [
+                text[:start] + alternative + text[end:] for alternative in reversed(alternatives)
+            ]
         if len(done) + len(waiting) > MAX_ALTERNATIVES:
-            raise InvalidArgumentError(f"the pattern has more than {MAX_ALTERNATIVES} alternatives", path=pattern)
+            raise InvalidArgumentError(
+                f"the pattern has more than {MAX_ALTERNATIVES} alternatives", path=pattern
+            )
     return done
 
 
@@ -92,7 +99,8 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 async def glob_entries(reader: TreeReader, pattern: str) -> AsyncGenerator[list[Entry], None]:
     """The entries that match, each once, in pages, in arrival order; reservations included.
 
-    Only directories in which something can match are listed, and none for components without special characters.
+    Only directories in which something can match are listed, and none for components without
+    special characters.
     """
     alternatives = compile_pattern(pattern)
     if () in alternatives and (root := await reader.get(ROOT)) is not None:
@@ -109,8 +117,11 @@ async def glob_entries(reader: TreeReader, pattern: str) -> AsyncGenerator[list[
             yield page.matches
 
 
-async def _look(reader: TreeReader, directory: str, states: frozenset[Components]) -> AsyncIterator[_Page]:
-    """Match the children of one directory: by name where all names are known, else by listing it."""
+async def _look(
+    reader: TreeReader, directory: str, states: frozenset[Components]
+) -> AsyncIterator[_Page]:
+    """Match the children of one directory: by name where all names are known, else by listing
+    it."""
     names = _literal_names(states)
     if names is None:
         if directory == ROOT:
@@ -173,7 +184,11 @@ def _components(pattern: str) -> Components:
     parts = [part for part in pattern.split("/") if part not in {"", "."}]
     if ".." in parts:
         raise InvalidPathError("a pattern has no `..`", path=pattern)
-    parts = [part for place, part in enumerate(parts) if parts[place : place + 2] != [ANY_DEPTH, ANY_DEPTH]]
+    parts = [
+        part
+        for place, part in enumerate(parts)
+        if parts[place : place + 2] != [ANY_DEPTH, ANY_DEPTH]
+    ]
     if parts and parts[-1] == ANY_DEPTH:
         parts.append("*")
     return tuple(parts)
@@ -192,7 +207,8 @@ def _component(component: str) -> Callable[[str], bool]:
 
 
 def _first_group(text: str) -> tuple[int, int, list[str]] | None:
-    """Start and end of the first brace group, and its alternatives; sets (`[{]`) are passed over."""
+    """Start and end of the first brace group, and its alternatives; sets (`[{]`) are passed
+    over."""
     position = 0
     while position < len(text):
         if text[position] == "[":

@@ -1,4 +1,5 @@
-"""Looking at the tree in pages: listing, walking, finding, summing up, and listings as Arrow record batches.
+"""Looking at the tree in pages: listing, walking, finding, summing up, and listings as Arrow record
+batches.
 
 All of them see a job wholly or not at all, as far as `s3k_async.metadata.steady` says.
 """
@@ -38,7 +39,8 @@ __all__ = [
 ]
 
 BATCH_ROWS = 2048
-"""A record batch of a listing has at least so many rows, unless it is the last, and not many more than a page."""
+"""A record batch of a listing has at least so many rows, unless it is the last, and not many more
+than a page."""
 DIRECTORIES = 8
 """Directories that a walk reads ahead at the same time."""
 
@@ -56,8 +58,8 @@ class LookedAt(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What `find` is looking for; None does not matter. Sizes (bytes) are met by files only, times (epoch
-    milliseconds) are exclusive."""
+    """What `find` is looking for; None does not matter. Sizes (bytes) are met by files only, times
+    (epoch milliseconds) are exclusive."""
 
     pattern: str | None = None
     type: EntryType | None = None
@@ -73,7 +75,10 @@ class Filter:
         if self.pattern is not None and kept:
             matches = matcher(self.pattern)
             whole = "/" in self.pattern
-            names = [_relative(statuses[place].path, root) if whole else statuses[place].name for place in kept]
+            names = [
+                _relative(statuses[place].path, root) if whole else statuses[place].name
+                for place in kept
+            ]
             kept = [place for place, name in zip(kept, names, strict=True) if matches(name)]
         # Not those above: where few are kept, the ones made now do not keep the whole page.
         return entries.take(kept).statuses()
@@ -93,15 +98,17 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What to list: a directory's children, or with `recursive` all that is below it, reservations on request, and
-    `sorted` by path, component after component (a directory is followed by what is in it)."""
+    """What to list: a directory's children, or with `recursive` all that is below it, reservations
+    on request, and `sorted` by path, component after component (a directory is followed by what is
+    in it)."""
 
     recursive: bool = False
     include_uncommitted: bool = False
     sorted: bool = False
 
     def pages(self, volume: LookedAt, path: str) -> AsyncGenerator[Entries, None]:
-        """The entries in pages that are not empty; of a file, the file itself. Raises PathNotFoundError."""
+        """The entries in pages that are not empty; of a file, the file itself. Raises
+        PathNotFoundError."""
         return steadily(volume.store, lambda view: self.pages_of(view, path))
 
     async def pages_of(self, view: View, path: str) -> AsyncGenerator[Entries, None]:
@@ -124,14 +131,18 @@ async def _single(page: Entries) -> AsyncGenerator[Entries, None]:
     yield page
 
 
-async def list_pages(volume: LookedAt, path: str, listing: Listing) -> AsyncIterator[list[FileStatus]]:
+async def list_pages(
+    volume: LookedAt, path: str, listing: Listing
+) -> AsyncIterator[list[FileStatus]]:
     """`Listing.pages` as callers see them."""
     async with aclosing(listing.pages(volume, path)) as pages:
         async for page in pages:
             yield page.statuses()
 
 
-async def find_pages(volume: LookedAt, path: str, wanted: Filter) -> AsyncIterator[list[FileStatus]]:
+async def find_pages(
+    volume: LookedAt, path: str, wanted: Filter
+) -> AsyncIterator[list[FileStatus]]:
     """What is below a directory (or a file itself) and meets the filter, in pages."""
     root = path if path == ROOT else path + "/"
 
@@ -155,7 +166,8 @@ async def glob_pages(volume: LookedAt, pattern: str) -> AsyncIterator[list[FileS
 
 
 async def summary(volume: LookedAt, path: str) -> ContentSummary:
-    """Totals of a subtree, itself counted. Reservations count for nothing. Raises PathNotFoundError."""
+    """Totals of a subtree, itself counted. Reservations count for nothing. Raises
+    PathNotFoundError."""
 
     async def totals(view: View) -> AsyncGenerator[tuple[int, int, int], None]:
         start = await existing(view, path)
@@ -175,7 +187,8 @@ async def summary(volume: LookedAt, path: str) -> ContentSummary:
 
 
 async def walk_pages(volume: LookedAt, path: str) -> AsyncIterator[list[Walked]]:
-    """Every directory from `path` down with its children, each after the one it is in. A page is one directory."""
+    """Every directory from `path` down with its children, each after the one it is in. A page is
+    one directory."""
     async with aclosing(steadily(volume.store, lambda view: _walked(view, path))) as pages:
         async for walked in pages:
             yield [walked]
@@ -201,8 +214,9 @@ async def _directory(view: View, path: str) -> AsyncIterator[Walked]:
 def arrow_schema() -> pa.Schema:
     """Columns of a listing's record batches.
 
-    `path` and `id` text; `is_dir`; `size` in bytes, 0 for directories; `mtime` and `ctime` in UTC milliseconds;
-    `version`; `committed`; `etag` and `checksum`, empty if unknown; `physical`, null for directories and reservations.
+    `path` and `id` text; `is_dir`; `size` in bytes, 0 for directories; `mtime` and `ctime` in UTC
+    milliseconds; `version`; `committed`; `etag` and `checksum`, empty if unknown; `physical`, null
+    for directories and reservations.
     """
     import pyarrow as pa
 

@@ -96,11 +96,15 @@ async def delete_many(
         done = await delete_files(store, in_columns(files, store.keys))
         if not missing_ok:
             for path in [*gone, *done.gone]:
-                done.failures.append((path, PathNotFoundError("no such file or directory", path=path)))
+                done.failures.append(
+                    (path, PathNotFoundError("no such file or directory", path=path))
+                )
         tally.add(done)
 
     await run_all(
-        delete_chunk, (wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)), limit=DELETING
+        delete_chunk,
+        (wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)),
+        limit=DELETING,
     )
     by_depth: dict[int, list[str]] = {}
     for path in directories:
@@ -121,7 +125,9 @@ def _pairs(
         if not _is_pair(pair):
             raise ArgumentTypeError(f"a pair is a source and a target, not {pair!r:.100}")
         with tally.noting(pair[0]):
-            fit[Pair(_fitting(store, normalise(pair[0])), _fitting(store, normalise(pair[1])))] = None
+            fit[Pair(_fitting(store, normalise(pair[0])), _fitting(store, normalise(pair[1])))] = (
+                None
+            )
     return list(fit)
 
 
@@ -130,7 +136,8 @@ def _is_pair(value: object) -> bool:
 
 
 def _apart(pairs: Sequence[Pair], tally: _Tally) -> list[Pair]:
-    """The pairs whose paths no other pair names: what the others would lead to depends on their order."""
+    """The pairs whose paths no other pair names: what the others would lead to depends on their
+    order."""
     uses = Counter(path for pair in pairs for path in {pair.source, pair.target})
     fit = []
     for pair in pairs:
@@ -144,7 +151,10 @@ def _apart(pairs: Sequence[Pair], tally: _Tally) -> list[Pair]:
 
 
 def _paths(
-    store: MetadataStore, paths: Iterable[str | os.PathLike[str]], normalise: Normalise, tally: _Tally
+    store: MetadataStore,
+    paths: Iterable[str | os.PathLike[str]],
+    normalise: Normalise,
+    tally: _Tally,
 ) -> list[str]:
     if isinstance(paths, str | bytes):
         raise ArgumentTypeError("a list of paths is wanted, not one path")
@@ -196,7 +206,9 @@ class _Tally:
             self._count(done, path)
 
     def result(self) -> ManyResult:
-        return ManyResult(self._files, self._directories, self._bytes, failures=tuple(self.failures))
+        return ManyResult(
+            self._files, self._directories, self._bytes, failures=tuple(self.failures)
+        )
 
     def _count(self, done: ChangeResult, path: str | None = None) -> None:
         self._files += done.files

@@ -1,7 +1,8 @@
 """Many files written at once: bytes uploaded in parallel, entries published a hundred in a request.
 
-The list is cut into windows. A window's paths are read together, its bytes uploaded under one bound for the whole
-call, and its entries published together. A file that lost a race is written once more, by itself.
+The list is cut into windows. A window's paths are read together, its bytes uploaded under one bound
+for the whole call, and its entries published together. A file that lost a race is written once
+more, by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from typing import TypeAlias
 import anyio
 
 from s3k_async.concurrency import ByteBudget, run_all
-from s3k_async.errors import ArgumentTypeError, ConflictError, InvalidArgumentError, PathExistsError, S3kError
+from s3k_async.errors import (
+    ArgumentTypeError,
+    ConflictError,
+    InvalidArgumentError,
+    PathExistsError,
+    S3kError,
+)
 from s3k_async.files import bytes_of, drop_unpublished
 from s3k_async.metadata.batches import prepare_many, publish_many
 from s3k_async.metadata.store import Target
@@ -79,18 +86,22 @@ class _Load:
     failures: list[tuple[str, Exception]] = field(default_factory=list)
     budget: ByteBudget = field(default_factory=lambda: ByteBudget(UPLOAD_BYTES))
     preparing: anyio.Lock = field(default_factory=anyio.Lock)
-    """Windows take turns, so that what one has read and made of their directories is known to the next."""
+    """Windows take turns, so that what one has read and made of their directories is known to the
+    next."""
 
     def given(
         self,
         files: Iterable[object],
         normalise: Callable[[str | os.PathLike[str]], str],
     ) -> list[_File]:
-        """The list with paths normalised and buffers that can be sliced, without what is no path or holds no bytes."""
+        """The list with paths normalised and buffers that can be sliced, without what is no path or
+        holds no bytes."""
         found = []
         for each in files:
             if isinstance(each, str) or not isinstance(each, Sequence) or len(each) != 2:
-                raise ArgumentTypeError(f"a file to write is (path, data), not {type(each).__name__}")
+                raise ArgumentTypeError(
+                    f"a file to write is (path, data), not {type(each).__name__}"
+                )
             given, data = each
             path = str(given)
             try:
@@ -101,11 +112,14 @@ class _Load:
         return found
 
     def distinct(self, files: list[_File]) -> list[_File]:
-        """Without the paths that are named twice: whose bytes would be there in the end could not be told."""
+        """Without the paths that are named twice: whose bytes would be there in the end could not
+        be told."""
         named = Counter(path for path, _ in files)
         for path, count in named.items():
             if count > 1:
-                error = InvalidArgumentError(f"the path is named {count} times in one list", path=path)
+                error = InvalidArgumentError(
+                    f"the path is named {count} times in one list", path=path
+                )
                 self.failures.append((path, error))
         return [file for file in files if named[file[0]] == 1]
 
@@ -158,7 +172,9 @@ class _Load:
                 lost.append(target.path)
             else:
                 self.failures.append((target.path, outcome))
-        await run_all(lambda one: drop_unpublished(self.volume.storage, *one), unpublished, limit=LOST)
+        await run_all(
+            lambda one: drop_unpublished(self.volume.storage, *one), unpublished, limit=LOST
+        )
         return lost
 
     async def _alone(self, path: str, view: memoryview) -> None:

@@ -1,4 +1,5 @@
-"""Files and directories on this machine, as transfers see them. Blocking; every error is one of ours."""
+"""Files and directories on this machine, as transfers see them. Blocking; every error is one of
+ours."""
 
 from __future__ import annotations
 
@@ -26,7 +27,16 @@ from s3k_async.sources import SYSTEM
 from s3k_async.stores.os_errors import os_errors
 from s3k_async.stores.replacing import replaceable
 
-__all__ = ["Survey", "appearing", "local_errors", "make_directory", "open_regular", "read", "survey", "write"]
+__all__ = [
+    "Survey",
+    "appearing",
+    "local_errors",
+    "make_directory",
+    "open_regular",
+    "read",
+    "survey",
+    "write",
+]
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 """How file systems without hard links refuse one."""
@@ -57,7 +67,8 @@ _KINDS: dict[int | None, tuple[type[S3kError], str]] = {
 
 @dataclass(slots=True)
 class Survey:
-    """Directories and files below a local directory, relative to it, and what is neither, with the reason."""
+    """Directories and files below a local directory, relative to it, and what is neither, with the
+    reason."""
 
     directories: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -65,7 +76,8 @@ class Survey:
 
 
 def survey(root: str) -> Survey:
-    """Look through a local directory. Links to files count as files; links to directories are not followed."""
+    """Look through a local directory. Links to files count as files; links to directories are not
+    followed."""
     found = Survey()
     for entry in _walk(root, found.failures):
         relative = os.path.relpath(entry.path, root)
@@ -131,10 +143,11 @@ def read(descriptor: int, path: str, start: int, length: int) -> bytes:
 
 @asynccontextmanager
 async def appearing(path: str, *, overwrite: bool = True, hint: str = "") -> AsyncIterator[int]:
-    """A descriptor of a file that is written beside its place, and renamed into it at the end of the body.
+    """A descriptor of a file that is written beside its place, and renamed into it at the end of
+    the body.
 
-    A failure, or a cancellation, leaves nothing behind.
-    Raises as `replaceable`, with `hint`, and PathExistsError (not `overwrite`, and a file is there by the end).
+    A failure, or a cancellation, leaves nothing behind. Raises as `replaceable`, with `hint`, and
+    PathExistsError (not `overwrite`, and a file is there by the end).
     """
     place = await run_sync(partial(replaceable, path, hint=hint))
     # With a short name, since the file's own may be as long as names can be.
@@ -191,7 +204,8 @@ def write(descriptor: int, path: str, data: bytes | memoryview) -> None:
 
 
 def make_directory(path: str) -> None:
-    """Make a directory and its missing parents. Raises NotDirectoryError if a file is in the way."""
+    """Make a directory and its missing parents. Raises NotDirectoryError if a file is in the
+    way."""
     try:
         with local_errors(path):
             os.makedirs(path, exist_ok=True)

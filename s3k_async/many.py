@@ -36,24 +36,28 @@ IN_FLIGHT = 64 * 1024 * 1024
 
 
 class ManyPaths:
-    """What a client does with a list of paths. Nothing is a snapshot: each path is looked at by itself.
+    """What a client does with a list of paths. Nothing is a snapshot: each path is looked at by
+    itself.
 
-    A path that cannot be one raises InvalidPathError or CrossVolumeError before anything is asked for, as each verb for
-    one path does; what is no list of paths, ArgumentTypeError. Entries are read 100 in a request.
+    A path that cannot be one raises InvalidPathError or CrossVolumeError before anything is asked
+    for, as each verb for one path does; what is no list of paths, ArgumentTypeError. Entries are
+    read 100 in a request.
     """
 
     @call
     async def stat_many(self, paths: Iterable[Path]) -> Statuses:
         """What is at each path, in the order of the paths; None where nothing is.
 
-        The same path may come several times. Raises the errors of the table, for all paths together.
+        The same path may come several times. Raises the errors of the table, for all paths
+        together.
         """
         entries = await self._volume().store.get_many(self._paths(paths))
         return [None if entry is None else FileStatus.of(entry) for entry in entries]
 
     @call
     async def exists_many(self, paths: Iterable[Path]) -> Answers:
-        """Whether something is at each path, in the order of the paths, files that are being written included.
+        """Whether something is at each path, in the order of the paths, files that are being
+        written included.
 
         Raises as `stat_many`.
         """
@@ -61,19 +65,27 @@ class ManyPaths:
         return [entry is not None for entry in entries]
 
     @overload
-    async def read_many(self, paths: Iterable[Path], *, return_errors: Literal[False] = ...) -> Contents: ...
+    async def read_many(
+        self, paths: Iterable[Path], *, return_errors: Literal[False] = ...
+    ) -> Contents: ...
     @overload
-    async def read_many(self, paths: Iterable[Path], *, return_errors: Literal[True]) -> Outcomes: ...
+    async def read_many(
+        self, paths: Iterable[Path], *, return_errors: Literal[True]
+    ) -> Outcomes: ...
     @overload
     async def read_many(self, paths: Iterable[Path], *, return_errors: bool) -> Outcomes: ...
     @call
-    async def read_many(self, paths: Iterable[Path], *, return_errors: bool = False) -> Contents | Outcomes:
-        """Whole files, in the order of the paths, each as `read` gives it, size and checksum verified.
+    async def read_many(
+        self, paths: Iterable[Path], *, return_errors: bool = False
+    ) -> Contents | Outcomes:
+        """Whole files, in the order of the paths, each as `read` gives it, size and checksum
+        verified.
 
-        Up to 64 files are read at once, and no more than 64 MiB of them (a longer file alone); the result holds all of
-        them. Every file is tried: what `read` would raise for it is in its place with `return_errors`, and without it
-        PartialFailureError, whose `failures` are the paths with their errors, is raised at the end. A path that comes
-        several times is read once. Errors of the table that leave all entries unknown are raised as themselves.
+        Up to 64 files are read at once, and no more than 64 MiB of them (a longer file alone); the
+        result holds all of them. Every file is tried: what `read` would raise for it is in its
+        place with `return_errors`, and without it PartialFailureError, whose `failures` are the
+        paths with their errors, is raised at the end. A path that comes several times is read once.
+        Errors of the table that leave all entries unknown are raised as themselves.
         """
         volume = self._volume()
         places = self._paths(paths)
@@ -87,30 +99,41 @@ class ManyPaths:
 
     @call
     @counted
-    async def write_many(self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True) -> ManyResult:
-        """Write a list of (path, data), up to a hundred entries in a request, with missing parents made once.
+    async def write_many(
+        self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True
+    ) -> ManyResult:
+        """Write a list of (path, data), up to a hundred entries in a request, with missing parents
+        made once.
 
-        Each file is there or not by itself, as `write` does it; the order is not kept. What fails is listed in the
-        result and keeps no other from being written; a path that is named twice is refused with InvalidArgumentError.
-        Raises ArgumentTypeError for what is no list of pairs.
+        Each file is there or not by itself, as `write` does it; the order is not kept. What fails
+        is listed in the result and keeps no other from being written; a path that is named twice is
+        refused with InvalidArgumentError. Raises ArgumentTypeError for what is no list of pairs.
         """
         return await write_many(self._volume(), files, self._path, overwrite=overwrite)
 
     @call
     @counted
     async def adopt_many(
-        self, pairs: Iterable[tuple[Path, str]], *, overwrite: bool = False, progress: ProgressCallback | None = None
+        self,
+        pairs: Iterable[tuple[Path, str]],
+        *,
+        overwrite: bool = False,
+        progress: ProgressCallback | None = None,
     ) -> ManyResult:
-        """Make objects in the volume's data location files by a list of (path, URI), without copying them.
+        """Make objects in the volume's data location files by a list of (path, URI), without
+        copying them.
 
-        Each is adopted by itself, as `Transaction.adopt` does it, up to a hundred entries in a request, with missing
-        parents made once; the order is not kept. The list is taken a thousand pairs at a time. What fails is listed in
-        the result by its path and keeps no other from being adopted; what is adopted at its path already is left as it
-        is and not counted, so that the same list can be finished later. Of pairs that name one path, or one object,
-        within a thousand all are refused with InvalidArgumentError; further apart, each is taken as it comes. Raises
-        ArgumentTypeError for what is no list of pairs.
+        Each is adopted by itself, as `Transaction.adopt` does it, up to a hundred entries in a
+        request, with missing parents made once; the order is not kept. The list is taken a thousand
+        pairs at a time. What fails is listed in the result by its path and keeps no other from
+        being adopted; what is adopted at its path already is left as it is and not counted, so that
+        the same list can be finished later. Of pairs that name one path, or one object, within a
+        thousand all are refused with InvalidArgumentError; further apart, each is taken as it
+        comes. Raises ArgumentTypeError for what is no list of pairs.
         """
-        return await adopt_many(self._volume(), pairs, self._path, overwrite=overwrite, progress=progress)
+        return await adopt_many(
+            self._volume(), pairs, self._path, overwrite=overwrite, progress=progress
+        )
 
     @call
     @counted
@@ -122,13 +145,16 @@ class ManyPaths:
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ManyResult:
-        """Rename by a list of (source, target), up to 50 files in a request; the result lists what failed.
+        """Rename by a list of (source, target), up to 50 files in a request; the result lists what
+        failed.
 
-        Each pair is renamed as `rename` does it: files first, then directories in the order of the list. A pair that
-        fails is listed by its source and keeps no other from being done. Pairs that share a path, as (a, b) and (b, c)
-        do, are refused with InvalidArgumentError, all of them: what they lead to would depend on their order, and on
-        how far an earlier call had come. With `missing_ok` a pair whose source is gone is done if something is at its
-        target, so that the same list can be finished later. Raises ArgumentTypeError for what is no list of pairs.
+        Each pair is renamed as `rename` does it: files first, then directories in the order of the
+        list. A pair that fails is listed by its source and keeps no other from being done. Pairs
+        that share a path, as (a, b) and (b, c) do, are refused with InvalidArgumentError, all of
+        them: what they lead to would depend on their order, and on how far an earlier call had
+        come. With `missing_ok` a pair whose source is gone is done if something is at its target,
+        so that the same list can be finished later. Raises ArgumentTypeError for what is no list of
+        pairs.
         """
         return await rename_many(
             self._volume().store,
@@ -152,9 +178,9 @@ class ManyPaths:
     ) -> ManyResult:
         """Remove what is at the paths, up to 100 files in a request; the result lists what failed.
 
-        Each is removed as `delete` does it: files first, then directories, the deepest first. A path that fails is
-        listed and keeps no other from being done; a path that is named twice counts once. Raises ArgumentTypeError for
-        what is no list.
+        Each is removed as `delete` does it: files first, then directories, the deepest first. A
+        path that fails is listed and keeps no other from being done; a path that is named twice
+        counts once. Raises ArgumentTypeError for what is no list.
         """
         return await delete_many(
             self._volume().store,
@@ -173,7 +199,9 @@ class ManyPaths:
     async def rename(self, source: Path, target: Path, *, overwrite: bool = False) -> ChangeResult:
         raise NotImplementedError
 
-    async def delete(self, path: Path, *, recursive: bool = False, missing_ok: bool = False) -> ChangeResult:
+    async def delete(
+        self, path: Path, *, recursive: bool = False, missing_ok: bool = False
+    ) -> ChangeResult:
         raise NotImplementedError
 
     def _volume(self) -> Volume:

@@ -1,5 +1,6 @@
-"""Changes of exactly the objects that were seen. The verbs for paths take whatever is at a path when its turn comes;
-here every write is conditional on the object, and on its version where one is given.
+"""Changes of exactly the objects that were seen. The verbs for paths take whatever is at a path
+when its turn comes; here every write is conditional on the object, and on its version where one is
+given.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ PORTIONS = 4
 """Portions under way at the same time."""
 
 Errors: TypeAlias = dict[str, S3kError]
-"""By path, what was not changed: PathNotFoundError for what is gone, ConflictError for what is not what was meant."""
+"""By path, what was not changed: PathNotFoundError for what is gone, ConflictError for what is not
+what was meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +51,20 @@ class Meant:
         if found is None:
             raise PathNotFoundError("it is gone since it was looked at", path=self.path)
         if found.id != self.id:
-            raise ConflictError("another object is there than the one that was looked at", path=self.path)
+            raise ConflictError(
+                "another object is there than the one that was looked at", path=self.path
+            )
         if self.version is not None and found.version != self.version:
             raise ConflictError("it has changed since it was looked at, and stays", path=self.path)
 
 
 @call
-async def rename_meant(client: S3kClient, pairs: Sequence[tuple[Meant, str]], *, overwrite: bool) -> Errors:
-    """Move what is meant to the paths that are given with it, each by itself. No path is in two pairs, nor above one
-    that is. With `overwrite` a file replaces whichever file is at its target by then.
+async def rename_meant(
+    client: S3kClient, pairs: Sequence[tuple[Meant, str]], *, overwrite: bool
+) -> Errors:
+    """Move what is meant to the paths that are given with it, each by itself. No path is in two
+    pairs, nor above one that is. With `overwrite` a file replaces whichever file is at its target
+    by then.
     """
     means = {meant.path: meant for meant, _ in pairs}
 
@@ -66,7 +73,9 @@ async def rename_meant(client: S3kClient, pairs: Sequence[tuple[Meant, str]], *,
         return source
 
     async def move(source: str, target: str) -> None:
-        await _alone(client, means[source], lambda change: change.rename(source, target, overwrite=overwrite))
+        await _alone(
+            client, means[source], lambda change: change.rename(source, target, overwrite=overwrite)
+        )
 
     renames = PairRenames(
         client._volume().store,
@@ -87,14 +96,16 @@ async def rename_meant(client: S3kClient, pairs: Sequence[tuple[Meant, str]], *,
 
 @call
 async def delete_meant(client: S3kClient, wanted: Sequence[Meant], *, recursive: bool) -> Errors:
-    """Remove what is meant, each by itself; none is above another one. A directory goes with `recursive` only, unless
-    it is empty, and with all that is in it by then.
+    """Remove what is meant, each by itself; none is above another one. A directory goes with
+    `recursive` only, unless it is empty, and with all that is in it by then.
     """
     store = client._volume().store
     errors: Errors = {}
     files: list[Entry] = []
     alone: list[Meant] = []
-    for meant, found in zip(wanted, await store.get_each([meant.path for meant in wanted]), strict=True):
+    for meant, found in zip(
+        wanted, await store.get_each([meant.path for meant in wanted]), strict=True
+    ):
         try:
             meant.need(found)
         except S3kError as error:
@@ -110,7 +121,9 @@ async def delete_meant(client: S3kClient, wanted: Sequence[Meant], *, recursive:
 
     async def delete(meant: Meant) -> None:
         try:
-            await _alone(client, meant, lambda change: change.delete(meant.path, recursive=recursive))
+            await _alone(
+                client, meant, lambda change: change.delete(meant.path, recursive=recursive)
+            )
         except S3kError as error:
             errors[meant.path] = error
 
@@ -120,8 +133,8 @@ async def delete_meant(client: S3kClient, wanted: Sequence[Meant], *, recursive:
 
 @call
 async def delete_seen(client: S3kClient, entries: Iterable[FileStatus]) -> Errors:
-    """Remove the versions of files, and the directories, that a listing showed; of directories only those that are
-    empty by then.
+    """Remove the versions of files, and the directories, that a listing showed; of directories only
+    those that are empty by then.
     """
     errors: Errors = {}
 
@@ -141,14 +154,17 @@ async def delete_seen(client: S3kClient, entries: Iterable[FileStatus]) -> Error
             directories.setdefault(entry.path.count("/"), []).append(entry)
         else:
             files.append(Meant(entry.path, entry.id, entry.version))
-    await run_all(delete, (files[at : at + PORTION] for at in range(0, len(files), PORTION)), limit=PORTIONS)
+    await run_all(
+        delete, (files[at : at + PORTION] for at in range(0, len(files), PORTION)), limit=PORTIONS
+    )
     for depth in sorted(directories, reverse=True):
         await run_all(remove, directories[depth], limit=ALONE)
     return errors
 
 
 async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Errors) -> set[str]:
-    """Remove files at the versions that were read, many in a transaction; those that have to be looked at again."""
+    """Remove files at the versions that were read, many in a transaction; those that have to be
+    looked at again."""
     store = client._volume().store
     if not files:
         return set()
@@ -167,13 +183,17 @@ async def _delete_files(client: S3kClient, files: Sequence[Entry], errors: Error
     return left
 
 
-async def _alone(client: S3kClient, meant: Meant, change: Callable[[Transaction], Awaitable[None]]) -> None:
-    """Make a change in a transaction of its own, which rests on the version that its verb has seen."""
+async def _alone(
+    client: S3kClient, meant: Meant, change: Callable[[Transaction], Awaitable[None]]
+) -> None:
+    """Make a change in a transaction of its own, which rests on the version that its verb has
+    seen."""
     race = Race(client._volume().store)
     while True:
         async with client.transaction() as transaction:
             await change(transaction)
-            # After the verb has looked: if that saw something else, what is seen now is not what the commit needs.
+            # After the verb has looked: if that saw something else, what is seen now is not what
+            # the commit needs.
             meant.need(await client.stat(meant.path))
             try:
                 await transaction.commit()

@@ -40,12 +40,14 @@ class Content:
     size: int
     etag: str
     checksum: str
-    """`xxh128:<32 hex digits>` over the whole content (XXH3 128 bits, canonical big-endian form), or empty."""
+    """`xxh128:<32 hex digits>` over the whole content (XXH3 128 bits, canonical big-endian form),
+    or empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """Bytes that were uploaded and that nothing names yet, for a transaction of any process to publish."""
+    """Bytes that were uploaded and that nothing names yet, for a transaction of any process to
+    publish."""
 
     volume_id: str
     """The volume in whose data they are."""
@@ -53,7 +55,8 @@ class StagedFile:
     """The object that their key names: what it is published as."""
     content: Content
     lease_ms: int
-    """Until when they must be published, epoch milliseconds: `Tuning.lease` after the upload began."""
+    """Until when they must be published, epoch milliseconds: `Tuning.lease` after the upload began.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +145,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """What a rename, delete or copy did: the files and directories it changed, and the size of those files."""
+    """What a rename, delete or copy did: the files and directories it changed, and the size of
+    those files."""
 
     files: int = 0
     directories: int = 0
     bytes: int = 0
     requests: Requests = field(default_factory=Requests, compare=False)
-    """What the call asked of the services, retries included, before it was answered; no part of equality."""
+    """What the call asked of the services, retries included, before it was answered; no part of
+    equality."""
 
 
 @dataclass(frozen=True, slots=True)

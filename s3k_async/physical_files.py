@@ -1,4 +1,5 @@
-"""Where the bytes of files are, for programs that read them by themselves: the JVM's readers, above all."""
+"""Where the bytes of files are, for programs that read them by themselves: the JVM's readers, above
+all."""
 
 from __future__ import annotations
 
@@ -26,12 +27,14 @@ class PhysicalFile:
     path: str
     """Logical path."""
     uri: str
-    """As Hadoop's file systems take it: `s3a://bucket/key` or `file:///...`, nothing in it escaped."""
+    """As Hadoop's file systems take it: `s3a://bucket/key` or `file:///...`, nothing in it escaped.
+    """
     size: int
     """Bytes."""
     mtime_ms: int
     partitions: dict[str, str | None] = field(default_factory=dict)
-    """By `s3k_async.partitions`, from the directories between the path that was asked for and the file."""
+    """By `s3k_async.partitions`, from the directories between the path that was asked for and the
+    file."""
 
 
 class _Volume(Protocol):
@@ -46,15 +49,18 @@ class _Volume(Protocol):
 class PhysicalPaths:
     """What a client tells of the places of bytes."""
 
-    def physical_paths(self, path: Path = ROOT, *, recursive: bool = True) -> AsyncIterator[PhysicalFile]:
-        """The committed files below a directory, or without `recursive` in it, or a file itself, with the URIs of their
-        bytes and the values in the `name=value` directories between.
+    def physical_paths(
+        self, path: Path = ROOT, *, recursive: bool = True
+    ) -> AsyncIterator[PhysicalFile]:
+        """The committed files below a directory, or without `recursive` in it, or a file itself,
+        with the URIs of their bytes and the values in the `name=value` directories between.
 
             files = [file async for file in client.physical_paths("/sales")]
             spark.read.parquet(*[file.uri for file in files])
 
-        The files are those of a listing, which sees an atomic change of many wholly or not at all (`list`); their bytes
-        stay for the grace period of garbage collection, whatever becomes of the files. Raises PathNotFoundError.
+        The files are those of a listing, which sees an atomic change of many wholly or not at all
+        (`list`); their bytes stay for the grace period of garbage collection, whatever becomes of
+        the files. Raises PathNotFoundError.
         """
         return _each(self._physical_pages(path, recursive))
 
@@ -75,11 +81,15 @@ async def _each(pages: AsyncIterator[list[PhysicalFile]]) -> AsyncIterator[Physi
             yield file
 
 
-async def _pages(volume: _Volume, top: str, listing: Listing) -> AsyncGenerator[list[PhysicalFile], None]:
+async def _pages(
+    volume: _Volume, top: str, listing: Listing
+) -> AsyncGenerator[list[PhysicalFile], None]:
     async with aclosing(listing.pages(volume, top)) as pages:
         async for page in pages:
             known: dict[str, dict[str, str | None]] = {}
-            files = [_file(volume.storage, status, top, known) for status in page.files().statuses()]
+            files = [
+                _file(volume.storage, status, top, known) for status in page.files().statuses()
+            ]
             if files:
                 yield files
 
@@ -96,6 +106,7 @@ def _file(
 
 
 def _for_hadoop(uri: str) -> str:
-    """Hadoop takes the text of a path as it is, and S3 by the name of the file system that reads it."""
+    """Hadoop takes the text of a path as it is, and S3 by the name of the file system that reads
+    it."""
     scheme, _, rest = uri.partition("://")
     return f"s3a://{rest}" if scheme in ("s3", "s3a", "s3n") else f"{scheme}://{unquote(rest)}"

@@ -1,4 +1,5 @@
-"""Whole files into a volume: written at once, copied, touched. Whoever loses a race prepares again."""
+"""Whole files into a volume: written at once, copied, touched. Whoever loses a race prepares
+again."""
 
 from __future__ import annotations
 
@@ -62,9 +63,10 @@ async def write(volume: Published, path: str, data: Buffer, *, overwrite: bool) 
 async def publish_new(volume: Published, path: str, upload: Upload, *, overwrite: bool) -> Entry:
     """Upload and publish a file at the path; the last writer wins.
 
-    A lost race is tried again for `Tuning.busy_timeout`; bytes that were uploaded for the same object id are used
-    again, within the lease that they were uploaded under. Raises PathExistsError (not `overwrite`), IsDirectoryError,
-    NotDirectoryError, BusyError, LeaseExpiredError, and ConflictError when every attempt was lost.
+    A lost race is tried again for `Tuning.busy_timeout`; bytes that were uploaded for the same
+    object id are used again, within the lease that they were uploaded under. Raises PathExistsError
+    (not `overwrite`), IsDirectoryError, NotDirectoryError, BusyError, LeaseExpiredError, and
+    ConflictError when every attempt was lost.
     """
     store = volume.store
     race = Race(store)
@@ -77,12 +79,16 @@ async def publish_new(volume: Published, path: str, upload: Upload, *, overwrite
                 raise PathExistsError("the file exists", path=path)
             if content is not None and uploaded_for != target.object_id:
                 stale, content = content, None
-                await drop_unpublished(volume.storage, stale.physical, ConflictError("another object", path=path))
+                await drop_unpublished(
+                    volume.storage, stale.physical, ConflictError("another object", path=path)
+                )
             if content is None:
                 content = await upload(target)
                 uploaded_for, lease_ms = target.object_id, target.lease_ms
             try:
-                return await store.publish(replace(target, lease_ms=lease_ms), content, overwrite=overwrite)
+                return await store.publish(
+                    replace(target, lease_ms=lease_ms), content, overwrite=overwrite
+                )
             except ConflictError as error:
                 await race.lost(error)
     except S3kError as error:
@@ -92,7 +98,8 @@ async def publish_new(volume: Published, path: str, upload: Upload, *, overwrite
 
 
 async def touch(volume: Published, path: str) -> Entry:
-    """Create an empty file, or give the file a new version with the same bytes and the time of now."""
+    """Create an empty file, or give the file a new version with the same bytes and the time of
+    now."""
     store = volume.store
     race = Race(store)
     while True:
@@ -126,10 +133,14 @@ class Tally:
         if entry.is_dir:
             self.result = replace(self.result, directories=self.result.directories + 1)
         else:
-            self.result = replace(self.result, files=self.result.files + 1, bytes=self.result.bytes + entry.size)
+            self.result = replace(
+                self.result, files=self.result.files + 1, bytes=self.result.bytes + entry.size
+            )
         if self._progress is not None:
             done = self.result.files + self.result.directories
-            self._progress(Progress(self._operation, done, bytes=self.result.bytes, path=entry.path))
+            self._progress(
+                Progress(self._operation, done, bytes=self.result.bytes, path=entry.path)
+            )
 
 
 def is_below(path: str, directory: str) -> bool:
@@ -154,15 +165,22 @@ async def copy(
         tally.add(await _copy_file(origin, entry, destination, target, overwrite=overwrite))
         return tally.result
     if not recursive:
-        raise IsDirectoryError("the source is a directory; copying one has to be asked for", path=source)
+        raise IsDirectoryError(
+            "the source is a directory; copying one has to be asked for", path=source
+        )
     if origin is destination and is_below(target, source):
-        raise RenameIntoSelfError("a directory cannot be copied to itself or below itself", path=target)
+        raise RenameIntoSelfError(
+            "a directory cannot be copied to itself or below itself", path=target
+        )
     await _copy_tree(origin, entry, destination, target, overwrite=overwrite, tally=tally)
     return tally.result
 
 
-async def _copy_file(origin: Published, entry: Entry, destination: Published, target: str, *, overwrite: bool) -> Entry:
-    """Copy the bytes that the entry names; a version that was replaced and collected meanwhile is looked up again."""
+async def _copy_file(
+    origin: Published, entry: Entry, destination: Published, target: str, *, overwrite: bool
+) -> Entry:
+    """Copy the bytes that the entry names; a version that was replaced and collected meanwhile is
+    looked up again."""
     for _ in range(LOOKS):
         try:
             return await _copy_version(origin, entry, destination, target, overwrite=overwrite)
@@ -184,7 +202,9 @@ async def _copy_version(
         try:
             return await storage.copy_from(origin.storage, entry.content, at.object_id)
         except DataMissingError as error:
-            raise DataMissingError(f"the physical object {entry.physical} is gone", path=entry.path) from error
+            raise DataMissingError(
+                f"the physical object {entry.physical} is gone", path=entry.path
+            ) from error
         except CorruptDataError as error:
             raise CorruptDataError(error.message, path=entry.path) from error
 
@@ -192,7 +212,13 @@ async def _copy_version(
 
 
 async def _copy_tree(
-    origin: Published, top: Entry, destination: Published, target: str, *, overwrite: bool, tally: Tally
+    origin: Published,
+    top: Entry,
+    destination: Published,
+    target: str,
+    *,
+    overwrite: bool,
+    tally: Tally,
 ) -> None:
     failures: list[tuple[str, Exception]] = []
     tally.add(await destination.store.make_directory(target, exist_ok=overwrite))
@@ -214,5 +240,7 @@ async def _copy_tree(
         await run_all(one, [entry for entry in page if not entry.is_reservation], limit=COPIES)
     if failures:
         raise PartialFailureError(
-            f"{len(failures)} of the entries below could not be copied", path=top.path, failures=failures
+            f"{len(failures)} of the entries below could not be copied",
+            path=top.path,
+            failures=failures,
         ) from failures[0][1]

@@ -1,4 +1,5 @@
-"""Trying again after a lost race: somebody else's change came first, so what is there is looked at anew."""
+"""Trying again after a lost race: somebody else's change came first, so what is there is looked at
+anew."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ __all__ = ["Race"]
 
 FIRST_WAIT = 0.005
 LONGEST_WAIT = 0.5
-"""Seconds. Waits are uniform between zero and a bound that doubles from the first to the longest."""
+"""Seconds. Waits are uniform between zero and a bound that doubles from the first to the longest.
+"""
 
 
 class Race:
-    """One change that may lose to others, until `Tuning.busy_timeout` has passed since it lost first. Of all that
-    race, one gets ahead in each round, so it is time and not a number of attempts that is given.
+    """One change that may lose to others, until `Tuning.busy_timeout` has passed since it lost
+    first. Of all that race, one gets ahead in each round, so it is time and not a number of
+    attempts that is given.
     """
 
     def __init__(self, store: MetadataStore) -> None:

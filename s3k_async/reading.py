@@ -72,7 +72,8 @@ async def existing(store: Looking, path: str) -> Entry:
 
 
 def need_same(seen: FileStatus, entry: Entry) -> None:
-    """Raise ConflictError unless the entry is the version of the file, or the directory, that was seen at its path."""
+    """Raise ConflictError unless the entry is the version of the file, or the directory, that was
+    seen at its path."""
     if entry.id != seen.id:
         raise ConflictError("something else is there than what was looked at", path=entry.path)
     if not entry.is_dir and entry.version != seen.version:
@@ -84,14 +85,17 @@ def need_readable(entry: Entry) -> None:
     if entry.is_dir:
         raise IsDirectoryError("a directory is at the path", path=entry.path)
     if not entry.committed or entry.physical is None:
-        raise UncommittedFileError("the file is being written: its bytes are not durable yet", path=entry.path)
+        raise UncommittedFileError(
+            "the file is being written: its bytes are not durable yet", path=entry.path
+        )
 
 
 class SequentialCheck:
     """Verifies the checksum of a file that is fetched in order, from its start to its end.
 
-    Bytes that are fetched again count once, and bytes beyond a gap count when the gap has been fetched: what is read
-    here and there is not verified. Fetches of several threads at the same time end the verification.
+    Bytes that are fetched again count once, and bytes beyond a gap count when the gap has been
+    fetched: what is read here and there is not verified. Fetches of several threads at the same
+    time end the verification.
     """
 
     def __init__(self, entry: Entry) -> None:
@@ -101,8 +105,8 @@ class SequentialCheck:
         self._lock = threading.Lock()
 
     def add(self, start: int, data: bytes) -> None:
-        """Take in bytes that were fetched, before they are returned. Raises CorruptDataError where they complete a file
-        that has not the checksum that was recorded, and ever after.
+        """Take in bytes that were fetched, before they are returned. Raises CorruptDataError where
+        they complete a file that has not the checksum that was recorded, and ever after.
         """
         if self._digest is None or not start <= self._hashed <= start + len(data):
             return
@@ -123,7 +127,8 @@ class SequentialCheck:
 
 
 async def read_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
-    """As `fetch_span`; a span that is the whole file is verified. Raises CorruptDataError for a wrong checksum, too."""
+    """As `fetch_span`; a span that is the whole file is verified. Raises CorruptDataError for a
+    wrong checksum, too."""
     data = await fetch_span(storage, entry, start, end)
     if len(data) == entry.size and entry.checksum.startswith(CHECKSUM_PREFIX):
         _require(entry, checksum_of(data))
@@ -131,10 +136,11 @@ async def read_span(storage: PhysicalStorage, entry: Entry, start: int, end: int
 
 
 async def fetch_span(storage: PhysicalStorage, entry: Entry, start: int, end: int) -> bytes:
-    """Bytes [start, end) of the version that the entry names, in several requests at once if they are many.
+    """Bytes [start, end) of the version that the entry names, in several requests at once if they
+    are many.
 
-    Raises DataMissingError, CorruptDataError (the physical object has another size than the entry says, or is an
-    adopted one that was replaced).
+    Raises DataMissingError, CorruptDataError (the physical object has another size than the entry
+    says, or is an adopted one that was replaced).
     """
     physical = entry.physical
     if physical is None or start >= end:
@@ -147,11 +153,15 @@ async def fetch_span(storage: PhysicalStorage, entry: Entry, start: int, end: in
         try:
             data = await storage.read(physical, begin, stop, size=entry.size, etag=entry.etag)
         except DataMissingError as error:
-            raise DataMissingError(f"the physical object {physical} is gone", path=entry.path) from error
+            raise DataMissingError(
+                f"the physical object {physical} is gone", path=entry.path
+            ) from error
         except CorruptDataError as error:
             raise CorruptDataError(error.message, path=entry.path) from error
         if len(data) != stop - begin:
-            raise CorruptDataError(f"the physical object ends before byte {stop} of {entry.size}", path=entry.path)
+            raise CorruptDataError(
+                f"the physical object ends before byte {stop} of {entry.size}", path=entry.path
+            )
         return data
 
     step = max(1, storage.tuning.part_size)
@@ -162,7 +172,8 @@ async def fetch_span(storage: PhysicalStorage, entry: Entry, start: int, end: in
 
 
 async def check_empty(storage: PhysicalStorage, entry: Entry) -> None:
-    """See that the adopted object of an empty file is still empty. What is the volume's own is not asked for.
+    """See that the adopted object of an empty file is still empty. What is the volume's own is not
+    asked for.
 
     Raises DataMissingError, CorruptDataError.
     """
@@ -177,10 +188,11 @@ async def check_empty(storage: PhysicalStorage, entry: Entry) -> None:
 async def read_spans(
     volume: OpenVolume, path: str, spans: Sequence[tuple[int, int | None]]
 ) -> tuple[Entry, list[bytes]]:
-    """Spans [start, end) of one version of a file, cut at its end, and that version; None is the end.
+    """Spans [start, end) of one version of a file, cut at its end, and that version; None is the
+    end.
 
-    A version that was replaced and collected meanwhile is looked up again. Raises PathNotFoundError, IsDirectoryError,
-    UncommittedFileError, DataMissingError, CorruptDataError.
+    A version that was replaced and collected meanwhile is looked up again. Raises
+    PathNotFoundError, IsDirectoryError, UncommittedFileError, DataMissingError, CorruptDataError.
     """
     gone: CorruptDataError | DataMissingError | None = None
     seen: Content | None = None
@@ -193,7 +205,9 @@ async def read_spans(
 
         async def fetch(span: tuple[int, int | None], entry: Entry = entry) -> bytes:
             start, end = span
-            return await read_span(volume.storage, entry, start, entry.size if end is None else min(end, entry.size))
+            return await read_span(
+                volume.storage, entry, start, entry.size if end is None else min(end, entry.size)
+            )
 
         try:
             return entry, await gather(fetch, spans, limit=RANGES)
@@ -209,7 +223,8 @@ async def read_file(volume: OpenVolume, path: str) -> bytes:
 
 
 async def read_version(volume: OpenVolume, entry: Entry) -> bytes | None:
-    """The bytes of the version that the entry names, size and checksum verified; None if they are gone.
+    """The bytes of the version that the entry names, size and checksum verified; None if they are
+    gone.
 
     Raises IsDirectoryError, UncommittedFileError, CorruptDataError.
     """
@@ -224,7 +239,8 @@ def _require(entry: Entry, checksum: str) -> None:
     """Raise CorruptDataError unless the checksum of the bytes is the one that was recorded."""
     if checksum != entry.checksum:
         raise CorruptDataError(
-            f"the checksum of the bytes of {entry.physical} is {checksum} instead of {entry.checksum}: restore them "
+            f"the checksum of the bytes of {entry.physical} is {checksum} instead of "
+            f"{entry.checksum}: restore them "
             "from a copy, or delete the file",
             path=entry.path,
         )

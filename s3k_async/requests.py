@@ -1,7 +1,8 @@
-"""What was asked of the services: requests by part and operation, for a client and for the work that is running.
+"""What was asked of the services: requests by part and operation, for a client and for the work
+that is running.
 
-An operation has the name that DynamoDB or S3 gives it; the adapters that speak to neither are counted by the request
-that would have been sent. Each request counts, one that is sent again too.
+An operation has the name that DynamoDB or S3 gives it; the adapters that speak to neither are
+counted by the request that would have been sent. Each request counts, one that is sent again too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import Field, replace
 from functools import wraps
-from typing import Any, ClassVar, Final, Literal, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+)
 
 from s3k_async.errors import InvalidArgumentError
 
@@ -28,7 +39,8 @@ __all__ = [
 ]
 
 Part: TypeAlias = Literal["table", "data", "log"]
-"""Where a request goes: the metadata table, the place of the bytes, the place of the operation log."""
+"""Where a request goes: the metadata table, the place of the bytes, the place of the operation log.
+"""
 
 _ORDER: Final[Mapping[str, int]] = {"table": 0, "data": 1, "log": 2}
 
@@ -50,7 +62,8 @@ class Count(NamedTuple):
 
 
 class Requests:
-    """How many requests were made, by part and operation. Immutable; counts add up and can be subtracted.
+    """How many requests were made, by part and operation. Immutable; counts add up and can be
+    subtracted.
 
     >>> str(Requests([Count("table", "GetItem", 3, 1), Count("data", "GetObject", 1)]))
     'table: GetItem 3 (1 sent again); data: GetObject 1'
@@ -71,7 +84,8 @@ class Requests:
 
     @property
     def counts(self) -> tuple[Count, ...]:
-        """One for each kind of request that was made: the table's, the data's, the log's, by name."""
+        """One for each kind of request that was made: the table's, the data's, the log's, by
+        name."""
         return self._counts
 
     @property
@@ -116,8 +130,11 @@ class Requests:
         return Requests((*self._counts, *other._counts))
 
     def __sub__(self, other: Requests) -> Requests:
-        """What was made since `other` was read. Raises InvalidArgumentError when there are fewer than in `other`."""
-        return Requests((*self._counts, *(_plus(Count(c.part, c.operation, 0), c, -1) for c in other._counts)))
+        """What was made since `other` was read. Raises InvalidArgumentError when there are fewer
+        than in `other`."""
+        return Requests(
+            (*self._counts, *(_plus(Count(c.part, c.operation, 0), c, -1) for c in other._counts))
+        )
 
     def __eq__(self, other: object) -> bool:
         return self._counts == other._counts if isinstance(other, Requests) else NotImplemented
@@ -139,7 +156,9 @@ class Requests:
 
 
 def _plus(left: Count, right: Count, sign: int) -> Count:
-    return Count(left.part, left.operation, *(a + sign * b for a, b in zip(left[2:], right[2:], strict=True)))
+    return Count(
+        left.part, left.operation, *(a + sign * b for a, b in zip(left[2:], right[2:], strict=True))
+    )
 
 
 def _text(count: Count) -> str:
@@ -149,10 +168,11 @@ def _text(count: Count) -> str:
 
 
 class RequestCounter:
-    """A count that grows. Belongs to one process; adding to it is for the event loop, reading it for anybody.
+    """A count that grows. Belongs to one process; adding to it is for the event loop, reading it
+    for anybody.
 
-    `within`: the counter that counts all this one counts, too. `client`: count nothing but what this client's counter
-    counts. `waited`: leave out what nobody waits for.
+    `within`: the counter that counts all this one counts, too. `client`: count nothing but what
+    this client's counter counts. `waited`: leave out what nobody waits for.
     """
 
     __slots__ = ("_client", "_counts", "_waited", "_within")
@@ -172,9 +192,14 @@ class RequestCounter:
     @property
     def requests(self) -> Requests:
         """The count so far."""
-        return Requests(Count(part, operation, *counts) for (part, operation), counts in list(self._counts.items()))
+        return Requests(
+            Count(part, operation, *counts)
+            for (part, operation), counts in list(self._counts.items())
+        )
 
-    def _add(self, key: tuple[Part, str], requests: int, retries: int, unwaited: int, size: int) -> None:
+    def _add(
+        self, key: tuple[Part, str], requests: int, retries: int, unwaited: int, size: int
+    ) -> None:
         counts = self._counts.get(key)
         if counts is None:
             counts = self._counts.setdefault(key, [0, 0, 0, 0])
@@ -185,7 +210,8 @@ class RequestCounter:
 
 
 class Meter:
-    """Counts the requests that go to one part of a client's volume, for the client and for whoever counts just now."""
+    """Counts the requests that go to one part of a client's volume, for the client and for whoever
+    counts just now."""
 
     __slots__ = ("_client", "_part")
 
@@ -207,7 +233,9 @@ class Meter:
         self._client._add(key, requests, retries, unwaited, size)
         counter = _counter.get()
         while counter is not None:
-            if (counter._client is None or counter._client is self._client) and not (unwaited and counter._waited):
+            if (counter._client is None or counter._client is self._client) and not (
+                unwaited and counter._waited
+            ):
                 counter._add(key, requests, retries, unwaited, size)
             counter = counter._within
 
@@ -217,8 +245,11 @@ _deferred: ContextVar[bool] = ContextVar("s3k_deferred", default=False)
 
 
 @contextmanager
-def counting(client: RequestCounter | None = None, *, waited: bool = False) -> Iterator[RequestCounter]:
-    """Count the requests of the body and of the tasks that it starts, exactly, whatever else runs at the same time.
+def counting(
+    client: RequestCounter | None = None, *, waited: bool = False
+) -> Iterator[RequestCounter]:
+    """Count the requests of the body and of the tasks that it starts, exactly, whatever else runs
+    at the same time.
 
     `client`: only what this client's counter counts; `waited`: only what the caller waits for.
     """
@@ -228,7 +259,8 @@ def counting(client: RequestCounter | None = None, *, waited: bool = False) -> I
     try:
         yield counter
     finally:
-        # Not `reset`, which refuses where the body was left in another context: a generator that is being closed.
+        # Not `reset`, which refuses where the body was left in another context: a generator that is
+        # being closed.
         _counter.set(outer)
 
 
@@ -241,14 +273,16 @@ class _Share(RequestCounter):
         super().__init__(within, waited=True)
         self._total = total
 
-    def _add(self, key: tuple[Part, str], requests: int, retries: int, unwaited: int, size: int) -> None:
+    def _add(
+        self, key: tuple[Part, str], requests: int, retries: int, unwaited: int, size: int
+    ) -> None:
         self._total._add(key, requests, retries, unwaited, size)
 
 
 @contextmanager
 def counting_towards(total: RequestCounter) -> Iterator[None]:
-    """Count what the body, and the tasks that it starts, ask for and somebody waits for, in addition to what `total`
-    has counted: one of several calls that are one piece of work.
+    """Count what the body, and the tasks that it starts, ask for and somebody waits for, in
+    addition to what `total` has counted: one of several calls that are one piece of work.
     """
     outer = _counter.get()
     _counter.set(_Share(total, outer))
@@ -260,7 +294,8 @@ def counting_towards(total: RequestCounter) -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """The requests of the body are made after the caller was answered: told apart, and no part of what a verb made."""
+    """The requests of the body are made after the caller was answered: told apart, and no part of
+    what a verb made."""
     before = _deferred.get()
     _deferred.set(True)
     try:

@@ -1,4 +1,5 @@
-"""The one retry policy: full jitter between zero and an exponential bound, ended by a count, a deadline or a budget."""
+"""The one retry policy: full jitter between zero and an exponential bound, ended by a count, a
+deadline or a budget."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ TRANSIENT: tuple[type[S3kError], ...] = (
     RequestTimeoutError,
     UnreachableError,
 )
-"""Errors after which the identical request may be sent again (a write must then settle what became of the first)."""
+"""Errors after which the identical request may be sent again (a write must then settle what became
+of the first)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,13 @@ class RetryPolicy:
     base: float = 0.02
     cap: float = 5.0
     deadline: float = 60.0
-    """No further attempt begins later than this many seconds after the first failure; `CallTime` bounds what all
-    attempts may take together."""
+    """No further attempt begins later than this many seconds after the first failure; `CallTime`
+    bounds what all attempts may take together."""
 
     def delays(self, sources: Sources) -> Iterator[float]:
-        """The waits between attempts, counted from the first that is asked for; ends when no further attempt is
-        allowed. So an attempt that took long before it failed is sent again as any other."""
+        """The waits between attempts, counted from the first that is asked for; ends when no
+        further attempt is allowed. So an attempt that took long before it failed is sent again as
+        any other."""
         start = sources.monotonic()
         for attempt in range(self.attempts - 1):
             delay = sources.uniform(0.0, min(self.cap, self.base * 2**attempt))
@@ -71,10 +74,12 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RetryBudget:
-    """How much may be asked again altogether, so that a service in trouble is not asked many times as much as usual.
+    """How much may be asked again altogether, so that a service in trouble is not asked many times
+    as much as usual.
 
-    A token bucket: it begins full, a request puts `share` of a token in, time puts `rate` tokens a second in, and
-    sending again takes one out. An empty one ends the attempts as a policy does: with the last error.
+    A token bucket: it begins full, a request puts `share` of a token in, time puts `rate` tokens a
+    second in, and sending again takes one out. An empty one ends the attempts as a policy does:
+    with the last error.
     """
 
     share: float = 0.2
@@ -82,7 +87,8 @@ class RetryBudget:
     burst: float = 1000.0
     """Tokens in a full bucket."""
     rate: float = 50.0
-    """Retries a second that are free, so that a client with few requests need not give up on a busy service."""
+    """Retries a second that are free, so that a client with few requests need not give up on a busy
+    service."""
 
 
 def _patient() -> RetryPolicy:
@@ -91,12 +97,14 @@ def _patient() -> RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """What is tried again, and how often: for reads, for writes, and for each page of a listing or a scan."""
+    """What is tried again, and how often: for reads, for writes, and for each page of a listing or
+    a scan."""
 
     read: RetryPolicy = field(default_factory=RetryPolicy)
     write: RetryPolicy = field(default_factory=RetryPolicy)
     scan: RetryPolicy = field(default_factory=_patient)
-    """More patient, because the work of all pages before would be lost. Each page counts for itself."""
+    """More patient, because the work of all pages before would be lost. Each page counts for
+    itself."""
     budget: RetryBudget = field(default_factory=RetryBudget)
 
     @classmethod
@@ -106,7 +114,8 @@ class Retries:
 
 
 LEAST_RATE: Final = 16 * 1024
-"""Bytes of content a second below which a request is given up: content extends the time that it has."""
+"""Bytes of content a second below which a request is given up: content extends the time that it
+has."""
 _LONGEST: Final = 600.0
 """Seconds that a request has for which nothing else is said."""
 
@@ -142,7 +151,8 @@ class CallTime:
 
 @contextmanager
 def limited(time: CallTime | None) -> Iterator[None]:
-    """The requests of the body have this time; None: each has as much as a single request is given."""
+    """The requests of the body have this time; None: each has as much as a single request is
+    given."""
     token = _CALL.set(time)
     try:
         yield
@@ -172,12 +182,15 @@ class RetryAccount:
     def spend(self, error: S3kError) -> bool:
         """Whether a request may be sent again after `error`.
 
-        Clients that conflict over an item get an answer each time: that is no load to hold back, and costs nothing.
+        Clients that conflict over an item get an answer each time: that is no load to hold back,
+        and costs nothing.
         """
         if isinstance(error, TransactionConflictError | ConditionFailedError):
             return True
         now = self._sources.monotonic()
-        self._tokens = min(self._budget.burst, self._tokens + (now - self._seen) * self._budget.rate)
+        self._tokens = min(
+            self._budget.burst, self._tokens + (now - self._seen) * self._budget.rate
+        )
         self._seen = now
         if self._tokens < 1.0:
             return False
@@ -196,10 +209,10 @@ async def retry(
     began: float | None = None,
     time: CallTime | None = None,
 ) -> T:
-    """Run an idempotent `call` until it succeeds, fails for good, or the policy or the account ends; the last error
-    is raised, a lost answer as RequestTimeoutError: what is sent once more has the same effect, so nothing but an
-    answer was lost. `failure`: what came of the first attempt, if that was made already, and `began` when. `time` ends
-    the attempts, too."""
+    """Run an idempotent `call` until it succeeds, fails for good, or the policy or the account
+    ends; the last error is raised, a lost answer as RequestTimeoutError: what is sent once more has
+    the same effect, so nothing but an answer was lost. `failure`: what came of the first attempt,
+    if that was made already, and `began` when. `time` ends the attempts, too."""
     start = sources.monotonic() if began is None else began
     delays = policy.delays(sources)
     attempts = 0 if failure is None else 1
@@ -216,7 +229,8 @@ async def retry(
             if not isinstance(failure, ResponseLostError):
                 raise failure
             raise RequestTimeoutError(
-                f"no whole answer came in {tried(attempts, sources.monotonic() - start)} ({failure.message})",
+                f"no whole answer came in {tried(attempts, sources.monotonic() - start)} "
+                f"({failure.message})",
                 path=failure.path,
             ) from failure
         await sources.sleep(delay)

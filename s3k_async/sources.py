@@ -1,4 +1,5 @@
-"""The one place where time, randomness and identity come from, so that tests can replace all three."""
+"""The one place where time, randomness and identity come from, so that tests can replace all
+three."""
 
 from __future__ import annotations
 
@@ -39,13 +40,15 @@ class Sources:
         return _native.uuid_text(self.entropy(16))
 
     def physical_key(self, object_id: str) -> str:
-        """A fresh physical key for an object: `<random uuid4>.id=<object id>`. Raises ItemFormatError for an id that
-        no key can hold, which only a damaged item has.
+        """A fresh physical key for an object: `<random uuid4>.id=<object id>`. Raises
+        ItemFormatError for an id that no key can hold, which only a damaged item has.
         """
         try:
             return _native.physical_key(object_id, self.entropy(16))
         except InvalidPathError as error:
-            raise ItemFormatError(f"a damaged item: {error.message}", path=object_id[:_SHOWN]) from error
+            raise ItemFormatError(
+                f"a damaged item: {error.message}", path=object_id[:_SHOWN]
+            ) from error
 
 
 def _now_ms() -> int:
@@ -53,6 +56,10 @@ def _now_ms() -> int:
 
 
 SYSTEM = Sources(
-    now_ms=_now_ms, monotonic=time.monotonic, entropy=os.urandom, uniform=random.uniform, sleep=anyio.sleep
+    now_ms=_now_ms,
+    monotonic=time.monotonic,
+    entropy=os.urandom,
+    uniform=random.uniform,
+    sleep=anyio.sleep,
 )
 """The real clock, the operating system's randomness."""

@@ -1,4 +1,5 @@
-"""The filesystem, blocking: the verbs of `S3kClient` over one event loop in a thread of this process."""
+"""The filesystem, blocking: the verbs of `S3kClient` over one event loop in a thread of this
+process."""
 
 from __future__ import annotations
 
@@ -6,7 +7,16 @@ import asyncio
 import os
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
@@ -20,7 +30,15 @@ from s3k_async.files import FileReader, FileWriter
 from s3k_async.listing import EntryType, Listing, Walked
 from s3k_async.many import Answers, Contents, Outcomes, Statuses
 from s3k_async.metadata.jobs import JobRecord
-from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus, ManyResult, StagedFile
+from s3k_async.model import (
+    ROOT,
+    ChangeResult,
+    ContentSummary,
+    Entry,
+    FileStatus,
+    ManyResult,
+    StagedFile,
+)
 from s3k_async.physical_files import PhysicalFile
 from s3k_async.publishing import ProgressCallback
 from s3k_async.requests import RequestCounter, Requests
@@ -69,13 +87,14 @@ class _Session:
 
 
 class S3kSyncClient:
-    """A volume as a filesystem, blocking. The same verbs as `S3kClient`, which says what each raises.
+    """A volume as a filesystem, blocking. The same verbs as `S3kClient`, which says what each
+    raises.
 
-    It opens at the first call, or by `with`, and closes at the end of `with`, by `close`, or when the interpreter
-    exits. Any number of threads may use it, running event loops in the caller do not matter, and a forked or spawned
-    child that has it opens the volume for itself. A call from a callback of its own (progress) raises WrongLoopError;
-    Ctrl-C cancels the call under way. A pickled client is its configuration without secrets, which are looked for anew
-    where it arrives.
+    It opens at the first call, or by `with`, and closes at the end of `with`, by `close`, or when
+    the interpreter exits. Any number of threads may use it, running event loops in the caller do
+    not matter, and a forked or spawned child that has it opens the volume for itself. A call from a
+    callback of its own (progress) raises WrongLoopError; Ctrl-C cancels the call under way. A
+    pickled client is its configuration without secrets, which are looked for anew where it arrives.
     """
 
     def __init__(
@@ -103,12 +122,14 @@ class S3kSyncClient:
 
     @property
     def name(self) -> str:
-        """The volume's name, which its URL has; of an embedded volume it may be empty before the client is entered."""
+        """The volume's name, which its URL has; of an embedded volume it may be empty before the
+        client is entered."""
         return self.config.name
 
     @property
     def config(self) -> VolumeConfig:
-        """What the client opens; once it is entered, with what the volume record decides filled in."""
+        """What the client opens; once it is entered, with what the volume record decides filled
+        in."""
         session = self._sessions.get(os.getpid())
         return self._config if session is None else session.client.config
 
@@ -119,7 +140,8 @@ class S3kSyncClient:
 
     @property
     def requests(self) -> Requests:
-        """What the client asked of the services since it was made, opening and deferred work included.
+        """What the client asked of the services since it was made, opening and deferred work
+        included.
 
         In this process: a forked child counts anew.
         """
@@ -127,7 +149,8 @@ class S3kSyncClient:
         return Requests() if session is None else session.client.requests
 
     def count(self) -> AbstractContextManager[RequestCounter]:
-        """Count what this client asks of the services for the body of a `with`, tasks that it starts included.
+        """Count what this client asks of the services for the body of a `with`, tasks that it
+        starts included.
 
         Other threads count for themselves.
         """
@@ -138,7 +161,10 @@ class S3kSyncClient:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         seconds = self.config.tuning.close_timeout
         self.close(timeout=seconds if kind is None else min(seconds, HURRY))
@@ -153,10 +179,11 @@ class S3kSyncClient:
         session.bridge.run(session.opened)
 
     def close(self, *, timeout: float | None = None) -> None:
-        """Wait for the calls that are under way and for the operation log, then release connections and files.
+        """Wait for the calls that are under way and for the operation log, then release connections
+        and files.
 
-        The calls are those of other threads; they are given `timeout` seconds, as `S3kClient.close` has it.
-        Harmless when called again, and in a forked child, which has nothing open.
+        The calls are those of other threads; they are given `timeout` seconds, as `S3kClient.close`
+        has it. Harmless when called again, and in a forked child, which has nothing open.
         """
         self._closed = True
         session = self._sessions.get(os.getpid())
@@ -166,7 +193,8 @@ class S3kSyncClient:
     # Looking
 
     def stat(self, path: Path) -> FileStatus:
-        """What is at a path; for a file that is being written for the first time, `committed` is False."""
+        """What is at a path; for a file that is being written for the first time, `committed` is
+        False."""
         return self._call(lambda fs: fs.stat(path))
 
     def exists(self, path: Path) -> bool:
@@ -210,7 +238,8 @@ class S3kSyncClient:
         sorted: bool = False,
         batches: bool = False,
     ) -> Iterator[FileStatus] | Iterator[pa.RecordBatch]:
-        """What is in a directory, or with `recursive` all that is below it; of a file, the file itself.
+        """What is in a directory, or with `recursive` all that is below it; of a file, the file
+        itself.
 
         In no order, or `sorted` by name, with each directory followed by what is in it.
         """
@@ -220,10 +249,15 @@ class S3kSyncClient:
             async for batch in fs._list_batches(path, listing):
                 yield [batch]
 
-        return self._iterate(batch_pages) if batches else self._iterate(lambda fs: fs._list_pages(path, listing))
+        return (
+            self._iterate(batch_pages)
+            if batches
+            else self._iterate(lambda fs: fs._list_pages(path, listing))
+        )
 
     def walk(self, path: Path = ROOT) -> Iterator[Walked]:
-        """Each directory from `path` down, as (path, directories in it, files in it), parents before children."""
+        """Each directory from `path` down, as (path, directories in it, files in it), parents
+        before children."""
         return self._iterate(lambda fs: fs._walk_pages(path))
 
     def find(
@@ -255,24 +289,29 @@ class S3kSyncClient:
         return self._iterate(lambda fs: fs._glob_pages(pattern))
 
     def content_summary(self, path: Path) -> ContentSummary:
-        """Bytes, files and directories of a subtree, itself included; files being written count for nothing."""
+        """Bytes, files and directories of a subtree, itself included; files being written count for
+        nothing."""
         return self._call(lambda fs: fs.content_summary(path))
 
     def jobs(self) -> Jobs:
-        """Changes of many entries that are under way, or whose owner died. Raises ItemFormatError."""
+        """Changes of many entries that are under way, or whose owner died. Raises
+        ItemFormatError."""
         return self._call(lambda fs: fs.jobs())
 
     def checksum(self, path: Path) -> str:
-        """`xxh128:` and 32 hex digits: XXH3 of 128 bits over a file's bytes, computed now if it was not recorded."""
+        """`xxh128:` and 32 hex digits: XXH3 of 128 bits over a file's bytes, computed now if it was
+        not recorded."""
         return self._call(lambda fs: fs.checksum(path))
 
     def physical_path(self, path: Path) -> str:
         """The URI of a file's bytes: `s3://bucket/key`, `file:///...`."""
         return self._call(lambda fs: fs.physical_path(path))
 
-    def physical_paths(self, path: Path = ROOT, *, recursive: bool = True) -> Iterator[PhysicalFile]:
-        """The committed files below a directory, or without `recursive` in it, or a file itself, with the URIs of their
-        bytes and the values in the `name=value` directories between.
+    def physical_paths(
+        self, path: Path = ROOT, *, recursive: bool = True
+    ) -> Iterator[PhysicalFile]:
+        """The committed files below a directory, or without `recursive` in it, or a file itself,
+        with the URIs of their bytes and the values in the `name=value` directories between.
         """
         return self._iterate(lambda fs: fs._physical_pages(path, recursive))
 
@@ -283,7 +322,8 @@ class S3kSyncClient:
         return self._call(lambda fs: fs.read(path))
 
     def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Ranges:
-        """The bytes [start, end) of each range, cut at the end of the file, all of one version, several at once."""
+        """The bytes [start, end) of each range, cut at the end of the file, all of one version,
+        several at once."""
         return self._call(lambda fs: fs.read_ranges(path, ranges))
 
     def stat_many(self, paths: Iterable[Path]) -> Statuses:
@@ -291,25 +331,35 @@ class S3kSyncClient:
         return self._call(lambda fs: fs.stat_many(paths))
 
     def exists_many(self, paths: Iterable[Path]) -> Answers:
-        """Whether something is at each path, in the order of the paths, files that are being written included."""
+        """Whether something is at each path, in the order of the paths, files that are being
+        written included."""
         return self._call(lambda fs: fs.exists_many(paths))
 
     @overload
-    def read_many(self, paths: Iterable[Path], *, return_errors: Literal[False] = ...) -> Contents: ...
+    def read_many(
+        self, paths: Iterable[Path], *, return_errors: Literal[False] = ...
+    ) -> Contents: ...
     @overload
     def read_many(self, paths: Iterable[Path], *, return_errors: Literal[True]) -> Outcomes: ...
     @overload
     def read_many(self, paths: Iterable[Path], *, return_errors: bool) -> Outcomes: ...
-    def read_many(self, paths: Iterable[Path], *, return_errors: bool = False) -> Contents | Outcomes:
-        """Whole files, in the order of the paths, each as `read` gives it, size and checksum verified."""
+    def read_many(
+        self, paths: Iterable[Path], *, return_errors: bool = False
+    ) -> Contents | Outcomes:
+        """Whole files, in the order of the paths, each as `read` gives it, size and checksum
+        verified."""
         return self._call(lambda fs: fs.read_many(paths, return_errors=return_errors))
 
     def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
-        """Make `data` the file at a path, in one step, with missing parents; of racing writers the last one wins."""
+        """Make `data` the file at a path, in one step, with missing parents; of racing writers the
+        last one wins."""
         return self._call(lambda fs: fs.write(path, data, overwrite=overwrite))
 
-    def write_many(self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True) -> ManyResult:
-        """Write a list of (path, data), up to a hundred entries in a request, with missing parents made once."""
+    def write_many(
+        self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True
+    ) -> ManyResult:
+        """Write a list of (path, data), up to a hundred entries in a request, with missing parents
+        made once."""
         return self._call(lambda fs: fs.write_many(files, overwrite=overwrite))
 
     @overload
@@ -321,7 +371,8 @@ class S3kSyncClient:
     def open(self, path: Path, mode: str = "rb") -> SyncFileReader | SyncFileWriter:
         """A file: `rb` to read, `wb` to write, `xb` to create.
 
-        It is an `io.RawIOBase`, used by `with` or as it is; `io.TextIOWrapper(fs.open(path))` reads text.
+        It is an `io.RawIOBase`, used by `with` or as it is; `io.TextIOWrapper(fs.open(path))` reads
+        text.
         """
         session = self._session()
 
@@ -334,7 +385,8 @@ class S3kSyncClient:
         return SyncFileWriter(session.bridge, file, self)
 
     def stage(self) -> SyncStagedWriter:
-        """Upload bytes that `Transaction.publish` makes a file, here or in another process; for `with`."""
+        """Upload bytes that `Transaction.publish` makes a file, here or in another process; for
+        `with`."""
         session = self._session()
 
         async def opened() -> StagedWriter:
@@ -375,7 +427,11 @@ class S3kSyncClient:
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
         """Move a file or a directory; no bytes are copied, and readers see all of it or nothing."""
-        return self._call(lambda fs: fs.rename(source, target, overwrite=overwrite, atomic=atomic, progress=progress))
+        return self._call(
+            lambda fs: fs.rename(
+                source, target, overwrite=overwrite, atomic=atomic, progress=progress
+            )
+        )
 
     def delete(
         self,
@@ -387,7 +443,8 @@ class S3kSyncClient:
         expected: FileStatus | None = None,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at once."""
+        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at
+        once."""
         return self._call(
             lambda fs: fs.delete(
                 path,
@@ -400,9 +457,14 @@ class S3kSyncClient:
         )
 
     def adopt_many(
-        self, pairs: Iterable[tuple[Path, str]], *, overwrite: bool = False, progress: ProgressCallback | None = None
+        self,
+        pairs: Iterable[tuple[Path, str]],
+        *,
+        overwrite: bool = False,
+        progress: ProgressCallback | None = None,
     ) -> ManyResult:
-        """Make objects in the volume's data location files by a list of (path, URI), without copying them."""
+        """Make objects in the volume's data location files by a list of (path, URI), without
+        copying them."""
         return self._call(lambda fs: fs.adopt_many(pairs, overwrite=overwrite, progress=progress))
 
     def rename_many(
@@ -413,9 +475,12 @@ class S3kSyncClient:
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ManyResult:
-        """Rename by a list of (source, target), up to 50 files in a request; the result lists what failed."""
+        """Rename by a list of (source, target), up to 50 files in a request; the result lists what
+        failed."""
         return self._call(
-            lambda fs: fs.rename_many(pairs, overwrite=overwrite, missing_ok=missing_ok, progress=progress)
+            lambda fs: fs.rename_many(
+                pairs, overwrite=overwrite, missing_ok=missing_ok, progress=progress
+            )
         )
 
     def delete_many(
@@ -426,9 +491,12 @@ class S3kSyncClient:
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
     ) -> ManyResult:
-        """Remove what is at the paths, up to 100 files in a request; the result lists what failed."""
+        """Remove what is at the paths, up to 100 files in a request; the result lists what
+        failed."""
         return self._call(
-            lambda fs: fs.delete_many(paths, recursive=recursive, missing_ok=missing_ok, progress=progress)
+            lambda fs: fs.delete_many(
+                paths, recursive=recursive, missing_ok=missing_ok, progress=progress
+            )
         )
 
     def copy(
@@ -442,7 +510,9 @@ class S3kSyncClient:
     ) -> ChangeResult:
         """Copy a file, or with `recursive` a directory, inside the service where it can."""
         return self._call(
-            lambda fs: fs.copy(source, target, overwrite=overwrite, recursive=recursive, progress=progress)
+            lambda fs: fs.copy(
+                source, target, overwrite=overwrite, recursive=recursive, progress=progress
+            )
         )
 
     def copy_to(
@@ -460,7 +530,12 @@ class S3kSyncClient:
 
         async def copy_to(fs: S3kClient) -> ChangeResult:
             return await fs.copy_to(
-                await there.opened(), source, target, overwrite=overwrite, recursive=recursive, progress=progress
+                await there.opened(),
+                source,
+                target,
+                overwrite=overwrite,
+                recursive=recursive,
+                progress=progress,
             )
 
         return self._call(copy_to)
@@ -521,8 +596,8 @@ class S3kSyncClient:
         pid = os.getpid()
         session = self._sessions.get(pid)
         if session is None:
-            # setdefault, not a lock, which a fork could leave locked for ever. Sessions of parent processes stay: they
-            # must not be finalised here.
+            # setdefault, not a lock, which a fork could leave locked for ever. Sessions of parent
+            # processes stay: they must not be finalised here.
             made = _Session(self._config, self._aws)
             session = self._sessions.setdefault(pid, made)
             if session is made:

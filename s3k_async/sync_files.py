@@ -43,19 +43,23 @@ class _SyncFile(io.RawIOBase):
 
     def _need_open(self) -> None:
         if self._bridge.pid != os.getpid():
-            raise ForkedClientError("the file was opened by a parent process: open it anew", path=self._path)
+            raise ForkedClientError(
+                "the file was opened by a parent process: open it anew", path=self._path
+            )
         if self.closed:
             raise StreamClosedError("the file is closed", path=self._path)
 
 
 class SyncFileReader(_SyncFile):
-    """A committed file, open for reading at the version it had: old bytes stay old while others overwrite it.
+    """A committed file, open for reading at the version it had: old bytes stay old while others
+    overwrite it.
 
-    A file that is read in order from its start is verified where its last bytes are fetched, as `FileReader` does.
+    A file that is read in order from its start is verified where its last bytes are fetched, as
+    `FileReader` does.
 
-    It reads ahead by itself, so no `io.BufferedReader` is needed; `io.TextIOWrapper(reader)` gives text. Not for
-    several threads at once, apart from `read_at`. Every call may raise DataMissingError, CorruptDataError,
-    StreamClosedError, ClosedClientError, ForkedClientError.
+    It reads ahead by itself, so no `io.BufferedReader` is needed; `io.TextIOWrapper(reader)` gives
+    text. Not for several threads at once, apart from `read_at`. Every call may raise
+    DataMissingError, CorruptDataError, StreamClosedError, ClosedClientError, ForkedClientError.
     """
 
     mode = "rb"
@@ -78,7 +82,8 @@ class SyncFileReader(_SyncFile):
         return self._reader.size
 
     def read(self, n: int | None = -1, /) -> bytes:
-        """The next `n` bytes, fewer only at the end of the file; all that is left for a negative `n` or None."""
+        """The next `n` bytes, fewer only at the end of the file; all that is left for a negative
+        `n` or None."""
         self._need_open()
         taken = self._reader.take(n)
         return taken if taken is not None else self._run(lambda: self._reader.read(n))
@@ -88,7 +93,8 @@ class SyncFileReader(_SyncFile):
         return self.read()
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Fill the buffer with the next bytes and return how many; fewer than fit only at the end of the file."""
+        """Fill the buffer with the next bytes and return how many; fewer than fit only at the end
+        of the file."""
         view = memoryview(buffer).cast("B")
         data = self.read(len(view))
         view[: len(data)] = data
@@ -97,14 +103,16 @@ class SyncFileReader(_SyncFile):
     def read_at(self, offset: int, n: int) -> bytes:
         """`n` bytes from `offset`, cut at the end of the file; the position stays.
 
-        Several threads may call it at once. Raises InvalidArgumentError for a negative offset or length.
+        Several threads may call it at once. Raises InvalidArgumentError for a negative offset or
+        length.
         """
         self._need_open()
         return self._run(lambda: self._reader.read_at(offset, n))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move to an offset from the start, the position (SEEK_CUR) or the end (SEEK_END), past the end too; returns
-        the new position. Raises InvalidArgumentError for a position before the start; the old one stays then.
+        """Move to an offset from the start, the position (SEEK_CUR) or the end (SEEK_END), past the
+        end too; returns the new position. Raises InvalidArgumentError for a position before the
+        start; the old one stays then.
         """
         self._need_open()
         return self._reader.move(offset, whence)
@@ -133,12 +141,13 @@ class SyncFileReader(_SyncFile):
 
 
 class SyncFileWriter(_SyncFile):
-    """A file being written. Nothing is visible before `close` or `commit`; leaving `with` by an exception, `discard`,
-    and forgetting to close it publish nothing and remove the reservation.
+    """A file being written. Nothing is visible before `close` or `commit`; leaving `with` by an
+    exception, `discard`, and forgetting to close it publish nothing and remove the reservation.
 
-    A failure is final: whatever failed is raised again by every later call, and nothing is published. Under an
-    `io.TextIOWrapper` or `io.BufferedWriter` keep this object in the `with`: those wrappers close what they wrap even
-    when they are left by an exception, and closing publishes.
+    A failure is final: whatever failed is raised again by every later call, and nothing is
+    published. Under an `io.TextIOWrapper` or `io.BufferedWriter` keep this object in the `with`:
+    those wrappers close what they wrap even when they are left by an exception, and closing
+    publishes.
     """
 
     mode = "wb"
@@ -153,7 +162,8 @@ class SyncFileWriter(_SyncFile):
     def write(self, data: ReadableBuffer, /) -> int:
         """Take in bytes, send them in parts as they come together; returns how many were taken.
 
-        Raises StreamClosedError, NoSpaceError, the errors of the service, and those of the client's state.
+        Raises StreamClosedError, NoSpaceError, the errors of the service, and those of the client's
+        state.
         """
         self._need_open()
         self._writer.need_open()
@@ -184,8 +194,9 @@ class SyncFileWriter(_SyncFile):
     def commit(self) -> FileStatus:
         """Publish the file, durably, and return its status; called again, the same status.
 
-        Raises ConflictError (the path was changed by others meanwhile), LeaseExpiredError (writing took longer than
-        `Tuning.lease`), OutcomeUnknownError, StreamClosedError (discarded), and what the upload failed with.
+        Raises ConflictError (the path was changed by others meanwhile), LeaseExpiredError (writing
+        took longer than `Tuning.lease`), OutcomeUnknownError, StreamClosedError (discarded), and
+        what the upload failed with.
         """
         status = self._run(self._writer.commit)
         super().close()
@@ -197,7 +208,8 @@ class SyncFileWriter(_SyncFile):
             self.commit()
 
     def discard(self) -> None:
-        """Publish nothing: abort the upload and remove the reservation. No effect on a file that was published."""
+        """Publish nothing: abort the upload and remove the reservation. No effect on a file that
+        was published."""
         if not self.closed:
             self._run(self._writer.discard)
             super().close()
@@ -207,7 +219,10 @@ class SyncFileWriter(_SyncFile):
         return True
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is None:
             self.close()
@@ -215,7 +230,8 @@ class SyncFileWriter(_SyncFile):
             self.discard()
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
-        # Not the base's, which closes: a writer that an exception left behind must not publish half a file.
+        # Not the base's, which closes: a writer that an exception left behind must not publish half
+        # a file.
         writer: FileWriter | None = getattr(self, "_writer", None)
         if writer is None or writer.over or self._bridge.pid != os.getpid():
             return
@@ -227,8 +243,9 @@ class SyncFileWriter(_SyncFile):
 class SyncStagedWriter(SyncFileWriter):
     """Bytes on their way to a place where a transaction finds them: see `S3kClient.stage`.
 
-    As any writer, but that closing publishes nothing: `staged` is then what a transaction publishes. There is no path
-    yet; `name` is the physical key, and so is the path in the status that `commit` gives.
+    As any writer, but that closing publishes nothing: `staged` is then what a transaction
+    publishes. There is no path yet; `name` is the physical key, and so is the path in the status
+    that `commit` gives.
     """
 
     _writer: StagedWriter
@@ -241,5 +258,6 @@ class SyncStagedWriter(SyncFileWriter):
 
     @property
     def staged(self) -> StagedFile:
-        """What was uploaded, once the writer is closed; raises UnsupportedError before, and if it was discarded."""
+        """What was uploaded, once the writer is closed; raises UnsupportedError before, and if it
+        was discarded."""
         return self._writer.staged

@@ -40,7 +40,8 @@ class SyncTransaction:
 
     @property
     def result(self) -> ChangeResult:
-        """What was done, once it is; raises UnsupportedError before. Directories that were made on the way count."""
+        """What was done, once it is; raises UnsupportedError before. Directories that were made on
+        the way count."""
         return self._transaction.result
 
     def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> None:
@@ -48,30 +49,46 @@ class SyncTransaction:
         self._run(lambda: self._transaction.write(path, data, overwrite=overwrite))
 
     def open(self, path: Path, mode: str = "wb") -> SyncFileWriter:
-        """A file to be written, `wb`, or created, `xb`, for `with`; closing it publishes nothing yet."""
+        """A file to be written, `wb`, or created, `xb`, for `with`; closing it publishes nothing
+        yet."""
 
         async def opened() -> SyncFileWriter:
-            return SyncFileWriter(self._bridge, await self._transaction.open(path, mode), self._owner)
+            return SyncFileWriter(
+                self._bridge, await self._transaction.open(path, mode), self._owner
+            )
 
         return self._run(opened)
 
     def publish(self, path: Path, staged: StagedFile, *, overwrite: bool = False) -> None:
-        """Make what was staged (`S3kClient.stage`), perhaps by another process, the file at a path at the end."""
+        """Make what was staged (`S3kClient.stage`), perhaps by another process, the file at a path
+        at the end."""
         self._run(lambda: self._transaction.publish(path, staged, overwrite=overwrite))
 
     def adopt(self, path: Path, uri: str, *, overwrite: bool = False) -> None:
-        """Make an object that others have stored in the volume's data location the file at a path at the end."""
+        """Make an object that others have stored in the volume's data location the file at a path
+        at the end."""
         self._run(lambda: self._transaction.adopt(path, uri, overwrite=overwrite))
 
     def rename(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
-        """Move a file or a directory at the end; its new parent is there by then, or is made by the transaction."""
+        """Move a file or a directory at the end; its new parent is there by then, or is made by the
+        transaction."""
         self._run(lambda: self._transaction.rename(source, target, overwrite=overwrite))
 
     def delete(
-        self, path: Path, *, recursive: bool = False, missing_ok: bool = False, expected: FileStatus | None = None
+        self,
+        path: Path,
+        *,
+        recursive: bool = False,
+        missing_ok: bool = False,
+        expected: FileStatus | None = None,
     ) -> None:
-        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at the end."""
-        self._run(lambda: self._transaction.delete(path, recursive=recursive, missing_ok=missing_ok, expected=expected))
+        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at
+        the end."""
+        self._run(
+            lambda: self._transaction.delete(
+                path, recursive=recursive, missing_ok=missing_ok, expected=expected
+            )
+        )
 
     def makedirs(self, path: Path) -> None:
         """Make a directory and its missing parents at the end, if they are not there by then."""
@@ -90,7 +107,10 @@ class SyncTransaction:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._run(lambda: self._transaction.__aexit__(kind, error, trace))
 

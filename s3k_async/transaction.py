@@ -1,5 +1,6 @@
-"""Changes of a caller's own that happen together: bytes are uploaded as they come, and nothing else is done before the
-end, which is decided and carried out in `metadata.intents` and `metadata.together`.
+"""Changes of a caller's own that happen together: bytes are uploaded as they come, and nothing else
+is done before the end, which is decided and carried out in `metadata.intents` and
+`metadata.together`.
 """
 
 from __future__ import annotations
@@ -63,20 +64,25 @@ class TransactedVolume(AdoptingVolume, Protocol):
 class Transaction:
     """Several changes that happen together, at the end of `with` or by `commit`, or not at all.
 
-    Nobody sees anything of it before, and then readers see all of it; a listing that is under way at that moment may
-    see a part, if it all fits into one transaction of the table. What is raised by the body or by the end has changed
-    nothing, but for OutcomeUnknownError, and a cancellation that comes during the end: all of it, or nothing. The verbs
-    refuse what can be seen to fail when they are called; what has changed by the end is looked at then: files are
-    written over whatever is there, and what was to be moved or removed must be what it was when its verb was called.
-    The verbs may be called by several tasks.
+    Nobody sees anything of it before, and then readers see all of it; a listing that is under way
+    at that moment may see a part, if it all fits into one transaction of the table. What is raised
+    by the body or by the end has changed nothing, but for OutcomeUnknownError, and a cancellation
+    that comes during the end: all of it, or nothing. The verbs refuse what can be seen to fail when
+    they are called; what has changed by the end is looked at then: files are written over whatever
+    is there, and what was to be moved or removed must be what it was when its verb was called. The
+    verbs may be called by several tasks.
 
-    Two operations on one path are refused with InvalidArgumentError, and so is one below, or above, a path that another
-    moves, removes or writes; what is below a directory that the transaction makes is fine. Every verb raises
-    StreamClosedError after the end, and otherwise what the client's verb of its name does.
+    Two operations on one path are refused with InvalidArgumentError, and so is one below, or above,
+    a path that another moves, removes or writes; what is below a directory that the transaction
+    makes is fine. Every verb raises StreamClosedError after the end, and otherwise what the
+    client's verb of its name does.
     """
 
     def __init__(
-        self, volume: Callable[[], TransactedVolume], place: Callable[[Path], str], writers: WeakSet[FileWriter]
+        self,
+        volume: Callable[[], TransactedVolume],
+        place: Callable[[Path], str],
+        writers: WeakSet[FileWriter],
     ) -> None:
         self._volume = volume
         self._place = place
@@ -103,7 +109,8 @@ class Transaction:
 
     @property
     def result(self) -> ChangeResult:
-        """What was done, once it is; raises UnsupportedError before. Directories that were made on the way count."""
+        """What was done, once it is; raises UnsupportedError before. Directories that were made on
+        the way count."""
         if self._result is None:
             raise UnsupportedError("there is no result: the transaction is not committed")
         return self._result
@@ -112,8 +119,8 @@ class Transaction:
     async def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> None:
         """Upload `data`, which is to be the file at a path; missing parents are made at the end.
 
-        Raises PathExistsError (not `overwrite`), IsDirectoryError, NoSpaceError; at the end NotDirectoryError, and
-        LeaseExpiredError when the upload is longer ago than `Tuning.lease`.
+        Raises PathExistsError (not `overwrite`), IsDirectoryError, NoSpaceError; at the end
+        NotDirectoryError, and LeaseExpiredError when the upload is longer ago than `Tuning.lease`.
         """
         place = self._open_place(path)
         view = bytes_of(data, place)
@@ -123,10 +130,11 @@ class Transaction:
             await self._note_file(target, content, overwrite=overwrite)
 
     def open(self, path: Path, mode: str = "wb") -> Opening[FileWriter]:
-        """A file to be written, `wb`, or created, `xb`, for `with`; closing it publishes nothing yet.
+        """A file to be written, `wb`, or created, `xb`, for `with`; closing it publishes nothing
+        yet.
 
-        Bytes are uploaded as they are written. Left by an exception, or discarded, it is no part of the transaction.
-        Raises UnsupportedError for other modes, and as `write`.
+        Bytes are uploaded as they are written. Left by an exception, or discarded, it is no part of
+        the transaction. Raises UnsupportedError for other modes, and as `write`.
         """
         place = self._open_place(path)
         check_mode(mode, place)
@@ -136,14 +144,16 @@ class Transaction:
 
     @call
     async def publish(self, path: Path, staged: StagedFile, *, overwrite: bool = False) -> None:
-        """Make what was staged (`S3kClient.stage`), perhaps by another process, the file at a path at the end.
+        """Make what was staged (`S3kClient.stage`), perhaps by another process, the file at a path
+        at the end.
 
-        Nothing is asked for before the end; missing parents are made then. A staged file is published once: after
-        OutcomeUnknownError again at the same path, where nothing is done if it is there already. A transaction that
-        fails, or is discarded, leaves it staged: to be published by another one, or dropped by `discard_staged`. Raises
-        InvalidArgumentError (another volume's, or a part of the transaction already), IsDirectoryError (the root); at
-        the end PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, and LeaseExpiredError when its
-        upload began longer ago than the `Tuning.lease` of who staged it.
+        Nothing is asked for before the end; missing parents are made then. A staged file is
+        published once: after OutcomeUnknownError again at the same path, where nothing is done if
+        it is there already. A transaction that fails, or is discarded, leaves it staged: to be
+        published by another one, or dropped by `discard_staged`. Raises InvalidArgumentError
+        (another volume's, or a part of the transaction already), IsDirectoryError (the root); at
+        the end PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError, and
+        LeaseExpiredError when its upload began longer ago than the `Tuning.lease` of who staged it.
         """
         place = self._open_place(path)
         need_staged(staged, self._volume().record.volume_id)
@@ -151,7 +161,9 @@ class Transaction:
             raise IsDirectoryError("a directory is at the path", path=place)
         self._volume().store.keys.key(place)
         if staged.object_id in self._published:
-            raise InvalidArgumentError("the transaction publishes this staged file already", path=place)
+            raise InvalidArgumentError(
+                "the transaction publishes this staged file already", path=place
+            )
         self._claims.take(place)
         self._published.add(staged.object_id)
         self._intents.append(
@@ -168,15 +180,17 @@ class Transaction:
 
     @call
     async def adopt(self, path: Path, uri: str, *, overwrite: bool = False) -> None:
-        """Make an object that others have stored in the volume's data location the file at a path at the end.
+        """Make an object that others have stored in the volume's data location the file at a path
+        at the end.
 
-        `uri` is `s3://bucket/key` (or `s3a`, `s3n`), or `file:///...` of a volume in a directory. Nothing is copied:
-        the object keeps its key, must not be changed or adopted a second time, and is never deleted, neither with the
-        file nor with a transaction that fails. Size and etag are those of now; missing parents are made at the end,
-        and an object that is adopted at the path already stays as it is. Raises DataMissingError (no such object),
-        UnsupportedError (outside of the data location, or one of the volume's own), InvalidArgumentError (adopted by
-        the transaction already), IsDirectoryError (the root); at the end PathExistsError (not `overwrite`),
-        IsDirectoryError, NotDirectoryError.
+        `uri` is `s3://bucket/key` (or `s3a`, `s3n`), or `file:///...` of a volume in a directory.
+        Nothing is copied: the object keeps its key, must not be changed or adopted a second time,
+        and is never deleted, neither with the file nor with a transaction that fails. Size and etag
+        are those of now; missing parents are made at the end, and an object that is adopted at the
+        path already stays as it is. Raises DataMissingError (no such object), UnsupportedError
+        (outside of the data location, or one of the volume's own), InvalidArgumentError (adopted by
+        the transaction already), IsDirectoryError (the root); at the end PathExistsError (not
+        `overwrite`), IsDirectoryError, NotDirectoryError.
         """
         place = self._open_place(path)
         if place == ROOT:
@@ -203,12 +217,14 @@ class Transaction:
 
     @call
     async def rename(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
-        """Move a file or a directory at the end; its new parent is there by then, or is made by the transaction.
+        """Move a file or a directory at the end; its new parent is there by then, or is made by the
+        transaction.
 
-        Raises PathNotFoundError (the source), RenameIntoSelfError, NotDirectoryError (the target is below a file that
-        is the source), PathExistsError (it is above the source), UncommittedFileError; at the end PathNotFoundError
-        (the parent, or the source is gone), PathExistsError (the target, unless both are files and `overwrite`),
-        NotDirectoryError, ConflictError (the source is another version by now), UncommittedFileError (a new file below
+        Raises PathNotFoundError (the source), RenameIntoSelfError, NotDirectoryError (the target is
+        below a file that is the source), PathExistsError (it is above the source),
+        UncommittedFileError; at the end PathNotFoundError (the parent, or the source is gone),
+        PathExistsError (the target, unless both are files and `overwrite`), NotDirectoryError,
+        ConflictError (the source is another version by now), UncommittedFileError (a new file below
         the directory is being written).
         """
         old, new = self._open_place(source), self._open_place(target)
@@ -238,13 +254,20 @@ class Transaction:
 
     @call
     async def delete(
-        self, path: Path, *, recursive: bool = False, missing_ok: bool = False, expected: FileStatus | None = None
+        self,
+        path: Path,
+        *,
+        recursive: bool = False,
+        missing_ok: bool = False,
+        expected: FileStatus | None = None,
     ) -> None:
-        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at the end.
+        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at
+        the end.
 
-        Raises PathNotFoundError (unless `missing_ok`), PermissionDeniedError (the root), ConflictError (not what is
-        `expected`, as `S3kClient.delete` has it); at the end PathNotFoundError (it is gone, and not `missing_ok`),
-        ConflictError (it is another version by now), DirectoryNotEmptyError.
+        Raises PathNotFoundError (unless `missing_ok`), PermissionDeniedError (the root),
+        ConflictError (not what is `expected`, as `S3kClient.delete` has it); at the end
+        PathNotFoundError (it is gone, and not `missing_ok`), ConflictError (it is another version
+        by now), DirectoryNotEmptyError.
         """
         place = self._open_place(path)
         if place == ROOT:
@@ -279,15 +302,18 @@ class Transaction:
     async def commit(self) -> ChangeResult:
         """Make all of it happen, and return what was done; called again, the same.
 
-        Raises as the verbs tell, InvalidArgumentError while a file is still being written, BusyError while others are
-        in the way, OutcomeUnknownError. Any other failure than that of an unfinished file is final.
+        Raises as the verbs tell, InvalidArgumentError while a file is still being written,
+        BusyError while others are in the way, OutcomeUnknownError. Any other failure than that of
+        an unfinished file is final.
         """
         if self._result is not None:
             return self._result
         self._need_open()
         unfinished = [*self._under_way.keys(), *(writer.name for writer in self._files)]
         if unfinished:
-            raise InvalidArgumentError("a file of the transaction is still being written", path=unfinished[0])
+            raise InvalidArgumentError(
+                "a file of the transaction is still being written", path=unfinished[0]
+            )
         store = self._volume().store
         self._over = True
         try:
@@ -297,7 +323,9 @@ class Transaction:
             if not isinstance(error, OutcomeUnknownError):
                 await self._drop()
             raise
-        self._result = ChangeResult(done.files, done.directories, done.bytes, self._requests.requests)
+        self._result = ChangeResult(
+            done.files, done.directories, done.bytes, self._requests.requests
+        )
         return self._result
 
     async def discard(self) -> None:
@@ -321,7 +349,10 @@ class Transaction:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         try:
             if error is None and self._failure is not None:
@@ -346,7 +377,8 @@ class Transaction:
             raise StreamClosedError("the transaction is over")
 
     async def _target(self, place: str, *, overwrite: bool) -> Target:
-        """What to upload for: the file that is there, or a new object. Nothing is made for it in the table."""
+        """What to upload for: the file that is there, or a new object. Nothing is made for it in
+        the table."""
         store = self._volume().store
         current = await store.get(place)
         if current is not None and current.is_dir:
@@ -404,34 +436,52 @@ class Transaction:
         self._intents.append(write)
 
     async def _renewed(self, write: WriteFile) -> WriteFile:
-        """The file that it was to replace is not at its path any more: it may live on at another one."""
+        """The file that it was to replace is not at its path any more: it may live on at another
+        one."""
         storage, content = self._volume().storage, write.content
         target = self._volume().store.target(write.path, None)
         copied = await storage.copy_from(storage, content, target.object_id)
         await self._remove_bytes(write)
-        renewed = replace(write, object_id=target.object_id, content=copied, lease_ms=target.lease_ms, replaces=False)
+        renewed = replace(
+            write,
+            object_id=target.object_id,
+            content=copied,
+            lease_ms=target.lease_ms,
+            replaces=False,
+        )
         self._intents[self._intents.index(write)] = renewed
         return renewed
 
     async def _drop(self) -> None:
-        """Remove the bytes that it has uploaded, which certainly nobody names; bounded, and shielded from cancellation.
-        What others have staged somebody else may have published, perhaps at another path.
+        """Remove the bytes that it has uploaded, which certainly nobody names; bounded, and
+        shielded from cancellation. What others have staged somebody else may have published,
+        perhaps at another path.
         """
-        writes = [intent for intent in self._intents if isinstance(intent, WriteFile) and intent.source == "written"]
+        writes = [
+            intent
+            for intent in self._intents
+            if isinstance(intent, WriteFile) and intent.source == "written"
+        ]
         with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
             await self._remove_bytes(*writes)
 
     async def _remove_bytes(self, *writes: WriteFile) -> None:
-        for key, error in await drop_bytes(self._volume().storage, [write.content.physical for write in writes]):
+        for key, error in await drop_bytes(
+            self._volume().storage, [write.content.physical for write in writes]
+        ):
             _LOG.warning("unpublished bytes at %s are left to garbage collection: %s", key, error)
 
 
 class _Writer(FileWriter):
     """A file of a transaction: publishing it makes it a part of that."""
 
-    def __init__(self, transaction: Transaction, target: Target, upload: PhysicalWriter, *, overwrite: bool) -> None:
+    def __init__(
+        self, transaction: Transaction, target: Target, upload: PhysicalWriter, *, overwrite: bool
+    ) -> None:
         now = transaction._volume().store.sources.now_ms()
-        blank = Entry(target.path, False, target.object_id, 1, now // 1000, now, physical=UNCOMMITTED)
+        blank = Entry(
+            target.path, False, target.object_id, 1, now // 1000, now, physical=UNCOMMITTED
+        )
         super().__init__(transaction._volume, target.current or blank, upload, reserved=False)
         self._transaction = transaction
         self._target = target
@@ -446,7 +496,8 @@ class _Writer(FileWriter):
             await super().drain()
 
     async def commit(self) -> FileStatus:
-        """Make the file, which has to be whole, a part of the transaction. The status is what it will be like."""
+        """Make the file, which has to be whole, a part of the transaction. The status is what it
+        will be like."""
         with counting_towards(self._transaction._requests):
             return await super().commit()
 
@@ -458,7 +509,8 @@ class _Writer(FileWriter):
 
     async def _fail(self, error: BaseException) -> None:
         await super()._fail(error)
-        # Nothing but the transaction could publish the bytes: that some were perhaps stored is no reason to hold it up.
+        # Nothing but the transaction could publish the bytes: that some were perhaps stored is no
+        # reason to hold it up.
         self._transaction._let_go(self)
 
     async def _drop(self) -> None:
@@ -475,13 +527,20 @@ class _Claims:
         self._above: Counter[str] = Counter()
 
     def check(self, path: str, *, makes_directory: bool = False) -> None:
-        """Raise InvalidArgumentError if another operation is on the path, or on one above or below it."""
+        """Raise InvalidArgumentError if another operation is on the path, or on one above or below
+        it."""
         if path in self._paths and not (makes_directory and self._paths[path]):
-            raise InvalidArgumentError("another operation of the transaction is on this path", path=path)
+            raise InvalidArgumentError(
+                "another operation of the transaction is on this path", path=path
+            )
         if any(not self._paths.get(above, True) for above in _native.ancestors(path)):
-            raise InvalidArgumentError("another operation of the transaction is on a path above", path=path)
+            raise InvalidArgumentError(
+                "another operation of the transaction is on a path above", path=path
+            )
         if self._above[path] and not makes_directory:
-            raise InvalidArgumentError("another operation of the transaction is on a path below", path=path)
+            raise InvalidArgumentError(
+                "another operation of the transaction is on a path below", path=path
+            )
 
     def take(self, path: str, *, makes_directory: bool = False) -> None:
         """Hold a path. Raises as `check`."""

@@ -1,4 +1,5 @@
-"""Local files and trees into a volume and back, and trees from one volume to another, many files at once."""
+"""Local files and trees into a volume and back, and trees from one volume to another, many files at
+once."""
 
 from __future__ import annotations
 
@@ -35,7 +36,15 @@ from s3k_async.model import ROOT, FileStatus, Progress
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
 
-__all__ = ["ProgressCallback", "TransferResult", "download", "is_hopeless", "move_to", "upload", "verified"]
+__all__ = [
+    "ProgressCallback",
+    "TransferResult",
+    "download",
+    "is_hopeless",
+    "move_to",
+    "upload",
+    "verified",
+]
 
 ProgressCallback = Callable[[Progress], object]
 
@@ -57,17 +66,20 @@ HOPELESS = (
     UnreachableError,
     VolumeNotFoundError,
 )
-"""What one file met and every other would meet too: it ends a transfer, instead of being counted as its failure."""
+"""What one file met and every other would meet too: it ends a transfer, instead of being counted as
+its failure."""
 
 
 def is_hopeless(error: S3kError) -> bool:
-    """Whether an error ends a transfer: one of HOPELESS, but not an answer that was lost, which is one file's."""
+    """Whether an error ends a transfer: one of HOPELESS, but not an answer that was lost, which is
+    one file's."""
     return isinstance(error, HOPELESS) and not isinstance(error.__cause__, ResponseLostError)
 
 
 @dataclass(slots=True)
 class TransferResult:
-    """What a transfer did. `failures` lists (path, error); the rest was transferred all the same."""
+    """What a transfer did. `failures` lists (path, error); the rest was transferred all the
+    same."""
 
     files: int = 0
     directories: int = 0
@@ -86,7 +98,9 @@ class _Transfer:
         self.result.files += 1
         self.result.bytes += size
         if self.progress is not None:
-            self.progress(Progress(self.operation, self.result.files, self.total, self.result.bytes, path))
+            self.progress(
+                Progress(self.operation, self.result.files, self.total, self.result.bytes, path)
+            )
 
     async def attempt(self, path: str, work: Awaitable[object]) -> None:
         """Await the work of one entry; its error is noted, unless it ends the transfer."""
@@ -103,8 +117,9 @@ class _Transfer:
 
 
 async def verified(reader: FileReader) -> AsyncGenerator[bytes, None]:
-    """An open file in pieces, from its start to its end. The reader verifies it: it raises CorruptDataError instead of
-    giving the last piece, unless the bytes have the checksum that the volume recorded for them.
+    """An open file in pieces, from its start to its end. The reader verifies it: it raises
+    CorruptDataError instead of giving the last piece, unless the bytes have the checksum that the
+    volume recorded for them.
     """
     while piece := await reader.read(CHUNK):
         yield piece
@@ -118,11 +133,12 @@ async def upload(
     overwrite: bool = True,
     progress: ProgressCallback | None = None,
 ) -> TransferResult:
-    """Put a local file at `target`, or a local directory's tree below it, empty directories included.
+    """Put a local file at `target`, or a local directory's tree below it, empty directories
+    included.
 
-    Symbolic links to files are followed; links to directories and special files are listed as failures. Raises
-    PathNotFoundError (no such local file); for a single file whatever writing it raises; and what would stop every
-    other file too (HOPELESS).
+    Symbolic links to files are followed; links to directories and special files are listed as
+    failures. Raises PathNotFoundError (no such local file); for a single file whatever writing it
+    raises; and what would stop every other file too (HOPELESS).
     """
     root = os.fspath(source)
     if not await to_thread.run_sync(os.path.lexists, root):
@@ -141,13 +157,23 @@ async def upload(
 
     async def put(relative: str) -> None:
         place = normalize(f"{target}/{relative}")
-        transfer.done(place, await _upload_file(client, os.path.join(root, relative), place, overwrite))
+        transfer.done(
+            place, await _upload_file(client, os.path.join(root, relative), place, overwrite)
+        )
 
     await client.makedirs(target)
     transfer.result.directories += 1
     for _, level in groupby(sorted(survey.directories, key=_depth), _depth):
-        await run_all(lambda each: transfer.attempt(os.path.join(root, each), make(each)), list(level), limit=FILES)
-    await run_all(lambda each: transfer.attempt(os.path.join(root, each), put(each)), survey.files, limit=FILES)
+        await run_all(
+            lambda each: transfer.attempt(os.path.join(root, each), make(each)),
+            list(level),
+            limit=FILES,
+        )
+    await run_all(
+        lambda each: transfer.attempt(os.path.join(root, each), put(each)),
+        survey.files,
+        limit=FILES,
+    )
     return transfer.result
 
 
@@ -159,12 +185,14 @@ async def download(
     overwrite: bool = True,
     progress: ProgressCallback | None = None,
 ) -> TransferResult:
-    """Get a file to the local path `target`, or a directory's tree below it, empty directories included.
+    """Get a file to the local path `target`, or a directory's tree below it, empty directories
+    included.
 
-    A local file appears whole and verified, or not at all; a link to a file stays, and the file is replaced. Raises
-    UnsupportedError (a device, a pipe or a socket is there), PathNotFoundError, PathExistsError (a local file is
-    there and not `overwrite`), IsDirectoryError, NotDirectoryError (something local is in the way), CorruptDataError,
-    and what would stop every other file too (HOPELESS).
+    A local file appears whole and verified, or not at all; a link to a file stays, and the file is
+    replaced. Raises UnsupportedError (a device, a pipe or a socket is there), PathNotFoundError,
+    PathExistsError (a local file is there and not `overwrite`), IsDirectoryError, NotDirectoryError
+    (something local is in the way), CorruptDataError, and what would stop every other file too
+    (HOPELESS).
     """
     local = os.fspath(target)
     status = await client.stat(source)
@@ -202,9 +230,10 @@ async def move_to(
 ) -> TransferResult:
     """Move a file or a directory into another volume: copied whole, and only then deleted.
 
-    Files are deleted at the id and version that they had before they were copied, by a condition on the write itself:
-    what is created or changed in the source meanwhile stays, is listed as a failure, and keeps the directories above
-    it. Raises as `S3kClient.copy`; the source is untouched then.
+    Files are deleted at the id and version that they had before they were copied, by a condition on
+    the write itself: what is created or changed in the source meanwhile stays, is listed as a
+    failure, and keeps the directories above it. Raises as `S3kClient.copy`; the source is untouched
+    then.
     """
     top = await client.stat(source)
     if top.path == ROOT:
@@ -212,7 +241,9 @@ async def move_to(
     entries = [top]
     if top.is_dir:
         entries += [found async for found in client.list(top.path, recursive=True)]
-    await client.copy_to(other, top.path, target, overwrite=overwrite, recursive=True, progress=progress)
+    await client.copy_to(
+        other, top.path, target, overwrite=overwrite, recursive=True, progress=progress
+    )
     transfer = _Transfer("move", sum(1 for entry in entries if entry.is_file), None)
 
     errors = await delete_seen(client, entries)
@@ -240,7 +271,9 @@ async def _upload_file(client: S3kClient, local: str, target: str, overwrite: bo
                 return len(data)
         sent = 0
         async with client.open(target, "wb" if overwrite else "xb") as writer:
-            while piece := await to_thread.run_sync(local_files.read, descriptor, local, sent, CHUNK):
+            while piece := await to_thread.run_sync(
+                local_files.read, descriptor, local, sent, CHUNK
+            ):
                 await writer.write(piece)
                 sent += len(piece)
         return sent

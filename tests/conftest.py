@@ -1,6 +1,7 @@
 """Engines for the tests that need one, and the rule that CI skips none of them.
 
-An engine starts with the first test that asks for it, once for each test process, and ends with the session.
+An engine starts with the first test that asks for it, once for each test process, and ends with the
+session.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     skipped = report.skipped and not hasattr(report, "wasxfail")
     if skipped and in_ci() and any(item.get_closest_marker(name) for name in MUST_RUN):
@@ -116,9 +119,11 @@ def _engine(module: ModuleType) -> Iterator[Engine]:
 
 @pytest.fixture(params=backend_params())
 def new_volume(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[VolumeMaker]:
-    """Settings of volumes that do not exist yet: `new_volume()` gives one, on each combination of stores in turn.
+    """Settings of volumes that do not exist yet: `new_volume()` gives one, on each combination of
+    stores in turn.
 
-    `tests.engines.volumes.volume_backends` picks some combinations; `new_volume.backend` tells which one it is.
+    `tests.engines.volumes.volume_backends` picks some combinations; `new_volume.backend` tells
+    which one it is.
     """
     yield from _volume_maker(request, tmp_path)
 

@@ -1,4 +1,5 @@
-"""What S3-FileSystem 1.0 leaves in a table and a bucket: items without conditions, bytes and log in one place."""
+"""What S3-FileSystem 1.0 leaves in a table and a bucket: items without conditions, bytes and log in
+one place."""
 
 from __future__ import annotations
 
@@ -53,7 +54,14 @@ class OldFiles:
 
     def item(self, path: str, identity: str, version: int, **more: Any) -> Item:
         partition, name = self.key(path)
-        fixed = {"path": partition, "children": name, "isdir": False, "ctime": CTIME, "ver": version, "id": identity}
+        fixed = {
+            "path": partition,
+            "children": name,
+            "isdir": False,
+            "ctime": CTIME,
+            "ver": version,
+            "id": identity,
+        }
         return {**fixed, **more}
 
     async def directory(self, path: str, *, identity: str | None = None, version: int = 1) -> str:
@@ -90,7 +98,9 @@ class OldFiles:
     async def reserve(self, path: str, *, logged: bool = True) -> str:
         """Begin to write a file; its id."""
         identity = SYSTEM.uuid()
-        await self.put_item(self.item(path, identity, 1, size=0, physpath=UNCOMMITTED, physcommitted=False))
+        await self.put_item(
+            self.item(path, identity, 1, size=0, physpath=UNCOMMITTED, physcommitted=False)
+        )
         if logged:
             await self.log(path, identity, 1, physical=UNCOMMITTED, size=0, kind="CREATE")
         return identity
@@ -101,7 +111,11 @@ class OldFiles:
         key = f"{SYSTEM.uuid()}.id={identity}"
         await self.blobs.put(key, data)
         physical = self.blobs.uri(key).replace("s3://", "s3a://", 1)
-        await self.put_item(self.item(path, identity, version, size=len(data), physpath=physical, physcommitted=True))
+        await self.put_item(
+            self.item(
+                path, identity, version, size=len(data), physpath=physical, physcommitted=True
+            )
+        )
         if logged:
             await self.log(path, identity, version, physical=physical, size=len(data))
         return identity

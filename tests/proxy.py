@@ -7,8 +7,8 @@
         ...
         assert proxy.count(target="PutItem") == 2
 
-The first rule that fits a request and is not used up decides; without one the request is passed on. Without an
-upstream every request needs a rule. Plain HTTP on 127.0.0.1 only.
+The first rule that fits a request and is not used up decides; without one the request is passed on.
+Without an upstream every request needs a rule. Plain HTTP on 127.0.0.1 only.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class Drop:
-    """No answer: the connection ends, before or after the request was passed on, by a reset or in an orderly way."""
+    """No answer: the connection ends, before or after the request was passed on, by a reset or in
+    an orderly way."""
 
     forward: bool
     reset: bool = True
@@ -100,8 +101,8 @@ class Duplicate:
 
 @dataclass(frozen=True)
 class Truncate:
-    """Pass the request on; of the answer's body send only so many bytes, though all are announced, and close.
-    `announce`: announce only what is sent, so that nothing but the content can tell."""
+    """Pass the request on; of the answer's body send only so many bytes, though all are announced,
+    and close. `announce`: announce only what is sent, so that nothing but the content can tell."""
 
     size: int
     announce: bool = False
@@ -165,7 +166,10 @@ class FaultProxy:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._open.aclose()
 
@@ -181,8 +185,8 @@ class FaultProxy:
         skip: int = 0,
         times: int | None = None,
     ) -> Rule:
-        """Add a rule. `path` and `query` are regular expressions that are searched for; `target` and `method` are
-        equal; all that are given must fit."""
+        """Add a rule. `path` and `query` are regular expressions that are searched for; `target`
+        and `method` are equal; all that are given must fit."""
         made = Rule(fault, _fitting(method, path, query, target, when), skip, times)
         self._rules.append(made)
         return made
@@ -264,7 +268,8 @@ class FaultProxy:
 
 
 def dynamodb_error(code: str, message: str = "", *, status: int = 400, **more: object) -> Answer:
-    """An error as DynamoDB answers it. `more`: members beside the message, such as CancellationReasons or Item."""
+    """An error as DynamoDB answers it. `more`: members beside the message, such as
+    CancellationReasons or Item."""
     space = "com.amazon.coral.service" if code in _CORAL else "com.amazonaws.dynamodb.v20120810"
     body = {"__type": f"{space}#{code}", "message": message, **more}
     return json_answer(body, status=status)
@@ -288,11 +293,18 @@ def s3_error(code: str, message: str = "", *, status: int, **more: str) -> Answe
 def xml_answer(body: str, *, status: int = 200) -> Answer:
     """An answer of S3."""
     return Answer(
-        status, f'<?xml version="1.0" encoding="UTF-8"?>\n{body}'.encode(), {"Content-Type": "application/xml"}
+        status,
+        f'<?xml version="1.0" encoding="UTF-8"?>\n{body}'.encode(),
+        {"Content-Type": "application/xml"},
     )
 
 
-_CORAL = {"AccessDeniedException", "ExpiredTokenException", "InternalServerError", "UnrecognizedClientException"}
+_CORAL = {
+    "AccessDeniedException",
+    "ExpiredTokenException",
+    "InternalServerError",
+    "UnrecognizedClientException",
+}
 _HOP_BY_HOP = {"connection", "content-length", "expect", "keep-alive", "transfer-encoding"}
 
 
@@ -373,7 +385,9 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[str, dict[str, str]]
     return first, headers
 
 
-async def _read_body(reader: asyncio.StreamReader, headers: Mapping[str, str], *, to_end: bool = False) -> bytes:
+async def _read_body(
+    reader: asyncio.StreamReader, headers: Mapping[str, str], *, to_end: bool = False
+) -> bytes:
     if headers.get("transfer-encoding", "").lower() == "chunked":
         chunks = []
         while size := int((await reader.readline()).partition(b";")[0], 16):
@@ -387,8 +401,12 @@ async def _read_body(reader: asyncio.StreamReader, headers: Mapping[str, str], *
 
 
 def _head(answer: Answer, method: str) -> bytes:
-    kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
-    announced = next((value for name, value in answer.headers.items() if name.lower() == "content-length"), None)
+    kept = {
+        name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP
+    }
+    announced = next(
+        (value for name, value in answer.headers.items() if name.lower() == "content-length"), None
+    )
     if method == "HEAD" and announced is not None:
         kept["Content-Length"] = announced
     elif answer.status != 204:

@@ -1,4 +1,5 @@
-"""What several tests need: time and randomness that they control, a forked child, a program that may hang."""
+"""What several tests need: time and randomness that they control, a forked child, a program that
+may hang."""
 
 from __future__ import annotations
 
@@ -62,10 +63,13 @@ def fake_sources(clock: FakeClock | None = None, *, seed: int = 0) -> Sources:
 def fork_and_run(work: Callable[[], object]) -> int:
     """Run `work` in a forked child and wait for it.
 
-    The exit code is 0 if `work` returned, 1 if it raised, and negative if a signal ended it: SIGALRM when it hung.
+    The exit code is 0 if `work` returned, 1 if it raised, and negative if a signal ended it:
+    SIGALRM when it hung.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads at fork are what some tests are about
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # threads at fork are what some tests are about
         child = os.fork()
     if child == 0:
         try:

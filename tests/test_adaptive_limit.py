@@ -1,4 +1,5 @@
-"""The limit that learns from throttling: its rule, its queue, and how it does against a service of a given capacity."""
+"""The limit that learns from throttling: its rule, its queue, and how it does against a service of
+a given capacity."""
 
 from __future__ import annotations
 
@@ -195,7 +196,8 @@ def in_virtual_time(main: Callable[[Sources], Coroutine[Any, Any, None]]) -> Non
 
 @dataclass
 class Service:
-    """Answers within `latency` seconds so many requests a second, and refuses the others, as DynamoDB does."""
+    """Answers within `latency` seconds so many requests a second, and refuses the others, as
+    DynamoDB does."""
 
     sources: Sources
     capacity: float
@@ -207,7 +209,9 @@ class Service:
 
     async def request(self) -> None:
         now = self.sources.monotonic()
-        self.tokens = min(max(1.0, self.capacity / 20), self.tokens + (now - self.seen) * self.capacity)
+        self.tokens = min(
+            max(1.0, self.capacity / 20), self.tokens + (now - self.seen) * self.capacity
+        )
         self.seen = now
         refused = self.tokens < 1.0
         if refused:
@@ -291,7 +295,8 @@ def test_without_throttling_nothing_is_held_back() -> None:
 
 
 def test_a_service_that_can_do_next_to_nothing_is_served_to_the_end() -> None:
-    """Five requests a second, for many who want more: nobody fails, and nearly all that can be done is done."""
+    """Five requests a second, for many who want more: nobody fails, and nearly all that can be done
+    is done."""
 
     async def main(sources: Sources) -> None:
         load = Load(Service(sources, capacity=5), AdaptiveLimit(64))

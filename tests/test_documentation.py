@@ -18,7 +18,11 @@ PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 @cache
 def functions(path: Path) -> frozenset[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return frozenset(
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -41,7 +45,8 @@ def test_every_row_of_the_promises_names_a_test() -> None:
     rows = [
         line
         for line in promises.splitlines()
-        if line.startswith("| ") and not line.startswith(("| promise", "| rule", "| what is read", "|---"))
+        if line.startswith("| ")
+        and not line.startswith(("| promise", "| rule", "| what is read", "|---"))
     ]
     assert len(rows) >= 30
     for row in rows:

@@ -20,7 +20,9 @@ print(json.dumps({{
 
 
 def test_importing_the_package_is_cheap() -> None:
-    done = subprocess.run([sys.executable, "-c", PROBE], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], check=True, capture_output=True, text=True, timeout=60
+    )
     assert json.loads(done.stdout) == {"loaded": [], "threads": ["MainThread"], "tasks": 1}
     assert done.stderr == ""
 

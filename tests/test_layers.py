@@ -1,4 +1,5 @@
-"""The order of the layers in docs/design/001-the-volume.md: a module imports only from its own layer and those below.
+"""The order of the layers in docs/design/001-the-volume.md: a module imports only from its own
+layer and those below.
 
 Every import statement counts, inside functions and under TYPE_CHECKING too.
 """
@@ -54,7 +55,18 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("storage",),
     ("stores",),
     ("aws",),
-    ("config", "model", "errors", "paths", "sources", "retry", "concurrency", "calls", "requests", "_native"),
+    (
+        "config",
+        "model",
+        "errors",
+        "paths",
+        "sources",
+        "retry",
+        "concurrency",
+        "calls",
+        "requests",
+        "_native",
+    ),
 )
 """From the top down; a name is a module or a subpackage of the package."""
 
@@ -82,7 +94,11 @@ def imported(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and dotted name of every module of the package that the tree imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, each.name) for each in node.names if each.name.split(".")[0] == PACKAGE)
+            yield from (
+                (node.lineno, each.name)
+                for each in node.names
+                if each.name.split(".")[0] == PACKAGE
+            )
         elif isinstance(node, ast.ImportFrom):
             origin = absolute(module, node)
             if origin.split(".")[0] == PACKAGE:
@@ -107,7 +123,9 @@ def layer(module: str) -> str:
 
 @pytest.mark.parametrize("module", modules())
 def test_a_module_imports_only_from_its_layer_and_below(module: str) -> None:
-    assert layer(module) in DEPTH, f"{module} is in no layer: put it into docs/design/001-the-volume.md and here"
+    assert layer(module) in DEPTH, (
+        f"{module} is in no layer: put it into docs/design/001-the-volume.md and here"
+    )
     tree = ast.parse(source(module).read_text(encoding="utf-8"))
     upward = [
         f"{source(module)}:{line} imports {name}"
@@ -125,7 +143,7 @@ def test_a_module_imports_only_from_its_layer_and_below(module: str) -> None:
         "from s3k_async import client",
         "from s3k_async import S3kClient",
         "def later():\n    from s3k_async.metadata.store import MetadataStore",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from s3k_async.fsck import verify",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import s3k_async.fsck.verify",
         "from ..volumes import open_volume",
         "from .. import hadoop",
         "from s3k_async.in_no_layer import something",

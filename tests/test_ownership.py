@@ -80,12 +80,16 @@ async def fill(config: VolumeConfig) -> Bytes:
 
 async def contents(config: VolumeConfig) -> Bytes:
     async with S3kClient(config=replace(config, suffix_count=None)) as fs:
-        return {each.path: await fs.read(each.path) async for each in fs.list("/", recursive=True) if each.is_file}
+        return {
+            each.path: await fs.read(each.path)
+            async for each in fs.list("/", recursive=True)
+            if each.is_file
+        }
 
 
 async def plant(blobs: BlobStore, config: VolumeConfig) -> Bytes:
-    """A neighbour of each kind at a location: a volume of S3-FileSystem 1.0, an older native one, another one with a
-    scope of its own, and somebody's files; their objects."""
+    """A neighbour of each kind at a location: a volume of S3-FileSystem 1.0, an older native one,
+    another one with a scope of its own, and somebody's files; their objects."""
     before = await everything(blobs)
     items = MemoryItems(fresh_name("old"))
     await items.create()
@@ -94,8 +98,12 @@ async def plant(blobs: BlobStore, config: VolumeConfig) -> Bytes:
     await old.reserve("/old/g")
     await blobs.put(f"{SYSTEM.uuid()}.id={SYSTEM.uuid()}", b"bytes without a log")
     other = f"{SCOPE}{SYSTEM.uuid()}"
-    await blobs.put(f"{other}/{SYSTEM.uuid()}.id={SYSTEM.uuid()}", b"bytes of another native volume")
-    await blobs.put(f"{other}/entries/00/{SYSTEM.uuid()}.0000000002.{SYSTEM.uuid()}.committed", b"its log")
+    await blobs.put(
+        f"{other}/{SYSTEM.uuid()}.id={SYSTEM.uuid()}", b"bytes of another native volume"
+    )
+    await blobs.put(
+        f"{other}/entries/00/{SYSTEM.uuid()}.0000000002.{SYSTEM.uuid()}.committed", b"its log"
+    )
     for key in ("aaa/part-0", "zzz", "0/part-0", "entries/x", "segments/y"):
         await blobs.put(key, b"somebody's")
     after = await everything(blobs)
@@ -107,7 +115,9 @@ async def plant(blobs: BlobStore, config: VolumeConfig) -> Bytes:
 
 async def collect(config: VolumeConfig, directory: Path) -> None:
     async with opened(config) as volume:
-        collector = Collector(Place.of(volume), SYSTEM, NOW, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None))
+        collector = Collector(
+            Place.of(volume), SYSTEM, NOW, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None)
+        )
         path = str(directory / "candidates")
         await collector.clean_up(await collector.mark(path))
         assert (await collector.sweep(path)).failures == []
@@ -157,10 +167,18 @@ TOOLS: dict[str, Callable[[VolumeConfig, Path], Awaitable[None]]] = {
 
 @pytest.mark.parametrize("log", ["beside the data", "elsewhere"])
 @pytest.mark.parametrize("tool", TOOLS)
-async def test_the_tools_leave_a_neighbours_objects_alone(tool: str, log: str, tmp_path: Path) -> None:
-    config = settings() if log == "beside the data" else settings(log=MemoryBlobs(fresh_name("log")))
+async def test_the_tools_leave_a_neighbours_objects_alone(
+    tool: str, log: str, tmp_path: Path
+) -> None:
+    config = (
+        settings() if log == "beside the data" else settings(log=MemoryBlobs(fresh_name("log")))
+    )
     await init_volume(config)
-    stores = [MemoryBlobStore(place.name) for place in (config.data, config.log) if isinstance(place, MemoryBlobs)]
+    stores = [
+        MemoryBlobStore(place.name)
+        for place in (config.data, config.log)
+        if isinstance(place, MemoryBlobs)
+    ]
     before = await fill(config)
     planted = [await plant(blobs, config) for blobs in stores]
     await TOOLS[tool](config, tmp_path)
@@ -177,7 +195,9 @@ async def test_no_listing_goes_outside_of_the_volumes_own_prefix(tmp_path: Path)
     await fill(config)
     faults = FaultPlan()
     async with opened(config, faults) as volume:
-        collector = Collector(Place.of(volume), SYSTEM, NOW, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None))
+        collector = Collector(
+            Place.of(volume), SYSTEM, NOW, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None)
+        )
         path = str(tmp_path / "candidates")
         await collector.clean_up(await collector.mark(path))
         await collector.sweep(path)
@@ -188,7 +208,9 @@ async def test_no_listing_goes_outside_of_the_volumes_own_prefix(tmp_path: Path)
     listed = [call.key for call in faults.calls if call.method in ("list", "list_uploads")]
     assert len(listed) > 10
     assert {key for key in listed if not key.startswith(record.scope)} == set()
-    written = {call.key for call in faults.calls if call.method in ("put", "delete", "start_upload")}
+    written = {
+        call.key for call in faults.calls if call.method in ("put", "delete", "start_upload")
+    }
     assert {key for key in written if not key.startswith(record.scope)} == {CLAIM}
 
 
@@ -199,7 +221,9 @@ async def test_no_listing_goes_outside_of_the_volumes_own_prefix(tmp_path: Path)
 def unscoped(monkeypatch: pytest.MonkeyPatch) -> None:
     """New volumes are as they were before there were scopes."""
     make = creation._new_record
-    monkeypatch.setattr(creation, "_new_record", lambda config, sources: replace(make(config, sources), flags=()))
+    monkeypatch.setattr(
+        creation, "_new_record", lambda config, sources: replace(make(config, sources), flags=())
+    )
 
 
 @pytest.mark.usefixtures("unscoped")
@@ -226,10 +250,16 @@ async def test_an_older_volume_still_collects_what_its_log_names(tmp_path: Path)
     async with opened(config) as volume:
         await volume.blobs.put(f"{SYSTEM.uuid()}.id={SYSTEM.uuid()}", b"in no log")
         assert volume.log_blobs is not None
-        collector = Collector(Place.of(volume), SYSTEM, NOW, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None))
+        collector = Collector(
+            Place.of(volume), SYSTEM, NOW, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None)
+        )
         marked = await collector.mark(str(tmp_path / "candidates"))
         swept = await collector.sweep(str(tmp_path / "candidates"))
-    assert (marked.of("unowned").objects, swept.deleted["replaced"].objects, swept.deleted["deleted"].objects) == (
+    assert (
+        marked.of("unowned").objects,
+        swept.deleted["replaced"].objects,
+        swept.deleted["deleted"].objects,
+    ) == (
         1,
         1,
         1,
@@ -308,7 +338,11 @@ async def test_a_second_table_with_a_record_of_its_own_cannot_move_in() -> None:
     assert isinstance(other.table, MemoryTable)
     await MemoryItems(other.table.name).drop()
     await MemoryItems(other.table.name).create()
-    changed = {**record, "data": f"memory://{config.name}/", "log": f"memory://{config.name}/oplog/"}
+    changed = {
+        **record,
+        "data": f"memory://{config.name}/",
+        "log": f"memory://{config.name}/oplog/",
+    }
     await MemoryItems(other.table.name).write(Put(changed, ABSENT))
     assert isinstance(config.data, MemoryBlobs)
     stored = await everything(MemoryBlobStore(config.data.name))
@@ -321,7 +355,9 @@ async def test_a_second_table_with_a_record_of_its_own_cannot_move_in() -> None:
 
 
 @pytest.mark.parametrize("tool", ["gc", "repair"])
-async def test_an_older_table_restored_in_place_loses_nothing_that_the_log_knows(tool: str, tmp_path: Path) -> None:
+async def test_an_older_table_restored_in_place_loses_nothing_that_the_log_knows(
+    tool: str, tmp_path: Path
+) -> None:
     config = settings()
     await init_volume(config)
     older_paths = (await fill(config)).keys()
@@ -337,13 +373,17 @@ async def test_an_older_table_restored_in_place_loses_nothing_that_the_log_knows
         await MemoryItems(config.table.name).write(Put(item, ABSENT))
     assert isinstance(config.data, MemoryBlobs)
     await TOOLS[tool](config, tmp_path)
-    assert set(newest.values()) <= set((await everything(MemoryBlobStore(config.data.name))).values())
+    assert set(newest.values()) <= set(
+        (await everything(MemoryBlobStore(config.data.name))).values()
+    )
     assert (await contents(config)).keys() >= older_paths
     if tool == "gc":
         await restore(config, tmp_path)
         assert await contents(config) == newest
     else:
-        assert await contents(config) == {**newest, "/d/3": b"3"}, "repair takes the table's word for what it has"
+        assert await contents(config) == {**newest, "/d/3": b"3"}, (
+            "repair takes the table's word for what it has"
+        )
 
 
 async def test_a_missing_mark_is_written_again() -> None:
@@ -356,7 +396,9 @@ async def test_a_missing_mark_is_written_again() -> None:
     with pytest.raises(NotAVolumeError, match="take-over"):
         await destroy_volume(replace(config, suffix_count=None), force=True)
     await init_volume(config, take_over=True)
-    await restore_volume(replace(config, suffix_count=None), subtree="/", dry_run=False, sources=HURRIED)
+    await restore_volume(
+        replace(config, suffix_count=None), subtree="/", dry_run=False, sources=HURRIED
+    )
     assert await contents(config) == before
 
 
@@ -372,7 +414,9 @@ NEIGHBOURS = {
 
 @pytest.mark.parametrize("key", NEIGHBOURS.values(), ids=list(NEIGHBOURS))
 @pytest.mark.parametrize("place", ["data", "log"])
-async def test_a_location_with_objects_of_another_volume_is_refused(place: str, key: str, tmp_path: Path) -> None:
+async def test_a_location_with_objects_of_another_volume_is_refused(
+    place: str, key: str, tmp_path: Path
+) -> None:
     source = settings()
     await init_volume(source)
     await fill(source)
@@ -440,9 +484,13 @@ async def test_objects_of_a_volume_are_not_adopted() -> None:
 # Embedded volumes
 
 
-async def test_an_embedded_volume_may_be_moved_and_reached_by_a_link_but_its_table_not_copied(tmp_path: Path) -> None:
+async def test_an_embedded_volume_may_be_moved_and_reached_by_a_link_but_its_table_not_copied(
+    tmp_path: Path,
+) -> None:
     home, data = tmp_path / "home", tmp_path / "data"
-    config = VolumeConfig("vol", SqliteFile(str(home / "t.sqlite")), LocalDirectory(str(data)), suffix_count=2)
+    config = VolumeConfig(
+        "vol", SqliteFile(str(home / "t.sqlite")), LocalDirectory(str(data)), suffix_count=2
+    )
     await init_volume(config)
     await fill(config)
     (tmp_path / "link").symlink_to(home)
@@ -451,10 +499,14 @@ async def test_an_embedded_volume_may_be_moved_and_reached_by_a_link_but_its_tab
         pass
     (home / "copy.sqlite").write_bytes((home / "t.sqlite").read_bytes())
     with pytest.raises(VolumeMismatchError, match="take-over"):
-        await open_volume(replace(config, table=SqliteFile(str(home / "copy.sqlite")), suffix_count=None))
+        await open_volume(
+            replace(config, table=SqliteFile(str(home / "copy.sqlite")), suffix_count=None)
+        )
 
 
-async def test_a_copy_of_an_embedded_volume_whose_log_is_elsewhere_is_refused(tmp_path: Path) -> None:
+async def test_a_copy_of_an_embedded_volume_whose_log_is_elsewhere_is_refused(
+    tmp_path: Path,
+) -> None:
     home = tmp_path / "home"
     config = VolumeConfig(
         "vol",
@@ -465,7 +517,10 @@ async def test_a_copy_of_an_embedded_volume_whose_log_is_elsewhere_is_refused(tm
     await init_volume(config)
     await fill(config)
     shutil.copytree(home, tmp_path / "copy")
-    table, data = SqliteFile(str(tmp_path / "copy" / "t.sqlite")), LocalDirectory(str(tmp_path / "copy" / "data"))
+    table, data = (
+        SqliteFile(str(tmp_path / "copy" / "t.sqlite")),
+        LocalDirectory(str(tmp_path / "copy" / "data")),
+    )
     copy = replace(config, table=table, data=data)
     with pytest.raises(VolumeMismatchError, match="take-over"):
         await open_volume(copy)

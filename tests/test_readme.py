@@ -19,7 +19,9 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 README = Path(__file__).parent.parent / "README.md"
 
 
-def test_the_examples_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_run_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     asyncio.run(init_volume(resolve("./my-volume")))
     blocks = [textwrap.dedent(block) for block in BLOCK.findall(README.read_text(encoding="utf-8"))]

@@ -13,7 +13,13 @@ from s3k_async.errors import InvalidArgumentError
 from s3k_async.model import ChangeResult
 from s3k_async.requests import Count, Meter, RequestCounter, Requests, counting, deferred
 
-SOME = Requests([Count("data", "GetObject", 2, 1, 0, 30), Count("table", "GetItem", 3), Count("log", "PutObject", 1)])
+SOME = Requests(
+    [
+        Count("data", "GetObject", 2, 1, 0, 30),
+        Count("table", "GetItem", 3),
+        Count("log", "PutObject", 1),
+    ]
+)
 
 
 def test_counts_come_by_part_and_name() -> None:
@@ -23,7 +29,11 @@ def test_counts_come_by_part_and_name() -> None:
         ("log", "PutObject"),
     ]
     assert (SOME.total, SOME.retries, SOME.deferred, SOME.bytes) == (6, 1, 0, 30)
-    assert SOME.as_dict() == {"table": {"GetItem": 3}, "data": {"GetObject": 2}, "log": {"PutObject": 1}}
+    assert SOME.as_dict() == {
+        "table": {"GetItem": 3},
+        "data": {"GetObject": 2},
+        "log": {"PutObject": 1},
+    }
     assert SOME.of("table") == SOME.of("table", "GetItem") == SOME.of(operation="GetItem") == 3
     assert SOME.of("table", "PutObject") == 0
     assert SOME.of() == 6
@@ -31,7 +41,10 @@ def test_counts_come_by_part_and_name() -> None:
 
 def test_counts_in_words() -> None:
     assert str(SOME) == "table: GetItem 3; data: GetObject 2 (1 sent again); log: PutObject 1"
-    assert str(Requests([Count("log", "PutObject", 2000, 1, 2)])) == "log: PutObject 2,000 (1 sent again, 2 afterwards)"
+    assert (
+        str(Requests([Count("log", "PutObject", 2000, 1, 2)]))
+        == "log: PutObject 2,000 (1 sent again, 2 afterwards)"
+    )
     assert str(Requests()) == "none"
     assert repr(SOME) == f"<Requests {SOME}>"
 
@@ -106,7 +119,11 @@ def test_what_nobody_waits_for_is_told_apart() -> None:
         with deferred():
             meter.sent("PutObject")
     assert verb.requests.counts == (Count("log", "PutObject", 1),)
-    assert everything.requests.counts == client.requests.counts == (Count("log", "PutObject", 2, 0, 1),)
+    assert (
+        everything.requests.counts
+        == client.requests.counts
+        == (Count("log", "PutObject", 2, 0, 1),)
+    )
 
 
 def test_one_client_can_be_counted_alone() -> None:

@@ -71,7 +71,9 @@ def log_of(config: VolumeConfig) -> S3Bucket:
 # Addresses
 
 
-def test_a_path_is_an_embedded_volume(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_an_embedded_volume(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     wanted = VolumeConfig(
         name="",
@@ -79,7 +81,12 @@ def test_a_path_is_an_embedded_volume(home: Home, tmp_path: Path, monkeypatch: p
         data=LocalDirectory(f"{tmp_path}/my-volume/data"),
         log=LocalDirectory(f"{tmp_path}/my-volume/oplog"),
     )
-    for spelling in ("./my-volume", "my-volume/", f"{tmp_path}/x/../my-volume", f"file://{tmp_path}/my-volume"):
+    for spelling in (
+        "./my-volume",
+        "my-volume/",
+        f"{tmp_path}/x/../my-volume",
+        f"file://{tmp_path}/my-volume",
+    ):
         assert home.resolve(spelling) == wanted
     assert home.resolve(Path("my-volume")) == wanted
     assert home.resolve(directory="my-volume") == wanted
@@ -145,7 +152,8 @@ def test_split_url(url: str, parts: tuple[str | None, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("directory", "name"), [("/srv/my-volume", "my-volume"), ("/srv/a b", "a-b"), ("/srv/.x", "x"), ("/", "volume")]
+    ("directory", "name"),
+    [("/srv/my-volume", "my-volume"), ("/srv/a b", "a-b"), ("/srv/.x", "x"), ("/", "volume")],
 )
 def test_name_of_directory(directory: str, name: str) -> None:
     assert name_of_directory(directory) == name
@@ -171,7 +179,9 @@ def test_nothing_opens_what_the_environment_or_the_file_say(home: Home) -> None:
 
 def test_keywords_alone_describe_a_volume(home: Home) -> None:
     home.environ |= {"S3K_BUCKET": "of-another-volume", "S3K_VOLUME": "s3k://another"}
-    config = home.resolve(table="meta", bucket="data", prefix="/a/b", suffix_count=20, hash="java31")
+    config = home.resolve(
+        table="meta", bucket="data", prefix="/a/b", suffix_count=20, hash="java31"
+    )
     assert config == VolumeConfig(
         name="",
         table=DynamoTable("meta"),
@@ -208,7 +218,9 @@ def test_a_named_volume_from_the_file(home: Home) -> None:
     aws = AwsConfig(region="eu-west-1")
     wanted = VolumeConfig(
         name="analytics",
-        table=DynamoTable("analytics-meta", dataclasses.replace(aws, endpoint="http://127.0.0.1:1")),
+        table=DynamoTable(
+            "analytics-meta", dataclasses.replace(aws, endpoint="http://127.0.0.1:1")
+        ),
         data=S3Bucket("analytics-data", "", aws),
         log=S3Bucket("analytics-log", "x/", aws),
         suffix_count=20,
@@ -245,7 +257,10 @@ def test_precedence(home: Home) -> None:
     assert seen() == ("by-mapping", 1, 1, 1)
     home.write("[defaults]\nmax_concurrency = 2\ntable_max_connections = 2")
     assert seen() == ("by-mapping", 1, 2, 2)
-    home.write('[defaults]\nmax_concurrency = 2\n[volumes.v]\ntable = "by-file"\nsuffix_count = 3\nmax_concurrency = 3')
+    home.write(
+        '[defaults]\nmax_concurrency = 2\n[volumes.v]\ntable = "by-file"\nsuffix_count = '
+        "3\nmax_concurrency = 3"
+    )
     assert seen() == ("by-file", 3, 3, 1)
     home.environ |= {"S3K_TABLE": "by-env", "S3K_SUFFIX_COUNT": "4", "S3K_MAX_CONCURRENCY": "4"}
     assert seen() == ("by-env", 4, 4, 1)
@@ -254,7 +269,12 @@ def test_precedence(home: Home) -> None:
 
 def test_the_environment_describes_its_own_volume_only(home: Home) -> None:
     home.write('[volumes.b]\ntable = "b-meta"\nbucket = "b-data"')
-    home.environ |= {"S3K_TABLE": "meta", "S3K_BUCKET": "data", "S3K_REGION": "eu-west-1", "S3K_LEASE": "7"}
+    home.environ |= {
+        "S3K_TABLE": "meta",
+        "S3K_BUCKET": "data",
+        "S3K_REGION": "eu-west-1",
+        "S3K_LEASE": "7",
+    }
     assert table_of(home.resolve("s3k://b")).name == "meta"
     home.environ["S3K_VOLUME"] = "s3k://a"
     assert table_of(home.resolve()).name == table_of(home.resolve("s3k://a")).name == "meta"
@@ -268,15 +288,23 @@ def test_the_environment_describes_its_own_volume_only(home: Home) -> None:
 
 def test_an_unknown_name_says_where_to_add_it(home: Home) -> None:
     home.write('[volumes.analytics]\ntable = "t-1"\nbucket = "b"')
-    with pytest.raises(ConfigError, match=r"'analytisc'.*did you mean analytics\?.*config\.toml") as caught:
+    with pytest.raises(
+        ConfigError, match=r"'analytisc'.*did you mean analytics\?.*config\.toml"
+    ) as caught:
         home.resolve("s3k://analytisc")
     assert caught.value.path == "s3k://analytisc"
 
 
 def test_two_ways_to_say_one_thing_displace_each_other_between_layers(home: Home) -> None:
-    home.write('[volumes.v]\ntable = "t-1"\nbucket = "b"\nprefix = "p"\nlog_bucket = "l"\nprofile = "work"')
-    assert home.resolve("s3k://v", data_location="memory://m", log_location="/l").data == MemoryBlobs("m")
-    assert home.resolve("s3k://v", data_location="s3://c/q").data == S3Bucket("c", "q/", AwsConfig(profile="work"))
+    home.write(
+        '[volumes.v]\ntable = "t-1"\nbucket = "b"\nprefix = "p"\nlog_bucket = "l"\nprofile = "work"'
+    )
+    assert home.resolve(
+        "s3k://v", data_location="memory://m", log_location="/l"
+    ).data == MemoryBlobs("m")
+    assert home.resolve("s3k://v", data_location="s3://c/q").data == S3Bucket(
+        "c", "q/", AwsConfig(profile="work")
+    )
     assert data_of(home.resolve("s3k://v", bucket="c")).prefix == "p/"
     static = data_of(home.resolve("s3k://v", access_key_id="a", secret_access_key="s")).aws
     assert (static.profile, static.access_key_id) == (None, Secret("a"))
@@ -287,9 +315,15 @@ def test_two_ways_to_say_one_thing_displace_each_other_between_layers(home: Home
     ("options", "message"),
     [
         ({"bucket": "b", "data_location": "/d"}, "bucket and data_location contradict"),
-        ({"bucket": "b", "profile": "p", "access_key_id": "a"}, "profile and access_key_id contradict"),
+        (
+            {"bucket": "b", "profile": "p", "access_key_id": "a"},
+            "profile and access_key_id contradict",
+        ),
         ({"bucket": "b", "access_key_id": "a"}, "go together"),
-        ({"bucket": "b", "table_secret_access_key": "a"}, "table_access_key_id and table_secret_access_key"),
+        (
+            {"bucket": "b", "table_secret_access_key": "a"},
+            "table_access_key_id and table_secret_access_key",
+        ),
         ({"prefix": "b"}, "bucket"),
         ({"bucket": "b", "sufix_count": 3}, "did you mean suffix_count"),
         ({"bucket": "b", "suffix_count": 0}, "suffix_count: 0 is not a whole number of at least 1"),
@@ -340,8 +374,12 @@ def test_places_of_other_kinds(home: Home, tmp_path: Path, monkeypatch: pytest.M
     config = home.resolve(table="sqlite:meta.db", data_location="s3://b/p", log_location="logs")
     assert config.table == SqliteFile(f"{tmp_path}/meta.db")
     assert (config.data, config.log) == (S3Bucket("b", "p/"), LocalDirectory(f"{tmp_path}/logs"))
-    assert home.resolve(table="sqlite:///srv/m.db", data_location="/d").table == SqliteFile("/srv/m.db")
-    config = home.resolve(table="dynamodb://meta", data_location="file:///srv/d", log_location="memory://l")
+    assert home.resolve(table="sqlite:///srv/m.db", data_location="/d").table == SqliteFile(
+        "/srv/m.db"
+    )
+    config = home.resolve(
+        table="dynamodb://meta", data_location="file:///srv/d", log_location="memory://l"
+    )
     assert (config.table, config.data, config.log) == (
         DynamoTable("meta"),
         LocalDirectory("/srv/d"),
@@ -359,7 +397,15 @@ def test_a_directory_with_its_data_elsewhere(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("1", 1), ("8MiB", 8 << 20), ("8 mib", 8 << 20), ("1MB", 10**6), ("2k", 2000), ("1Gi", 1 << 30)]
+    ("text", "size"),
+    [
+        ("1", 1),
+        ("8MiB", 8 << 20),
+        ("8 mib", 8 << 20),
+        ("1MB", 10**6),
+        ("2k", 2000),
+        ("1Gi", 1 << 30),
+    ],
 )
 def test_sizes(home: Home, text: str, size: int) -> None:
     assert home.resolve("/srv/v", part_size=text).tuning.part_size == size
@@ -398,7 +444,9 @@ def test_every_setting_has_an_option() -> None:
     assert {f"retry_{name}" for name in RetryPolicy.__dataclass_fields__} <= stems
     assert {f"retry_{name}" for name in RetryBudget.__dataclass_fields__} <= stems
     assert set(Retries.__dataclass_fields__) == {*KINDS, "budget"}
-    assert {f"{kind}_retry_{name}" for kind in KINDS for name in RetryPolicy.__dataclass_fields__} <= set(OPTIONS)
+    assert {
+        f"{kind}_retry_{name}" for kind in KINDS for name in RetryPolicy.__dataclass_fields__
+    } <= set(OPTIONS)
     assert {"kind", "suffix_count", "hash", "log_mode", "name"} <= stems
 
 
@@ -425,9 +473,13 @@ VALUES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.scope != "volume"])
+@pytest.mark.parametrize(
+    "name", [name for name, option in OPTIONS.items() if option.scope != "volume"]
+)
 @pytest.mark.parametrize("way", ["keyword", "environment", "section", "defaults"])
-def test_every_service_and_client_option_arrives_by_every_way(home: Home, name: str, way: str) -> None:
+def test_every_service_and_client_option_arrives_by_every_way(
+    home: Home, name: str, way: str
+) -> None:
     option = OPTIONS[name]
     given = {name: VALUES[option.type]}
     if option.stem in ("access_key_id", "secret_access_key"):
@@ -435,9 +487,12 @@ def test_every_service_and_client_option_arrives_by_every_way(home: Home, name: 
         given = {f"{part}access_key_id": "hush", f"{part}secret_access_key": "hush"}
     if option.stem in ("encryption", "kms_key"):
         part = name.removesuffix(option.stem)
-        given = {f"{part}encryption": VALUES["choice"]} | ({name: VALUES["text"]} if option.type == "text" else {})
+        given = {f"{part}encryption": VALUES["choice"]} | (
+            {name: VALUES["text"]} if option.type == "text" else {}
+        )
     text = "\n".join(
-        f"{key} = {str(value).lower() if isinstance(value, bool) else repr(value)}" for key, value in given.items()
+        f"{key} = {str(value).lower() if isinstance(value, bool) else repr(value)}"
+        for key, value in given.items()
     )
     base = {"table": "meta", "bucket": "b", "log_bucket": "l"}
     if way == "environment":
@@ -454,7 +509,9 @@ def test_every_service_and_client_option_arrives_by_every_way(home: Home, name: 
         assert getattr(parts[option.part or first], option.stem) == wanted
         assert first == "table" or getattr(parts["table"], option.stem) is None
         assert option.part == "table" or getattr(parts["log"], option.stem) == wanted
-        assert option.part != "log" or getattr(parts["data"], option.stem) == getattr(AwsConfig(), option.stem)
+        assert option.part != "log" or getattr(parts["data"], option.stem) == getattr(
+            AwsConfig(), option.stem
+        )
     elif option.stem.removeprefix("retry_") in RetryPolicy.__dataclass_fields__:
         usual = Retries()
         for kind in KINDS:
@@ -487,12 +544,18 @@ def test_encryption_and_its_key_are_of_one_piece(home: Home) -> None:
     config = home.resolve("s3k://v", encryption="aws:kms:dsse", **base)
     assert (data_of(config).aws.encryption, data_of(config).aws.kms_key) == ("aws:kms:dsse", None)
     for given in ({"data_kms_key": "k"}, {"data_kms_key": "k", "data_encryption": "AES256"}):
-        with pytest.raises(ConfigError, match="data_kms_key needs data_encryption to be one of aws:kms, aws:kms:dsse"):
+        with pytest.raises(
+            ConfigError,
+            match="data_kms_key needs data_encryption to be one of aws:kms, aws:kms:dsse",
+        ):
             home.resolve("s3k://v", **base, **given)
 
 
 def test_where_the_configuration_file_is(tmp_path: Path) -> None:
     assert config_path({"HOME": "/home/u"}) == "/home/u/.config/s3k/config.toml"
     assert config_path({"HOME": "/home/u", "XDG_CONFIG_HOME": "/x"}) == "/x/s3k/config.toml"
-    assert config_path({"HOME": "/home/u", "XDG_CONFIG_HOME": "relative"}) == "/home/u/.config/s3k/config.toml"
+    assert (
+        config_path({"HOME": "/home/u", "XDG_CONFIG_HOME": "relative"})
+        == "/home/u/.config/s3k/config.toml"
+    )
     assert config_path({"HOME": "/home/u", "S3K_CONFIG": "/c.toml"}) == "/c.toml"

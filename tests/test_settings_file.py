@@ -29,13 +29,19 @@ def write(file: Path, text: str) -> None:
     ("text", "message"),
     [
         ("[volumes.a]\ntable = \n", "line 2"),
-        ("[volumes.a]\ntabel = 't-1'\n", r"\[volumes\.a\], unknown key 'tabel'; did you mean table\?"),
+        (
+            "[volumes.a]\ntabel = 't-1'\n",
+            r"\[volumes\.a\], unknown key 'tabel'; did you mean table\?",
+        ),
         ("defualts = 1\n", r"unknown key 'defualts'; did you mean defaults\?"),
         ("[defaults]\ntable = 't-1'\n", "'table' is about one volume"),
         ("[defaults]\nregoin = 'x'\n", "did you mean region"),
         ("volumes = 3\n", "'volumes' is not a table"),
         ("[volumes]\na = 3\n", r"\[volumes\.a\] is not a table"),
-        ("[volumes.a]\nsuffix_count = 'many'\n", r"\[volumes\.a\], suffix_count: 'many' is not a whole number"),
+        (
+            "[volumes.a]\nsuffix_count = 'many'\n",
+            r"\[volumes\.a\], suffix_count: 'many' is not a whole number",
+        ),
         ("[volumes.a]\nprefix = 3\n", "prefix: 3 is not text"),
         ("[volumes.'a b']\n", "volume's name"),
         ("default_volume = 3\n", "default_volume"),
@@ -62,7 +68,9 @@ def test_the_documented_file_is_read(file: Path) -> None:
 
 def test_a_setting_of_a_part_goes_before_one_for_all_wherever_it_comes_from(file: Path) -> None:
     write(file, "[volumes.a]\ntable = 'meta'\nbucket = 'data'\ntable_endpoint = 'http://one'\n")
-    config = resolve("s3k://a", config=file, endpoint="http://two", environ={"S3K_ENDPOINT": "http://three"})
+    config = resolve(
+        "s3k://a", config=file, endpoint="http://two", environ={"S3K_ENDPOINT": "http://three"}
+    )
     assert isinstance(config.table, DynamoTable)
     assert isinstance(config.data, S3Bucket)
     assert config.table.aws.endpoint == "http://one"
@@ -94,7 +102,13 @@ def test_the_file_by_keyword_comes_before_the_environments(file: Path, tmp_path:
     assert resolve("/srv/v", config=file, environ=environ).tuning.lease == 1
 
 
-OPTIONS = {"table": "analytics-meta", "bucket": "analytics-data", "suffix_count": 20, "verify_tls": False, "lease": 2.5}
+OPTIONS = {
+    "table": "analytics-meta",
+    "bucket": "analytics-data",
+    "suffix_count": 20,
+    "verify_tls": False,
+    "lease": 2.5,
+}
 
 
 def test_a_saved_volume_is_found_again(file: Path) -> None:
@@ -126,14 +140,21 @@ def test_saving_again_is_nothing_and_otherwise_is_refused(file: Path) -> None:
 
 
 def test_secrets_are_not_written(file: Path) -> None:
-    options = {**OPTIONS, "access_key_id": "AKIAEXAMPLE", "log_secret_access_key": "hush", "session_token": "hush"}
+    options = {
+        **OPTIONS,
+        "access_key_id": "AKIAEXAMPLE",
+        "log_secret_access_key": "hush",
+        "session_token": "hush",
+    }
     save_volume("a", options, str(file))
     assert read_config(str(file)).volumes["a"] == OPTIONS
     assert "hush" not in file.read_text()
     assert "AKIA" not in file.read_text()
 
 
-def test_paths_are_saved_as_they_are_meant_here(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_saved_as_they_are_meant_here(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     save_volume("a", {"directory": "vol", "table": "sqlite:x.db", "data_location": "d"}, str(file))
     assert read_config(str(file)).volumes["a"] == {
@@ -190,10 +211,15 @@ def save_several(file: str, first: int, ready: Any) -> None:
 def test_processes_that_save_at_once_lose_nothing(file: Path) -> None:
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(3)
-    children = [context.Process(target=save_several, args=(str(file), first, ready)) for first in (0, 10, 20)]
+    children = [
+        context.Process(target=save_several, args=(str(file), first, ready))
+        for first in (0, 10, 20)
+    ]
     for child in children:
         child.start()
     for child in children:
         child.join(60)
     assert [child.exitcode for child in children] == [0, 0, 0]
-    assert read_config(str(file)).volumes == {f"v{number}": {"suffix_count": number + 1} for number in range(30)}
+    assert read_config(str(file)).volumes == {
+        f"v{number}": {"suffix_count": number + 1} for number in range(30)
+    }

@@ -62,7 +62,10 @@ def test_what_other_sources_give_need_not_be_in_the_mapping() -> None:
 def test_a_native_volume_needs_its_table_only() -> None:
     config = opened({f"{DYNAMO}.table.data": "data-meta", "fs.s3k.volume.kind.data": "native"})
     assert config == VolumeConfig(
-        name="data", table=DynamoTable("data-meta"), data=S3Bucket("data"), log=S3Bucket("data", "oplog/")
+        name="data",
+        table=DynamoTable("data-meta"),
+        data=S3Bucket("data"),
+        log=S3Bucket("data", "oplog/"),
     )
 
 
@@ -91,15 +94,28 @@ def test_credentials_and_endpoints_take_effect_only_when_both_halves_are_set() -
         f"{OPLOG}.endpoint.data": "http://s3",
         f"{OPLOG}.signing.region.data": "eu-west-1",
     }
-    with pytest.warns(UserWarning, match=rf"without effect on s3k://data: {DYNAMO}\.endpoint\.data, {OPLOG}\.access"):
+    with pytest.warns(
+        UserWarning,
+        match=rf"without effect on s3k://data: {DYNAMO}\.endpoint\.data, {OPLOG}\.access",
+    ):
         config = opened(halves)
-    assert config.table == DynamoTable("data-meta", AwsConfig(access_key_id=Secret("A"), secret_access_key=Secret("S")))
-    assert config.log == S3Bucket("data-log", "", AwsConfig(endpoint="http://s3", region="eu-west-1"))
-    mapping = {**LEAST, f"{DYNAMO}.endpoint.data": "dynamo.example", f"{DYNAMO}.signing.region.data": "eu-west-1"}
+    assert config.table == DynamoTable(
+        "data-meta", AwsConfig(access_key_id=Secret("A"), secret_access_key=Secret("S"))
+    )
+    assert config.log == S3Bucket(
+        "data-log", "", AwsConfig(endpoint="http://s3", region="eu-west-1")
+    )
+    mapping = {
+        **LEAST,
+        f"{DYNAMO}.endpoint.data": "dynamo.example",
+        f"{DYNAMO}.signing.region.data": "eu-west-1",
+    }
     assert opened(mapping).table == DynamoTable(
         "data-meta", AwsConfig(endpoint="https://dynamo.example", region="eu-west-1")
     )
-    assert read_hadoop({**LEAST, f"{OPLOG}.access.data": "B"}, "data").ignored == (f"{OPLOG}.access.data",)
+    assert read_hadoop({**LEAST, f"{OPLOG}.access.data": "B"}, "data").ignored == (
+        f"{OPLOG}.access.data",
+    )
 
 
 def test_the_data_is_reached_as_s3a_reaches_it() -> None:
@@ -140,7 +156,9 @@ def test_retries_pools_and_switches() -> None:
             f"{OPLOG}.max.http.conn.data": "220",
             "fs.s3k.thread.pool.size.data": "12",
             "fs.s3k.metastore.operations.async.data": "true",
-            f"{DYNAMO}.hash.function.class": "com.adobe.s3fs.metastore.internal.DefaultHashFunction",
+            f"{DYNAMO}.hash.function.class": (
+                "com.adobe.s3fs.metastore.internal.DefaultHashFunction"
+            ),
         }
     )
     for policy in (config.tuning.retry.read, config.tuning.retry.write, config.tuning.retry.scan):
@@ -153,14 +171,20 @@ def test_retries_pools_and_switches() -> None:
 
 
 def test_synchronous_operations_are_done_one_at_a_time() -> None:
-    mapping = {**LEAST, "fs.s3k.metastore.operations.async.data": False, "fs.s3k.thread.pool.size.data": "12"}
+    mapping = {
+        **LEAST,
+        "fs.s3k.metastore.operations.async.data": False,
+        "fs.s3k.thread.pool.size.data": "12",
+    }
     assert opened(mapping).tuning.max_concurrency == 1
 
 
 def test_a_disabled_log() -> None:
     mapping = {
         **LEAST,
-        "fs.s3k.metastore.operation.log.factory.class": "com.adobe.s3fs.DisabledMetadataOperationLogFactory",
+        "fs.s3k.metastore.operation.log.factory.class": (
+            "com.adobe.s3fs.DisabledMetadataOperationLogFactory"
+        ),
     }
     del mapping[f"{OPLOG}.bucket.data"]
     assert opened(mapping).log_mode == "disabled"
@@ -178,7 +202,9 @@ def test_a_disabled_log() -> None:
         ("fs.s3k.metastore.operations.async.data", "perhaps", "true or false"),
     ],
 )
-def test_a_value_that_cannot_be_understood_is_named_with_its_key(key: str, value: str, message: str) -> None:
+def test_a_value_that_cannot_be_understood_is_named_with_its_key(
+    key: str, value: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         opened({**LEAST, key: value})
     assert key in str(caught.value)
@@ -249,7 +275,9 @@ def test_methods_of_encryption(said: str, encryption: str | None) -> None:
 
 
 def test_encryption_that_s3a_does_not_know_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"fs\.s3a\.encryption\.algorithm: 'ROT13' is none of AES256"):
+    with pytest.raises(
+        ConfigError, match=r"fs\.s3a\.encryption\.algorithm: 'ROT13' is none of AES256"
+    ):
         opened({**LEAST, "fs.s3a.encryption.algorithm": "ROT13"})
 
 
@@ -294,7 +322,10 @@ def test_keys_without_effect_are_warned_of_once() -> None:
             opened({**LEAST, **more, **others})
         opened(LEAST)
     (only,) = caught
-    assert str(only.message) == f"Hadoop settings without effect on s3k://data: {', '.join(sorted(more))}"
+    assert (
+        str(only.message)
+        == f"Hadoop settings without effect on s3k://data: {', '.join(sorted(more))}"
+    )
     assert only.category is UserWarning
 
 
@@ -303,7 +334,9 @@ def test_the_context_comes_from_the_call_then_the_environment_then_the_mapping()
     mapping = {**LEAST, pool: "1", f"{pool}.call": "2", f"{pool}.env": "3", f"{pool}.map": "4"}
 
     def size(context: str | None, environ: dict[str, str], mapping: dict[str, str]) -> int:
-        config = resolve("s3k://data", hadoop=mapping, context=context, environ={**NOWHERE, **environ})
+        config = resolve(
+            "s3k://data", hadoop=mapping, context=context, environ={**NOWHERE, **environ}
+        )
         return config.tuning.max_concurrency
 
     env = {"S3K_CONTEXT": "env"}
@@ -315,7 +348,11 @@ def test_the_context_comes_from_the_call_then_the_environment_then_the_mapping()
 
 
 def test_keys_of_scope_bucket_have_no_context() -> None:
-    mapping = {**LEAST, f"{DYNAMO}.table.data.driver": "other-meta", f"{DYNAMO}.suffix.count.data.driver": "3"}
+    mapping = {
+        **LEAST,
+        f"{DYNAMO}.table.data.driver": "other-meta",
+        f"{DYNAMO}.suffix.count.data.driver": "3",
+    }
     with pytest.warns(UserWarning, match="without effect"):
         config = opened(mapping, context="driver")
     assert config == opened(LEAST)

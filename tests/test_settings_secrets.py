@@ -57,7 +57,9 @@ def keys_of(place: object) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", ["events", ""])
-def test_credentials_of_the_environment_count_for_every_volume(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_credentials_of_the_environment_count_for_every_volume(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """The environment need not say where the volume is."""
     for variable, value in KEYS.items():
         monkeypatch.setenv(variable, value)
@@ -73,8 +75,11 @@ def test_credentials_of_the_environment_count_for_every_volume(monkeypatch: pyte
         ("fs.s3a.bucket.events.connection.maximum", "500"),
     ],
 )
-def test_what_else_is_known_of_a_place_keeps_no_credentials_from_it(config_file: Path, name: str, value: str) -> None:
-    """The driver's Hadoop configuration says how the data is reached, and the file has the credentials."""
+def test_what_else_is_known_of_a_place_keeps_no_credentials_from_it(
+    config_file: Path, name: str, value: str
+) -> None:
+    """The driver's Hadoop configuration says how the data is reached, and the file has the
+    credentials."""
     driver = resolve("s3k://events", hadoop={name: value})
     assert driver != resolve("s3k://events")
     found = with_local_secrets(shipped(driver))
@@ -90,7 +95,9 @@ def test_settings_of_the_driver_stay_as_they_arrived(config_file: Path) -> None:
 
 
 def test_the_user_of_a_url_is_found_again(config_file: Path) -> None:
-    config_file.write_text(SECTION.replace("http://here:1/", "http://me:hush@here:1/") + 'proxy = "http://me:hush@p:2"')
+    config_file.write_text(
+        SECTION.replace("http://here:1/", "http://me:hush@here:1/") + 'proxy = "http://me:hush@p:2"'
+    )
     driver = resolve("s3k://events")
     arrived = shipped(driver)
     assert "hush" not in repr(arrived)
@@ -104,8 +111,12 @@ def test_another_service_gets_no_credentials(config_file: Path, endpoint: str | 
 
 
 def test_credentials_that_a_place_has_are_kept(config_file: Path) -> None:
-    mine = AwsConfig(endpoint="http://here:1", access_key_id=Secret("mine"), secret_access_key=Secret("my own"))
-    config = replace(events(), table=DynamoTable("events", mine), data=S3Bucket("events", "", replace(mine)))
+    mine = AwsConfig(
+        endpoint="http://here:1", access_key_id=Secret("mine"), secret_access_key=Secret("my own")
+    )
+    config = replace(
+        events(), table=DynamoTable("events", mine), data=S3Bucket("events", "", replace(mine))
+    )
     assert with_local_secrets(config) == config
     named = events(profile="of my home")
     assert with_local_secrets(named) == named

@@ -1,4 +1,5 @@
-"""Volumes as a whole: made once, opened as they were made, removed without harming what is not theirs."""
+"""Volumes as a whole: made once, opened as they were made, removed without harming what is not
+theirs."""
 
 from __future__ import annotations
 
@@ -96,7 +97,11 @@ async def test_a_volume_is_opened_as_it_was_made(new_volume: VolumeMaker) -> Non
     async with opened(config) as volume:
         assert volume.record == record
         assert not volume.read_only
-        assert (volume.config.suffix_count, volume.config.hash, volume.config.log_mode) == (count, "xxh3", "native")
+        assert (volume.config.suffix_count, volume.config.hash, volume.config.log_mode) == (
+            count,
+            "xxh3",
+            "native",
+        )
         await write(volume, "/a/b", b"content")
         assert volume.log.failed_commits == 0
         assert volume.log_blobs is not None
@@ -104,7 +109,11 @@ async def test_a_volume_is_opened_as_it_was_made(new_volume: VolumeMaker) -> Non
         assert any(key.startswith("entries/") and key.endswith(".committed") for key in logged)
     async with opened(volume.config) as again:
         assert await read(again, "/a/b") == b"content"
-        data = [info.key for digit in "0123456789abcdef" for info in (await again.blobs.list(digit)).blobs]
+        data = [
+            info.key
+            for digit in "0123456789abcdef"
+            for info in (await again.blobs.list(digit)).blobs
+        ]
         assert len(data) == 1
     await again.close()
     assert await destroy_volume(config, force=True) == 0
@@ -112,12 +121,24 @@ async def test_a_volume_is_opened_as_it_was_made(new_volume: VolumeMaker) -> Non
         await open_volume(config)
 
 
-@pytest.mark.parametrize("blobs", ["memory", "local", pytest.param("moto_s3", marks=pytest.mark.engine)])
-@pytest.mark.parametrize("table", ["memory", "sqlite", pytest.param("dynoxide", marks=pytest.mark.engine)])
-async def test_any_table_with_any_place(table: str, blobs: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    "blobs", ["memory", "local", pytest.param("moto_s3", marks=pytest.mark.engine)]
+)
+@pytest.mark.parametrize(
+    "table", ["memory", "sqlite", pytest.param("dynoxide", marks=pytest.mark.engine)]
+)
+async def test_any_table_with_any_place(
+    table: str, blobs: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     name = fresh_name("mixed")
-    tables: dict[str, Any] = {"memory": MemoryTable(name), "sqlite": SqliteFile(str(tmp_path / "metadata.sqlite"))}
-    places: dict[str, Any] = {"memory": MemoryBlobs(name), "local": LocalDirectory(str(tmp_path / "data"))}
+    tables: dict[str, Any] = {
+        "memory": MemoryTable(name),
+        "sqlite": SqliteFile(str(tmp_path / "metadata.sqlite")),
+    }
+    places: dict[str, Any] = {
+        "memory": MemoryBlobs(name),
+        "local": LocalDirectory(str(tmp_path / "data")),
+    }
     if table == "dynoxide":
         tables[table] = DynamoTable(name, request.getfixturevalue(table).aws())
     if blobs == "moto_s3":
@@ -131,7 +152,9 @@ async def test_any_table_with_any_place(table: str, blobs: str, tmp_path: Path, 
 
 
 @everywhere
-async def test_what_is_not_there_is_not_found_and_not_made(new_volume: VolumeMaker, tmp_path: Path) -> None:
+async def test_what_is_not_there_is_not_found_and_not_made(
+    new_volume: VolumeMaker, tmp_path: Path
+) -> None:
     config = new_volume()
     for _ in range(2):
         with pytest.raises(VolumeNotFoundError, match="table does not exist"):
@@ -164,8 +187,16 @@ async def test_a_second_init_is_refused_or_agrees(new_volume: VolumeMaker) -> No
     with pytest.raises(VolumeExistsError):
         await init_volume(config)
     assert await init_volume(config, exist_ok=True) == record
-    assert await init_volume(replace(config, suffix_count=record.suffix_count), exist_ok=True) == record
-    for change in ({"suffix_count": 99}, {"hash": "java31"}, {"name": "other"}, {"log_mode": "disabled"}):
+    assert (
+        await init_volume(replace(config, suffix_count=record.suffix_count), exist_ok=True)
+        == record
+    )
+    for change in (
+        {"suffix_count": 99},
+        {"hash": "java31"},
+        {"name": "other"},
+        {"log_mode": "disabled"},
+    ):
         with pytest.raises(VolumeMismatchError, match=next(iter(change))):
             await init_volume(replace(config, **change), exist_ok=True)
     async with opened(config) as volume:
@@ -193,7 +224,9 @@ async def test_of_many_inits_at_once_exactly_one_makes_the_volume(new_volume: Vo
 
 
 @tagged
-async def test_many_inits_at_once_that_accept_each_other_have_one_record(new_volume: VolumeMaker) -> None:
+async def test_many_inits_at_once_that_accept_each_other_have_one_record(
+    new_volume: VolumeMaker,
+) -> None:
     config = new_volume()
     records: list[VolumeRecord] = []
 
@@ -218,20 +251,31 @@ async def test_many_inits_at_once_that_accept_each_other_have_one_record(new_vol
         ({"data": MemoryBlobs("elsewhere")}, "data"),
     ],
 )
-async def test_what_differs_from_the_record_is_named_and_changes_nothing(change: dict[str, Any], field: str) -> None:
+async def test_what_differs_from_the_record_is_named_and_changes_nothing(
+    change: dict[str, Any], field: str
+) -> None:
     config = in_memory()
     await init_volume(config)
     plan = FaultPlan()
     for attempt in (open_volume, destroy_volume):
         with pytest.raises(VolumeMismatchError, match=field):
             await attempt(replace(config, **change), faults=plan)
-    assert not {call.method for call in plan.calls} & {"write", "transact", "put", "delete", "delete_many", "drop"}
+    assert not {call.method for call in plan.calls} & {
+        "write",
+        "transact",
+        "put",
+        "delete",
+        "delete_many",
+        "drop",
+    }
 
 
 async def test_the_record_decides_what_is_not_said() -> None:
     config = in_memory(suffix_count=3, hash="java31", log_mode="disabled")
     await init_volume(config)
-    async with opened(replace(config, name="", suffix_count=None, hash=None, log_mode=None)) as volume:
+    async with opened(
+        replace(config, name="", suffix_count=None, hash=None, log_mode=None)
+    ) as volume:
         assert volume.config == replace(config, kind="native", log=None)
         assert volume.store.keys.suffix_count == 3
         assert volume.log_blobs is None
@@ -251,7 +295,9 @@ async def test_the_record_decides_what_is_not_said() -> None:
         ({"data": MemoryBlobs("x" * 200)}, ConfigError),
     ],
 )
-async def test_what_cannot_be_made_touches_nothing(change: dict[str, Any], error: type[Exception]) -> None:
+async def test_what_cannot_be_made_touches_nothing(
+    change: dict[str, Any], error: type[Exception]
+) -> None:
     plan = FaultPlan()
     with pytest.raises(error):
         await init_volume(in_memory(**change), faults=plan)
@@ -267,7 +313,14 @@ async def test_a_table_of_somebody_else_is_not_touched() -> None:
     for attempt in (init_volume, open_volume, destroy_volume):
         with pytest.raises(NotAVolumeError):
             await attempt(config, faults=plan)
-    assert not {call.method for call in plan.calls} & {"write", "transact", "create", "drop", "put", "write_tag"}
+    assert not {call.method for call in plan.calls} & {
+        "write",
+        "transact",
+        "create",
+        "drop",
+        "put",
+        "write_tag",
+    }
 
 
 async def test_places_that_may_not_be_looked_at_are_taken_to_exist() -> None:
@@ -469,7 +522,9 @@ async def test_what_is_not_the_volumes_stays(new_volume: VolumeMaker) -> None:
         await open_volume(config)
 
 
-@pytest.mark.parametrize("mark", [b"{", b"[]", b'{"volume_id": 3}', b'{"volume_id": "another"}', None])
+@pytest.mark.parametrize(
+    "mark", [b"{", b"[]", b'{"volume_id": 3}', b'{"volume_id": "another"}', None]
+)
 async def test_a_place_without_the_volumes_mark_is_not_emptied(mark: bytes | None) -> None:
     config = in_memory()
     await init_volume(config)
@@ -493,7 +548,9 @@ async def test_the_mark_of_another_volume_is_not_removed() -> None:
         assert await volume.place.get(CLAIM) == b'{"volume_id": "another"}'
 
 
-async def test_objects_that_cannot_be_deleted_are_named_and_the_volume_can_be_destroyed_again() -> None:
+async def test_objects_that_cannot_be_deleted_are_named_and_the_volume_can_be_destroyed_again() -> (
+    None
+):
     config = in_memory()
     await init_volume(config)
     async with opened(config) as volume:
@@ -514,7 +571,9 @@ async def test_objects_that_cannot_be_deleted_are_named_and_the_volume_can_be_de
 
 
 def embedded(directory: Path, **options: Any) -> VolumeConfig:
-    return resolve(directory, environ={"XDG_CONFIG_HOME": str(directory.parent / "nowhere")}, **options)
+    return resolve(
+        directory, environ={"XDG_CONFIG_HOME": str(directory.parent / "nowhere")}, **options
+    )
 
 
 async def test_an_embedded_volume_is_a_directory_that_can_be_moved(tmp_path: Path) -> None:
@@ -534,7 +593,9 @@ async def test_an_embedded_volume_is_a_directory_that_can_be_moved(tmp_path: Pat
     assert names(tmp_path) == {"deep"}
 
 
-async def test_destroy_leaves_a_directory_in_which_somebody_keeps_other_files(tmp_path: Path) -> None:
+async def test_destroy_leaves_a_directory_in_which_somebody_keeps_other_files(
+    tmp_path: Path,
+) -> None:
     config = embedded(tmp_path / "v")
     await init_volume(config)
     (tmp_path / "v" / "notes.txt").write_text("precious")
@@ -574,10 +635,13 @@ async def main():
     await init_volume(config)
     await (await open_volume(config)).close()
 asyncio.run(main())
-heavy = {"botocore", "aiobotocore", "aioboto3", "aiohttp", "pyarrow", "pyspark", "sqlite3"} & set(sys.modules)
+heavy = {"botocore", "aiobotocore", "aioboto3", "aiohttp", "pyarrow", "pyspark", "sqlite3"}
+heavy &= set(sys.modules)
 sys.exit(repr(heavy) if heavy else 0)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
 
 

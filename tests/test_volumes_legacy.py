@@ -1,4 +1,5 @@
-"""Tables that S3-FileSystem 1.0 wrote: opened for reading, if their keys are what the given suffix count makes them."""
+"""Tables that S3-FileSystem 1.0 wrote: opened for reading, if their keys are what the given suffix
+count makes them."""
 
 from __future__ import annotations
 
@@ -75,7 +76,9 @@ class Legacy:
 async def legacy(request: pytest.FixtureRequest) -> AsyncIterator[Legacy]:
     name = fresh_name("legacy")
     await MemoryBlobStore(name).create()
-    config = VolumeConfig("bucket", MemoryTable(name), MemoryBlobs(name), kind="s3k-1.0", suffix_count=10)
+    config = VolumeConfig(
+        "bucket", MemoryTable(name), MemoryBlobs(name), kind="s3k-1.0", suffix_count=10
+    )
     if request.param == "memory":
         items = MemoryItems(name)
         await items.create()
@@ -95,7 +98,11 @@ async def test_it_opens_for_reading(legacy: Legacy, kind: Any) -> None:
     await legacy.fill()
     volume = await open_volume(replace(legacy.config, kind=kind))
     assert volume.read_only
-    assert (volume.record.kind, volume.config.kind, volume.config.hash) == ("s3k-1.0", "s3k-1.0", "java31")
+    assert (volume.record.kind, volume.config.kind, volume.config.hash) == (
+        "s3k-1.0",
+        "s3k-1.0",
+        "java31",
+    )
     entry = await volume.store.get("/part-00000")
     assert entry is not None
     assert (entry.version, entry.size, entry.mtime_ms) == (2, 3, 1_600_000_000_000)
@@ -136,7 +143,9 @@ async def test_other_volumes_in_the_table_do_not_matter(legacy: Legacy) -> None:
 
 async def test_a_small_volume_in_a_table_full_of_another_is_still_checked() -> None:
     name = fresh_name("legacy")
-    config = VolumeConfig("bucket", MemoryTable(name), MemoryBlobs(name), kind="s3k-1.0", suffix_count=10)
+    config = VolumeConfig(
+        "bucket", MemoryTable(name), MemoryBlobs(name), kind="s3k-1.0", suffix_count=10
+    )
     legacy = Legacy(MemoryItems(name), config)
     await MemoryItems(name).create()
     for number in range(3000):
@@ -196,7 +205,9 @@ async def test_one_bad_item_among_many_does_not_keep_it_closed(
 async def test_another_suffix_count_is_refused_beside_bad_items(legacy: Legacy, count: int) -> None:
     await legacy.fill()
     await legacy.put(*BAD.values())
-    with pytest.raises(VolumeMismatchError, match=f"not written with suffix count {count}: .* it may be"):
+    with pytest.raises(
+        VolumeMismatchError, match=f"not written with suffix count {count}: .* it may be"
+    ):
         await open_volume(replace(legacy.config, suffix_count=count))
 
 

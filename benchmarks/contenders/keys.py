@@ -21,7 +21,9 @@ ITEM: dict[str, Any] = {
     "mtime": {"N": "1767225600123"},
     "op": {"S": "11111111-1111-4111-8111-111111111111"},
     "size": {"N": "1048576"},
-    "physpath": {"S": "22222222-2222-4222-8222-222222222222.id=00000000-0000-4000-8000-000000000000"},
+    "physpath": {
+        "S": "22222222-2222-4222-8222-222222222222.id=00000000-0000-4000-8000-000000000000"
+    },
     "physcommitted": {"BOOL": True},
     "etag": {"S": "9bb58f26192e4ba00f01e2e7b136bbd8"},
 }
@@ -34,7 +36,10 @@ def partitions(path: str, suffixes: int) -> list[str]:
 
 def key_of(number: int, path: str = "/single") -> dict[str, Any]:
     """A file's key."""
-    return {"path": {"S": f"ks://{VOLUME}{path}-sf{number % 16}"}, "children": {"S": f"part-{number:08}"}}
+    return {
+        "path": {"S": f"ks://{VOLUME}{path}-sf{number % 16}"},
+        "children": {"S": f"part-{number:08}"},
+    }
 
 
 def item_of(number: int, path: str = "/single") -> dict[str, Any]:
@@ -55,7 +60,8 @@ def condition_fields() -> dict[str, Any]:
 async def bounded(
     work: Callable[[T], Awaitable[object]], values: Iterable[T] | AsyncIterator[T], in_flight: int
 ) -> None:
-    """Do the work for each value, so many at the same time: workers that take turns, the cheapest way asyncio has."""
+    """Do the work for each value, so many at the same time: workers that take turns, the cheapest
+    way asyncio has."""
     pending = iter(values) if isinstance(values, Iterable) else None
 
     async def worker() -> None:

@@ -1,4 +1,5 @@
-"""What libraries see of a volume and of a bucket: the adapters of this package, s3fs, and pyarrow's S3 filesystem."""
+"""What libraries see of a volume and of a bucket: the adapters of this package, s3fs, and pyarrow's
+S3 filesystem."""
 
 from __future__ import annotations
 
@@ -95,7 +96,9 @@ class Fsspec:
             for place in range(sizes.ranges)
         ]
         paths, starts = [path for path, _ in wanted], [start for _, start in wanted]
-        found = self.fs.cat_ranges(paths, starts, [start + RANGE for start in starts], on_error="raise")
+        found = self.fs.cat_ranges(
+            paths, starts, [start + RANGE for start in starts], on_error="raise"
+        )
         return sum(len(data) for data in found)
 
     def mv(self, source: str, target: str) -> None:
@@ -112,7 +115,9 @@ class Arrow:
 
     def fill(self, sizes: Sizes) -> None:
         """A dataset in partitions, and one directory of small files."""
-        table = pa.table({"number": range(sizes.rows), "text": [f"row {row}" for row in range(sizes.rows)]})
+        table = pa.table(
+            {"number": range(sizes.rows), "text": [f"row {row}" for row in range(sizes.rows)]}
+        )
         for part in range(sizes.parts):
             directory = f"{self.root}/dataset/day={part % 10}"
             self.fs.create_dir(directory, recursive=True)
@@ -133,7 +138,9 @@ class Arrow:
 
     def dataset(self) -> int:
         """Rows of the dataset, found and read."""
-        found = ds.dataset(f"{self.root}/dataset", filesystem=self.fs, format="parquet", partitioning="hive")
+        found = ds.dataset(
+            f"{self.root}/dataset", filesystem=self.fs, format="parquet", partitioning="hive"
+        )
         return int(found.to_table().num_rows)
 
 
@@ -160,7 +167,12 @@ def told(sizes: Sizes, verb: str) -> tuple[str, int, str, int]:
         "glob in a tree": (tree, sizes.below, "files", sizes.below),
         "du": (f"{sizes.files:,} files", sizes.files, "files", sizes.files * len(SMALL)),
         "cat": (f"{sizes.read:,} files of 4 KiB", sizes.read, "files", sizes.read * len(SMALL)),
-        "cat_ranges": (f"{ranges:,} ranges of {sizes.in_ranges} files", ranges, "ranges", ranges * RANGE),
+        "cat_ranges": (
+            f"{ranges:,} ranges of {sizes.in_ranges} files",
+            ranges,
+            "ranges",
+            ranges * RANGE,
+        ),
         "dataset": (f"{sizes.parts} Parquet files", sizes.parts, "files", sizes.parts * sizes.rows),
     }
     return known.get(verb, (f"{sizes.files:,} files", sizes.files, "files", sizes.files))

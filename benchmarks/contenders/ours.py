@@ -16,7 +16,9 @@ from s3k_async.volumes import init_volume
 
 __all__ = ["ClientFiles", "Ours", "PortFiles", "client", "without_log"]
 
-UNCHANGED = Condition(equals={"id": "00000000-0000-4000-8000-000000000000", "ver": 2}, missing=("next",))
+UNCHANGED = Condition(
+    equals={"id": "00000000-0000-4000-8000-000000000000", "ver": 2}, missing=("next",)
+)
 
 
 @asynccontextmanager
@@ -39,7 +41,8 @@ class Ours:
         self.fs = fs
 
     async def single(self, operation: str, count: int, in_flight: int) -> int:
-        """`count` requests of one kind through the port that everything goes through, retries and all."""
+        """`count` requests of one kind through the port that everything goes through, retries and
+        all."""
         items = self.fs._volume().items
         item = decode_item(item_of(0))
 
@@ -53,7 +56,9 @@ class Ours:
         async def delete(number: int) -> None:
             await items.write(Delete(decode_key(item_of(number)), UNCHANGED))
 
-        await bounded({"get": get, "put": put, "delete": delete}[operation], range(count), in_flight)
+        await bounded(
+            {"get": get, "put": put, "delete": delete}[operation], range(count), in_flight
+        )
         return count
 
     async def verb(self, operation: str, count: int, in_flight: int) -> int:
@@ -69,7 +74,9 @@ class Ours:
         async def delete(number: int) -> None:
             await fs.delete(f"/single/part-{number:08}")
 
-        await bounded({"stat": stat, "create": create, "delete": delete}[operation], range(count), in_flight)
+        await bounded(
+            {"stat": stat, "create": create, "delete": delete}[operation], range(count), in_flight
+        )
         return count
 
     async def list(self, path: str) -> int:

@@ -1,4 +1,5 @@
-"""Keys in straightforward Python, checked as the native ones are. Hashes come from the `xxhash` package, which is C."""
+"""Keys in straightforward Python, checked as the native ones are. Hashes come from the `xxhash`
+package, which is C."""
 
 from __future__ import annotations
 
@@ -10,7 +11,16 @@ import xxhash
 from s3k_async.errors import InvalidPathError, ItemFormatError
 from s3k_async.model import HashName
 
-__all__ = ["decode_key", "item_key", "item_keys", "normalize", "physical_key", "sixteens", "suffix_index", "uuid_text"]
+__all__ = [
+    "decode_key",
+    "item_key",
+    "item_keys",
+    "normalize",
+    "physical_key",
+    "sixteens",
+    "suffix_index",
+    "uuid_text",
+]
 
 
 def normalize(path: str) -> str:
@@ -55,7 +65,9 @@ def item_key(volume: str, path: str, count: int, algorithm: HashName) -> tuple[s
     return f"ks://{volume}{parent}-sf{suffix_index(name, count, algorithm)}", name
 
 
-def item_keys(volume: str, paths: Sequence[str], count: int, algorithm: HashName) -> tuple[list[str], list[str]]:
+def item_keys(
+    volume: str, paths: Sequence[str], count: int, algorithm: HashName
+) -> tuple[list[str], list[str]]:
     """All partition keys and all sort keys."""
     partitions: list[str] = []
     sorts: list[str] = []
@@ -69,7 +81,12 @@ def item_keys(volume: str, paths: Sequence[str], count: int, algorithm: HashName
 def decode_key(volume: str, partition: str, sort: str) -> str:
     authority = f"ks://{volume}"
     parent, hyphen, suffix = partition.removeprefix(authority).rpartition("-")
-    if not partition.startswith(authority + "/") or not hyphen or not suffix.startswith("sf") or "/" in sort:
+    if (
+        not partition.startswith(authority + "/")
+        or not hyphen
+        or not suffix.startswith("sf")
+        or "/" in sort
+    ):
         raise ItemFormatError("not an item key", path=partition)
     if not suffix[2:].isdecimal() or normalize(parent) != parent:
         raise ItemFormatError("not an item key", path=partition)

@@ -23,8 +23,12 @@ __all__ = ["Aioboto3", "table_of"]
 async def table_of(server: Engine) -> AsyncIterator[Any]:
     """The table resource."""
     session = aioboto3.Session(server.access_key, server.secret_key, region_name=server.region)
-    config = AioConfig(max_pool_connections=CONNECTIONS, retries={"total_max_attempts": 1, "mode": "legacy"})
-    async with session.resource("dynamodb", endpoint_url=server.endpoint, config=config) as resource:
+    config = AioConfig(
+        max_pool_connections=CONNECTIONS, retries={"total_max_attempts": 1, "mode": "legacy"}
+    )
+    async with session.resource(
+        "dynamodb", endpoint_url=server.endpoint, config=config
+    ) as resource:
         yield await resource.Table(TABLE)
 
 
@@ -43,18 +47,25 @@ class Aioboto3:
         """`count` requests of one kind."""
         table = self.table
         item = _plain(item_of(0))
-        unchanged = Attr("id").eq(item["id"]) & Attr("ver").eq(item["ver"]) & Attr("next").not_exists()
+        unchanged = (
+            Attr("id").eq(item["id"]) & Attr("ver").eq(item["ver"]) & Attr("next").not_exists()
+        )
 
         async def get(number: int) -> None:
             await table.get_item(Key=_plain(key_of(number)), ConsistentRead=True)
 
         async def put(number: int) -> None:
-            await table.put_item(Item={**item, **_plain(key_of(number))}, ConditionExpression=Attr("path").not_exists())
+            await table.put_item(
+                Item={**item, **_plain(key_of(number))},
+                ConditionExpression=Attr("path").not_exists(),
+            )
 
         async def delete(number: int) -> None:
             await table.delete_item(Key=_plain(key_of(number)), ConditionExpression=unchanged)
 
-        await bounded({"get": get, "put": put, "delete": delete}[operation], range(count), in_flight)
+        await bounded(
+            {"get": get, "put": put, "delete": delete}[operation], range(count), in_flight
+        )
         return count
 
     async def list(self, path: str, suffixes: int) -> int:

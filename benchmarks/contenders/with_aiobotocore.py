@@ -1,4 +1,5 @@
-"""aiobotocore's low-level client: what a user would write without this package, and what ratios are taken against."""
+"""aiobotocore's low-level client: what a user would write without this package, and what ratios are
+taken against."""
 
 from __future__ import annotations
 
@@ -69,7 +70,9 @@ class Aiobotocore:
         async def delete(number: int) -> None:
             await client.delete_item(TableName=TABLE, Key=key_of(number), **condition_fields())
 
-        await bounded({"get": get, "put": put, "delete": delete}[operation], range(count), in_flight)
+        await bounded(
+            {"get": get, "put": put, "delete": delete}[operation], range(count), in_flight
+        )
         return count
 
     async def pages(self, partition: str) -> AsyncIterator[list[dict[str, Any]]]:
@@ -103,7 +106,8 @@ class Aiobotocore:
         return found
 
     async def rename(self, path: str, target: str, suffixes: int) -> int:
-        """Move every file, 50 a transaction: the old item deleted under its condition, the new one put if absent."""
+        """Move every file, 50 a transaction: the old item deleted under its condition, the new one
+        put if absent."""
 
         def moved(item: dict[str, Any]) -> list[dict[str, Any]]:
             old = {"path": item["path"], "children": item["children"]}
@@ -114,7 +118,10 @@ class Aiobotocore:
                 "ver": {"N": str(int(item["ver"]["N"]) + 1)},
                 "op": {"S": str(uuid4())},
             }
-            absent = {"ConditionExpression": "attribute_not_exists(#n0)", "ExpressionAttributeNames": {"#n0": "path"}}
+            absent = {
+                "ConditionExpression": "attribute_not_exists(#n0)",
+                "ExpressionAttributeNames": {"#n0": "path"},
+            }
             return [
                 {"Delete": {"TableName": TABLE, "Key": old, **_unchanged(item)}},
                 {"Put": {"TableName": TABLE, "Item": new, **absent}},
@@ -137,12 +144,18 @@ class Aiobotocore:
         async def transact(items: list[dict[str, Any]]) -> None:
             nonlocal done
             actions = [action for item in items for action in plan(item)]
-            await self.client.transact_write_items(TransactItems=actions, ClientRequestToken=str(uuid4()))
+            await self.client.transact_write_items(
+                TransactItems=actions, ClientRequestToken=str(uuid4())
+            )
             done += len(items)
 
         async def suffix(partition: str) -> None:
             async for items in self.pages(partition):
-                await bounded(transact, [items[at : at + size] for at in range(0, len(items), size)], IN_FLIGHT)
+                await bounded(
+                    transact,
+                    [items[at : at + size] for at in range(0, len(items), size)],
+                    IN_FLIGHT,
+                )
 
         async with anyio.create_task_group() as tasks:
             for partition in partitions(path, suffixes):
@@ -151,7 +164,10 @@ class Aiobotocore:
 
 
 def _unchanged(item: dict[str, Any]) -> dict[str, Any]:
-    return {**condition_fields(), "ExpressionAttributeValues": {":v0": item["id"], ":v1": item["ver"]}}
+    return {
+        **condition_fields(),
+        "ExpressionAttributeValues": {":v0": item["id"], ":v1": item["ver"]},
+    }
 
 
 class AiobotocoreFiles(SmallFiles):

@@ -43,10 +43,13 @@ class Aiodynamo:
         read = TypeDeserializer().deserialize
         item = {name: read(value) for name, value in item_of(0).items()}
         item = {
-            name: int(value) if name in {"ctime", "ver", "mtime", "size"} else value for name, value in item.items()
+            name: int(value) if name in {"ctime", "ver", "mtime", "size"} else value
+            for name, value in item.items()
         }
         absent = F("path").does_not_exist()
-        unchanged = F("id").equals(item["id"]) & F("ver").equals(item["ver"]) & F("next").does_not_exist()
+        unchanged = (
+            F("id").equals(item["id"]) & F("ver").equals(item["ver"]) & F("next").does_not_exist()
+        )
 
         def key(number: int) -> dict[str, str]:
             return {name: value["S"] for name, value in key_of(number).items()}
@@ -63,7 +66,9 @@ class Aiodynamo:
         async def delete(number: int) -> None:
             await client.delete_item(TABLE, key(number), condition=unchanged)
 
-        await bounded({"get": get, "put": put, "delete": delete}[operation], range(count), in_flight)
+        await bounded(
+            {"get": get, "put": put, "delete": delete}[operation], range(count), in_flight
+        )
         return count
 
     async def list(self, path: str, suffixes: int) -> int:
@@ -72,7 +77,9 @@ class Aiodynamo:
 
         async def suffix(partition: str) -> None:
             nonlocal found
-            async for _ in self.client.query(TABLE, HashKey("path", partition), consistent_read=True):
+            async for _ in self.client.query(
+                TABLE, HashKey("path", partition), consistent_read=True
+            ):
                 found += 1
 
         async with anyio.create_task_group() as tasks:

@@ -28,7 +28,10 @@ class Boto3:
             endpoint_url=server.endpoint,
             aws_access_key_id=server.access_key,
             aws_secret_access_key=server.secret_key,
-            config=Config(max_pool_connections=CONNECTIONS, retries={"total_max_attempts": 1, "mode": "legacy"}),
+            config=Config(
+                max_pool_connections=CONNECTIONS,
+                retries={"total_max_attempts": 1, "mode": "legacy"},
+            ),
         )
 
     async def single(self, operation: str, count: int, in_flight: int) -> int:

@@ -54,7 +54,8 @@ class PyarrowS3:
         return len(await asyncio.to_thread(self.fs.get_file_info, selector))
 
     async def rename(self, path: str, target: str, files: int, in_flight: int) -> None:
-        """It refuses to move a directory, so each file is moved by a thread, and the directory removed."""
+        """It refuses to move a directory, so each file is moved by a thread, and the directory
+        removed."""
 
         def move(number: int) -> None:
             name = f"part-{number:08}"
@@ -87,7 +88,9 @@ class PyarrowFiles:
         """As `SmallFiles.many`, with as many threads as requests may be in flight."""
 
         def one(number: int) -> int:
-            source, target = (f"{self.bucket}{path}-{number:08}" for path in (work.source, work.target))
+            source, target = (
+                f"{self.bucket}{path}-{number:08}" for path in (work.source, work.target)
+            )
             return self._one(work, source, target)
 
         def run() -> int:

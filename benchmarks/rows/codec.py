@@ -1,4 +1,5 @@
-"""Decode, encode and sign: one process, no sockets. botocore's own parser, serialiser and signer are the baseline."""
+"""Decode, encode and sign: one process, no sockets. botocore's own parser, serialiser and signer
+are the baseline."""
 
 from __future__ import annotations
 
@@ -41,7 +42,12 @@ def _page() -> bytes:
         item["id"] = {"S": f"{digits}-0000-4000-8000-000000000000"}
         item["physpath"] = {"S": f"{digits}-2222-4222-8222-222222222222.id={item['id']['S']}"}
         items.append(item)
-    page = {"Count": ROWS, "Items": items, "LastEvaluatedKey": key_of(ROWS, "/warehouse/events"), "ScannedCount": ROWS}
+    page = {
+        "Count": ROWS,
+        "Items": items,
+        "LastEvaluatedKey": key_of(ROWS, "/warehouse/events"),
+        "ScannedCount": ROWS,
+    }
     return json.dumps(page, separators=(",", ":")).encode()
 
 
@@ -66,7 +72,9 @@ def _decode(scope: Scope, model: Any) -> Case:
 
     def deserialised() -> int:
         answer = parser.parse({"status_code": 200, "headers": {}, "body": body}, shape)
-        return len([{name: read(value) for name, value in item.items()} for item in answer["Items"]])
+        return len(
+            [{name: read(value) for name, value in item.items()} for item in answer["Items"]]
+        )
 
     def loop() -> int:
         rows = [
@@ -123,9 +131,18 @@ def _encode(scope: Scope, model: Any) -> Case:
         actions = []
         for number in range(50):
             item = item_of(number)
-            new = {**item, "path": {"S": f"ks://{VOLUME}/renamed-sf{number % 16}"}, "ver": {"N": "3"}}
-            absent = {"ConditionExpression": "attribute_not_exists(#n0)", "ExpressionAttributeNames": {"#n0": "path"}}
-            actions.append({"Delete": {"TableName": TABLE, "Key": key_of(number), **condition_fields()}})
+            new = {
+                **item,
+                "path": {"S": f"ks://{VOLUME}/renamed-sf{number % 16}"},
+                "ver": {"N": "3"},
+            }
+            absent = {
+                "ConditionExpression": "attribute_not_exists(#n0)",
+                "ExpressionAttributeNames": {"#n0": "path"},
+            }
+            actions.append(
+                {"Delete": {"TableName": TABLE, "Key": key_of(number), **condition_fields()}}
+            )
             actions.append({"Put": {"TableName": TABLE, "Item": new, **absent}})
         request = {"TransactItems": actions, "ClientRequestToken": TOKEN}
         if validator.validate(request, operation.input_shape).has_errors():
@@ -137,7 +154,9 @@ def _encode(scope: Scope, model: Any) -> Case:
         for number in range(50):
             item = decode_item(item_of(number))
             actions.append(Delete(decode_key(key_of(number)), UNCHANGED))
-            actions.append(Put({**item, "path": f"ks://{VOLUME}/renamed-sf{number % 16}", "ver": 3}, ABSENT))
+            actions.append(
+                Put({**item, "path": f"ks://{VOLUME}/renamed-sf{number % 16}", "ver": 3}, ABSENT)
+            )
         _native.encode_transaction(TABLE, actions, TOKEN)
 
     def from_columns() -> None:

@@ -1,4 +1,5 @@
-"""Real engines: dynoxide for the table and SeaweedFS for the bytes, against filesystems that keep everything in S3."""
+"""Real engines: dynoxide for the table and SeaweedFS for the bytes, against filesystems that keep
+everything in S3."""
 
 from __future__ import annotations
 
@@ -100,13 +101,16 @@ async def contenders(table: Engine, data: Engine) -> AsyncIterator[Contenders]:
     fs3 = S3fs(data, "bench-s3fs")
     try:
         async with client(config_for(table, data, suffixes=10, connections=64)) as fs:
-            yield Contenders(fs, fs3, PyarrowS3(data, "bench-pyarrow"), Obstore(data, "bench-obstore"))
+            yield Contenders(
+                fs, fs3, PyarrowS3(data, "bench-pyarrow"), Obstore(data, "bench-obstore")
+            )
     finally:
         await fs3.close()
 
 
 async def results(scope: Scope) -> AsyncIterator[Result]:
-    """Small files, a large one, then a directory's listing, renaming and removal; last their requests, counted."""
+    """Small files, a large one, then a directory's listing, renaming and removal; last their
+    requests, counted."""
     with engine_named("dynoxide") as table, engine_named("seaweedfs") as data:
         async with client_of(data, "s3") as low, contenders(table, data) as all_of_them:
             for peer in PEERS:
@@ -114,7 +118,9 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
             async for result in _files(scope, all_of_them):
                 yield result
             if not scope.quick:
-                async for result in gigabyte.results(all_of_them.fs, all_of_them.objects.store, low, "bench-obstore"):
+                async for result in gigabyte.results(
+                    all_of_them.fs, all_of_them.objects.store, low, "bench-obstore"
+                ):
                     yield result
             async for result in _trees(scope, all_of_them):
                 yield result
@@ -134,13 +140,30 @@ async def _files(scope: Scope, them: Contenders) -> AsyncIterator[Result]:
         return run
 
     case = Case(
-        "put", f"{files:,} files of 4 KiB", files, "files", {name: put(name) for name in NAMES}, "s3fs", 2, warm=False
+        "put",
+        f"{files:,} files of 4 KiB",
+        files,
+        "files",
+        {name: put(name) for name in NAMES},
+        "s3fs",
+        2,
+        warm=False,
     )
     for result in await measure(case):
         yield result
     runs: dict[str, Run] = {name: partial(them.read, name, "/small-1", files) for name in NAMES}
     expected = files * len(DATA)
-    case = Case("read", f"{files:,} files of 4 KiB", files, "files", runs, "s3fs", 2, expected=expected, warm=False)
+    case = Case(
+        "read",
+        f"{files:,} files of 4 KiB",
+        files,
+        "files",
+        runs,
+        "s3fs",
+        2,
+        expected=expected,
+        warm=False,
+    )
     for result in await measure(case):
         yield result
 
@@ -151,7 +174,17 @@ async def _trees(scope: Scope, them: Contenders) -> AsyncIterator[Result]:
     for name in NAMES:
         await them.put(name, "/tree-0", files)
     runs: dict[str, Run] = {name: partial(them.list, name, "/tree-0") for name in NAMES}
-    listed = Case("list on engines", f"{files:,} files", files, "files", runs, "s3fs", 3, expected=files, warm=True)
+    listed = Case(
+        "list on engines",
+        f"{files:,} files",
+        files,
+        "files",
+        runs,
+        "s3fs",
+        3,
+        expected=files,
+        warm=True,
+    )
     for result in await measure(listed):
         yield result
     turns: dict[str, int] = dict.fromkeys(NAMES, 0)
@@ -179,14 +212,19 @@ async def _trees(scope: Scope, them: Contenders) -> AsyncIterator[Result]:
         found = await them.list(name, f"/tree-{turns[name]}")
         if found != files:
             raise AssertionError(f"{name} renamed {found} of {files} files")
-    deletes: dict[str, Run] = {name: partial(them.delete, name, f"/tree-{turns[name]}") for name in NAMES}
-    deleted = Case("delete on engines", f"{files:,} files", files, "files", deletes, "s3fs", 1, warm=False)
+    deletes: dict[str, Run] = {
+        name: partial(them.delete, name, f"/tree-{turns[name]}") for name in NAMES
+    }
+    deleted = Case(
+        "delete on engines", f"{files:,} files", files, "files", deletes, "s3fs", 1, warm=False
+    )
     for result in await measure(deleted):
         yield result
 
 
 async def _counted(scope: Scope, table: Engine, data: Engine) -> AsyncIterator[Result]:
-    """Requests of each verb for each contender, seen by a relay between it and the servers; not timed."""
+    """Requests of each verb for each contender, seen by a relay between it and the servers; not
+    timed."""
     files = scope.pick(300, 10_000)
     async with (
         Relay(table.endpoint) as table_relay,
@@ -205,4 +243,14 @@ async def _counted(scope: Scope, table: Engine, data: Engine) -> AsyncIterator[R
                 await work()
                 requests = table_relay.requests + data_relay.requests - before
                 case = f"{verb} of {files:,} files"
-                yield Result("requests", case, name, requests, "requests", [], [], "s3fs", facts={"requests": requests})
+                yield Result(
+                    "requests",
+                    case,
+                    name,
+                    requests,
+                    "requests",
+                    [],
+                    [],
+                    "s3fs",
+                    facts={"requests": requests},
+                )

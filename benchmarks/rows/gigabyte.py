@@ -29,7 +29,9 @@ async def results(fs: S3kClient, store: Any, low: Any, bucket: str) -> AsyncIter
     reads = {"aiobotocore": by_hand.read, "obstore": objects.read, "ours": ours.read}
     for result in await measure(Case("put", "1 GiB", megabytes, "MiB", puts, rounds=2, warm=False)):
         yield result
-    for result in await measure(Case("read", "1 GiB", megabytes, "MiB", reads, rounds=2, expected=SIZE, warm=False)):
+    for result in await measure(
+        Case("read", "1 GiB", megabytes, "MiB", reads, rounds=2, expected=SIZE, warm=False)
+    ):
         yield result
 
 
@@ -77,12 +79,16 @@ class _ByHand:
         tags: dict[int, str] = {}
 
         async def send(number: int) -> None:
-            answer = await self.client.upload_part(**self.place, UploadId=upload, PartNumber=number, Body=DATA)
+            answer = await self.client.upload_part(
+                **self.place, UploadId=upload, PartNumber=number, Body=DATA
+            )
             tags[number] = answer["ETag"]
 
         await bounded(send, range(1, PIECES + 1), PARTS)
         parts = [{"PartNumber": number, "ETag": tags[number]} for number in sorted(tags)]
-        await self.client.complete_multipart_upload(**self.place, UploadId=upload, MultipartUpload={"Parts": parts})
+        await self.client.complete_multipart_upload(
+            **self.place, UploadId=upload, MultipartUpload={"Parts": parts}
+        )
 
     async def read(self) -> int:
         total = 0
@@ -90,7 +96,9 @@ class _ByHand:
         async def get(number: int) -> None:
             nonlocal total
             start = number * PIECE
-            answer = await self.client.get_object(**self.place, Range=f"bytes={start}-{start + PIECE - 1}")
+            answer = await self.client.get_object(
+                **self.place, Range=f"bytes={start}-{start + PIECE - 1}"
+            )
             async with answer["Body"] as body:
                 data = await body.read()
                 total += len(data)

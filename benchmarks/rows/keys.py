@@ -28,7 +28,8 @@ def _pairs() -> list[Pair]:
     entropy = os.urandom(16 * ROWS)
     ids = [python.uuid_text(sixteen) for sixteen in python.sixteens(os.urandom(16 * ROWS))]
     paths = [
-        f"/warehouse/events/date=2026-01-{row % 28 + 1:02}/part-{row:05}-{ids[row]}.parquet" for row in range(ROWS)
+        f"/warehouse/events/date=2026-01-{row % 28 + 1:02}/part-{row:05}-{ids[row]}.parquet"
+        for row in range(ROWS)
     ]
     in_order = sorted(paths)
     messy = [path.replace("/part", "//./part") for path in paths]
@@ -53,7 +54,9 @@ def _pairs() -> list[Pair]:
         (
             "paths of keys in a batch",
             lambda: _native.decode_keys(VOLUME, partitions, sorts),
-            lambda: [python.decode_key(VOLUME, *key) for key in zip(partitions, sorts, strict=True)],
+            lambda: [
+                python.decode_key(VOLUME, *key) for key in zip(partitions, sorts, strict=True)
+            ],
         ),
         (
             "suffixes in a batch",
@@ -73,7 +76,10 @@ def _pairs() -> list[Pair]:
         (
             "physical keys in a batch",
             lambda: _native.physical_keys(ids, entropy),
-            lambda: [python.physical_key(*pair) for pair in zip(ids, python.sixteens(entropy), strict=True)],
+            lambda: [
+                python.physical_key(*pair)
+                for pair in zip(ids, python.sixteens(entropy), strict=True)
+            ],
         ),
         (
             "item keys, one call each",

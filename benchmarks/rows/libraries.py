@@ -1,4 +1,5 @@
-"""Libraries on real engines: this package's adapters for fsspec and pyarrow beside s3fs and pyarrow's S3 filesystem."""
+"""Libraries on real engines: this package's adapters for fsspec and pyarrow beside s3fs and
+pyarrow's S3 filesystem."""
 
 from __future__ import annotations
 
@@ -53,10 +54,18 @@ async def results(scope: Scope) -> AsyncIterator[Result]:
             yield result
 
 
-def _cases(scope: Scope, sizes: Sizes, libraries: Mapping[str, Fsspec], arrows: Mapping[str, Arrow]) -> list[Case]:
+def _cases(
+    scope: Scope, sizes: Sizes, libraries: Mapping[str, Fsspec], arrows: Mapping[str, Arrow]
+) -> list[Case]:
     reads = [
-        *(_case(f"fsspec {verb}", verb, work, libraries, sizes, scope, "s3fs") for verb, work in FSSPEC.items()),
-        *(_case(f"pyarrow {verb}", verb, work, arrows, sizes, scope, "pyarrow") for verb, work in ARROW.items()),
+        *(
+            _case(f"fsspec {verb}", verb, work, libraries, sizes, scope, "s3fs")
+            for verb, work in FSSPEC.items()
+        ),
+        *(
+            _case(f"pyarrow {verb}", verb, work, arrows, sizes, scope, "pyarrow")
+            for verb, work in ARROW.items()
+        ),
     ]
     places = dict.fromkeys(libraries, ("flat-0", "flat-1"))
 
@@ -67,7 +76,9 @@ def _cases(scope: Scope, sizes: Sizes, libraries: Mapping[str, Fsspec], arrows: 
 
     runs: dict[str, Run] = {name: partial(move, name) for name in libraries}
     # There and back: those whose requests are counted look for it where it was.
-    moves = Case("fsspec mv", told(sizes, "mv")[0], sizes.files, "files", runs, "s3fs", 2, warm=False)
+    moves = Case(
+        "fsspec mv", told(sizes, "mv")[0], sizes.files, "files", runs, "s3fs", 2, warm=False
+    )
     return [*reads, moves]
 
 
@@ -81,12 +92,25 @@ def _case(
     baseline: str,
 ) -> Case:
     case, amount, unit, expected = told(sizes, verb)
-    runs: dict[str, Run] = {name: partial(asyncio.to_thread, work, fs, sizes) for name, fs in them.items()}
-    return Case(row, case, amount, unit, runs, baseline, scope.rounds, expected=expected, warm=amount < 5_000)
+    runs: dict[str, Run] = {
+        name: partial(asyncio.to_thread, work, fs, sizes) for name, fs in them.items()
+    }
+    return Case(
+        row,
+        case,
+        amount,
+        unit,
+        runs,
+        baseline,
+        scope.rounds,
+        expected=expected,
+        warm=amount < 5_000,
+    )
 
 
 async def _counted(sizes: Sizes, table: Engine, data: Engine) -> AsyncIterator[Result]:
-    """Requests of every verb, seen by a relay between each filesystem and the servers; not timed."""
+    """Requests of every verb, seen by a relay between each filesystem and the servers; not
+    timed."""
     async with Relay(table.endpoint) as table_relay, Relay(data.endpoint) as data_relay:
         far_table, far_data = table_relay.instead_of(table), data_relay.instead_of(data)
         volume = config_for(far_table, far_data, suffixes=10, connections=64)
@@ -96,10 +120,22 @@ async def _counted(sizes: Sizes, table: Engine, data: Engine) -> AsyncIterator[R
             await asyncio.to_thread(work)
             requests = table_relay.requests + data_relay.requests - before
             case = f"{row} {verb}, {told(sizes, verb)[0]}"
-            return Result("requests", case, name, requests, "requests", [], [], "s3fs", facts={"requests": requests})
+            return Result(
+                "requests",
+                case,
+                name,
+                requests,
+                "requests",
+                [],
+                [],
+                "s3fs",
+                facts={"requests": requests},
+            )
 
         for name, library in _fsspec_filesystems(volume, far_data).items():
-            await asyncio.to_thread(library.find, "ranges")  # so that it has opened what it opens once
+            await asyncio.to_thread(
+                library.find, "ranges"
+            )  # so that it has opened what it opens once
             for verb, work in FSSPEC.items():
                 yield await counted("fsspec", verb, name, partial(work, library, sizes))
             yield await counted("fsspec", "mv", name, partial(library.mv, "flat-0", "flat-counted"))
@@ -113,9 +149,11 @@ class _OfS3fs(Fsspec):
     """s3fs on SeaweedFS."""
 
     def mv(self, source: str, target: str) -> None:
-        """What `mv` does, but that an error of a single file is ignored: SeaweedFS has an answer to HEAD for a
-        directory, which s3fs therefore tries to copy as well."""
-        self.fs.copy(f"{self.root}/{source}/", f"{self.root}/{target}/", recursive=True, on_error="ignore")
+        """What `mv` does, but that an error of a single file is ignored: SeaweedFS has an answer to
+        HEAD for a directory, which s3fs therefore tries to copy as well."""
+        self.fs.copy(
+            f"{self.root}/{source}/", f"{self.root}/{target}/", recursive=True, on_error="ignore"
+        )
         self.fs.rm(f"{self.root}/{source}", recursive=True)
 
 
@@ -129,4 +167,7 @@ def _fsspec_filesystems(volume: VolumeConfig, data: Engine) -> dict[str, Fsspec]
 def _arrow_filesystems(volume: VolumeConfig, data: Engine) -> dict[str, Arrow]:
     """pyarrow's S3 filesystem in a bucket of its own, and ours on a volume."""
     theirs = PyarrowS3(data, "bench-pyarrow")
-    return {"pyarrow": Arrow(theirs.fs, theirs.bucket), "ours": Arrow(arrow_filesystem(config=volume), "")}
+    return {
+        "pyarrow": Arrow(theirs.fs, theirs.bucket),
+        "ours": Arrow(arrow_filesystem(config=volume), ""),
+    }

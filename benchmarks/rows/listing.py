@@ -49,7 +49,8 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
                         runs["aiodynamo"] = partial(pure.list, path, suffixes)
                     case = Case(
                         "list",
-                        f"{entries:,} entries, {suffixes} suffix{'es' if suffixes > 1 else ''}, {latency} ms",
+                        f"{entries:,} entries, {suffixes} suffix{'es' if suffixes > 1 else ''}, "
+                        f"{latency} ms",
                         entries,
                         "entries",
                         runs,

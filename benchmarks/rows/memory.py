@@ -1,4 +1,5 @@
-"""The program that lists many entries and says how much memory that took: `memory ENDPOINT ENTRIES MODE`."""
+"""The program that lists many entries and says how much memory that took: `memory ENDPOINT ENTRIES
+MODE`."""
 
 from __future__ import annotations
 

@@ -68,7 +68,8 @@ def _requests(scope: Scope, server: Canned, contenders: dict[str, Any]) -> Itera
             request = {"TableName": TABLE, **_body(operation)}
             limit = server.own_rate(name, request, connections=in_flight, seconds=0.5)
             runs: dict[str, Run] = {
-                peer: partial(rows.single, operation, count, in_flight) for peer, rows in contenders.items()
+                peer: partial(rows.single, operation, count, in_flight)
+                for peer, rows in contenders.items()
             }
             yield Case(
                 "request",
@@ -82,12 +83,15 @@ def _requests(scope: Scope, server: Canned, contenders: dict[str, Any]) -> Itera
             )
 
 
-def _verbs(scope: Scope, contenders: dict[str, Any], forget: Callable[[str], Awaitable[None]]) -> Iterator[Case]:
+def _verbs(
+    scope: Scope, contenders: dict[str, Any], forget: Callable[[str], Awaitable[None]]
+) -> Iterator[Case]:
     count = _count(scope) // 2
     for verb in VERBS:
         for in_flight in _in_flight(scope):
             runs: dict[str, Run] = {
-                peer: partial(rows.verb, verb, count, in_flight) for peer, rows in contenders.items()
+                peer: partial(rows.verb, verb, count, in_flight)
+                for peer, rows in contenders.items()
             }
             yield Case(
                 "verb",
@@ -104,11 +108,14 @@ def _verbs(scope: Scope, contenders: dict[str, Any], forget: Callable[[str], Awa
 def _body(operation: str) -> dict[str, Any]:
     if operation == "put":
         return {"Item": item_of(1)}
-    return {"Key": key_of(1)} | (condition_fields() if operation == "delete" else {"ConsistentRead": True})
+    return {"Key": key_of(1)} | (
+        condition_fields() if operation == "delete" else {"ConsistentRead": True}
+    )
 
 
 class ByHand:
-    """What the client's verbs send, sent by aiobotocore's clients: the same safety by the same requests."""
+    """What the client's verbs send, sent by aiobotocore's clients: the same safety by the same
+    requests."""
 
     def __init__(self, table: Any, blobs: Any) -> None:
         self.table = table
@@ -117,7 +124,9 @@ class ByHand:
     async def verb(self, verb: str, count: int, in_flight: int) -> int:
         """`count` calls."""
         await bounded(
-            {"stat": self._stat, "create": self._create, "delete": self._delete}[verb], range(count), in_flight
+            {"stat": self._stat, "create": self._create, "delete": self._delete}[verb],
+            range(count),
+            in_flight,
         )
         return count
 
@@ -131,7 +140,9 @@ class ByHand:
     async def _create(self, number: int) -> None:
         new = {"path": key_of(number)["path"], "children": {"S": f"new-{number:08}"}}
         parent = {"path": {"S": "ks://bench/-sf0"}, "children": {"S": "single"}}
-        await self.table.batch_get_item(RequestItems={TABLE: {"Keys": [parent, new], "ConsistentRead": True}})
+        await self.table.batch_get_item(
+            RequestItems={TABLE: {"Keys": [parent, new], "ConsistentRead": True}}
+        )
         await self.blobs.put_object(Bucket=BUCKET, Key=f"{number:08}", Body=b"0123456789")
         await self._log(number, "pending")
         await self.table.put_item(
@@ -147,5 +158,7 @@ class ByHand:
         await self._stat(number)
         await self._log(number, "pending")
         delete = {"Delete": {"TableName": TABLE, "Key": key_of(number), **condition_fields()}}
-        await self.table.transact_write_items(TransactItems=[delete], ClientRequestToken=f"token-{number:08}")
+        await self.table.transact_write_items(
+            TransactItems=[delete], ClientRequestToken=f"token-{number:08}"
+        )
         await self._log(number, "committed")

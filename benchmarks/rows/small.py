@@ -27,7 +27,8 @@ _Contenders = dict[str, SmallFiles | PyarrowFiles]
 
 
 async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
-    """Every contender has objects of its own in one bucket; the client's verbs work on a volume in it."""
+    """Every contender has objects of its own in one bucket; the client's verbs work on a volume in
+    it."""
     server.keep_files()
     async with AsyncExitStack() as stack:
         low = await stack.enter_async_context(client_of(server.engine, "s3"))
@@ -51,7 +52,12 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
 
 
 async def _verbs(
-    scope: Scope, server: Canned, them: _Contenders, verbs: tuple[Verb, ...], kilobytes: int, in_flight: int
+    scope: Scope,
+    server: Canned,
+    them: _Contenders,
+    verbs: tuple[Verb, ...],
+    kilobytes: int,
+    in_flight: int,
 ) -> AsyncIterator[Result]:
     data = bytes(kilobytes * 1024)
     count = scope.pick(50, 1_000 if kilobytes == 1 else 500)
@@ -61,9 +67,12 @@ async def _verbs(
         async def run(name: str, verb: Verb, turns: dict[str, int]) -> int:
             turns[name] += 1
             here = f"/small/{name.replace(', ', '-').replace(' ', '-')}"
-            # What is put is new each time; the others find what was put first, and each copy is deleted once.
+            # What is put is new each time; the others find what was put first, and each copy is
+            # deleted once.
             source = f"{here}-{turns[name] if verb == 'put' else 1}"
-            return await them[name].many(Work(verb, source, f"{here}-copy-{turns[name]}", data, count, in_flight))
+            return await them[name].many(
+                Work(verb, source, f"{here}-copy-{turns[name]}", data, count, in_flight)
+            )
 
         runs: dict[str, Run] = {name: partial(run, name, verb, turns) for name in them}
         case = Case(
@@ -91,4 +100,7 @@ def _limit(server: Canned, verb: Verb, data: bytes, connections: int) -> str:
         "delete": ("DELETE", f"{path}-copy", {}, b""),
     }
     server.own_rate_of(*requests["put"], connections=1, seconds=0.01)  # so that it is there
-    return f"{server.own_rate_of(*requests[verb], connections=connections, seconds=0.5):,.0f} requests/s"
+    return (
+        f"{server.own_rate_of(*requests[verb], connections=connections, seconds=0.5):,.0f} "
+        "requests/s"
+    )

@@ -1,8 +1,10 @@
-"""The jobs and the data source of Spark on two cores, on dynoxide and SeaweedFS; run apart (`--only spark`).
+"""The jobs and the data source of Spark on two cores, on dynoxide and SeaweedFS; run apart (`--only
+spark`).
 
-All processes share the machine: the JVM, its Python workers and the engines. A job is timed once for each size, the
-session being warm; what it begins from is made before. Reading and writing of rows is timed several times, contenders
-taking turns. S3A is fetched from Maven Central, once, into `.engines/ivy` (1.3 GB).
+All processes share the machine: the JVM, its Python workers and the engines. A job is timed once
+for each size, the session being warm; what it begins from is made before. Reading and writing of
+rows is timed several times, contenders taking turns. S3A is fetched from Maven Central, once, into
+`.engines/ivy` (1.3 GB).
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from benchmarks.contenders.keys import bounded
 from benchmarks.contenders.ours import client
 from benchmarks.measuring import Result
 from benchmarks.rows.scope import Scope
-from benchmarks.rows.spark_checks import DIRECTORIES, checks, engine, lose_table, session, timed, warm
+from benchmarks.rows.spark_checks import (
+    DIRECTORIES,
+    checks,
+    engine,
+    lose_table,
+    session,
+    timed,
+    warm,
+)
 from benchmarks.servers import config_for, engine_named
 from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
 from s3k_async.volumes import init_volume
@@ -33,7 +43,8 @@ __all__ = ["results"]
 
 SIZES = (1_000,), (10_000, 100_000, 1_000_000)
 ADOPTED = 100_000
-"""So many adopted files are verified and restored, which takes long; above, files that the volume has written."""
+"""So many adopted files are verified and restored, which takes long; above, files that the volume
+has written."""
 ROWS = (100_000,), (100_000, 1_000_000)
 FIRST_ROWS = 1_000
 REPEATS = 1, 5
@@ -50,21 +61,33 @@ class _Bench:
 
 async def results(scope: Scope) -> AsyncIterator[Result]:
     """Jobs over trees of files, then rows through the data source."""
-    with engine_named("dynoxide") as table, engine_named("seaweedfs") as data, tempfile.TemporaryDirectory() as place:
+    with (
+        engine_named("dynoxide") as table,
+        engine_named("seaweedfs") as data,
+        tempfile.TemporaryDirectory() as place,
+    ):
         volume = config_for(table, data, suffixes=10, connections=64)
         await init_volume(volume)
-        os.environ |= {"AWS_ACCESS_KEY_ID": data.access_key, "AWS_SECRET_ACCESS_KEY": data.secret_key}
+        os.environ |= {
+            "AWS_ACCESS_KEY_ID": data.access_key,
+            "AWS_SECRET_ACCESS_KEY": data.secret_key,
+        }
         with session(place, _s3a(data)) as spark:
             bench = _Bench(spark, volume, place)
             await asyncio.to_thread(_warm, bench)
             for files in scope.pick(*SIZES):
                 async for result in _jobs(bench, files):
                     yield result
-                async for result in checks(spark, _own(volume, files), files, f"{files:,} own files"):
+                async for result in checks(
+                    spark, _own(volume, files), files, f"{files:,} own files"
+                ):
                     yield result
-            # Apart from the rates: Spark starts five kinds of Python processes, each when it is first needed.
+            # Apart from the rates: Spark starts five kinds of Python processes, each when it is
+            # first needed.
             for name, work in _ours(bench, FIRST_ROWS).items():
-                yield await timed(f"spark first {name}", f"{FIRST_ROWS:,} rows", "ours", FIRST_ROWS, "rows", work)
+                yield await timed(
+                    f"spark first {name}", f"{FIRST_ROWS:,} rows", "ours", FIRST_ROWS, "rows", work
+                )
             for rows in scope.pick(*ROWS):
                 for result in await _rows(bench, rows, scope.pick(*REPEATS)):
                     yield result
@@ -93,28 +116,46 @@ def _own(volume: VolumeConfig, files: int) -> VolumeConfig:
     table, data, name = volume.table, volume.data, f"own-{files}"
     assert isinstance(table, DynamoTable)
     assert isinstance(data, S3Bucket)
-    return replace(volume, name=name, table=replace(table, name=name), data=replace(data, bucket=name))
+    return replace(
+        volume, name=name, table=replace(table, name=name), data=replace(data, bucket=name)
+    )
 
 
 async def _jobs(bench: _Bench, files: int) -> AsyncIterator[Result]:
-    from s3k_async.spark import delete_files, du, import_objects, listing, objects_below, rename_files
+    from s3k_async.spark import (
+        delete_files,
+        du,
+        import_objects,
+        listing,
+        objects_below,
+        rename_files,
+    )
     from s3k_async.spark.checking import verify
     from s3k_async.spark.restoring import restore
 
     spark, volume = bench.spark, bench.volume
     landing = await _landing(volume, files)
-    paths = spark.range(0, files, 1, 8).selectExpr(f"concat('/tree-{files}/d', id % {DIRECTORIES}, '/f', id) AS path")
+    paths = spark.range(0, files, 1, 8).selectExpr(
+        f"concat('/tree-{files}/d', id % {DIRECTORIES}, '/f', id) AS path"
+    )
     moved = paths.selectExpr("path AS source", "replace(path, '/tree-', '/moved-') AS target")
     jobs: dict[str, Callable[[], object]] = {
         "import": lambda: (
-            import_objects(spark, volume, objects_below(spark, volume, landing, f"/tree-{files}"), dry_run=False).report
+            import_objects(
+                spark,
+                volume,
+                objects_below(spark, volume, landing, f"/tree-{files}"),
+                dry_run=False,
+            ).report
         ),
         "listing": lambda: _count(listing(spark, volume, f"/tree-{files}"), files + DIRECTORIES),
         "du": lambda: _count(du(spark, volume, f"/tree-{files}"), DIRECTORIES + 1),
         "rename": lambda: rename_files(spark, volume, moved, dry_run=False).report,
         "verify": lambda: verify(spark, volume, grace=0.0)[1],
         "restore": lambda: restore(spark, volume, dry_run=False)[1],
-        "delete": lambda: delete_files(spark, volume, moved.selectExpr("target AS path"), dry_run=False).report,
+        "delete": lambda: (
+            delete_files(spark, volume, moved.selectExpr("target AS path"), dry_run=False).report
+        ),
     }
     for name, job in jobs.items():
         if name in {"verify", "restore"} and files > ADOPTED:
@@ -147,7 +188,9 @@ async def _directories(volume: VolumeConfig, files: int) -> None:
 
 
 def _frame(bench: _Bench, rows: int) -> DataFrame:
-    return bench.spark.range(0, rows, 1, 4).selectExpr("id", "id * 0.5 AS value", "concat('row ', id) AS text")
+    return bench.spark.range(0, rows, 1, 4).selectExpr(
+        "id", "id * 0.5 AS value", "concat('row ', id) AS text"
+    )
 
 
 def _ours(bench: _Bench, rows: int) -> dict[str, Callable[[], None]]:
@@ -160,19 +203,26 @@ def _ours(bench: _Bench, rows: int) -> dict[str, Callable[[], None]]:
 
 
 async def _rows(bench: _Bench, rows: int, repeats: int) -> list[Result]:
-    """Writing and reading, by the data source, by Spark's own Parquet on this machine's disk, and by it through S3A:
-    its own files, and those of the volume at their physical paths.
+    """Writing and reading, by the data source, by Spark's own Parquet on this machine's disk, and
+    by it through S3A: its own files, and those of the volume at their physical paths.
     """
     frame, ours = _frame(bench, rows), _ours(bench, rows)
     bucket = bench.volume.data
     assert isinstance(bucket, S3Bucket)
-    plain, s3a, fresh = f"{bench.place}/plain-{rows}", f"s3a://{bucket.bucket}/plain-{rows}", count()
+    plain, s3a, fresh = (
+        f"{bench.place}/plain-{rows}",
+        f"s3a://{bucket.bucket}/plain-{rows}",
+        count(),
+    )
 
     def write(path: str) -> Callable[[], None]:
         return lambda: frame.write.parquet(f"{path}/{next(fresh)}")
 
     found = await _turns(
-        "spark write", rows, repeats, {"ours": ours["write"], "on disk": write(plain), "S3A": write(s3a)}
+        "spark write",
+        rows,
+        repeats,
+        {"ours": ours["write"], "on disk": write(plain), "S3A": write(s3a)},
     )
     frame.write.mode("overwrite").parquet(f"{plain}/last")
     frame.write.mode("overwrite").parquet(f"{s3a}/last")
@@ -188,7 +238,9 @@ async def _rows(bench: _Bench, rows: int, repeats: int) -> list[Result]:
     return found + await _turns("spark read", rows, repeats, contenders)
 
 
-async def _turns(row: str, rows: int, repeats: int, contenders: dict[str, Callable[[], None]]) -> list[Result]:
+async def _turns(
+    row: str, rows: int, repeats: int, contenders: dict[str, Callable[[], None]]
+) -> list[Result]:
     """Each contender `repeats` times, one after the other."""
     results: dict[str, Result] = {}
     for _ in range(repeats):

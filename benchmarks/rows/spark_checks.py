@@ -1,4 +1,5 @@
-"""What is measured of Spark on whatever volume: a session, one job, and checks of a volume beside one machine's."""
+"""What is measured of Spark on whatever volume: a session, one job, and checks of a volume beside
+one machine's."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ Setting = bool | float | int | str | None
 
 @contextmanager
 def session(place: str, settings: Mapping[str, Setting]) -> Iterator[SparkSession]:
-    """A session on two cores, with `settings` besides. Nobody has a volume open while a restore waits for everybody to
-    notice, so it does not wait."""
+    """A session on two cores, with `settings` besides. Nobody has a volume open while a restore
+    waits for everybody to notice, so it does not wait."""
     from pyspark.sql import SparkSession
 
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -51,7 +52,8 @@ def session(place: str, settings: Mapping[str, Setting]) -> Iterator[SparkSessio
         "spark.log.level": "ERROR",
         **settings,
     }
-    # A session finds its data sources in the thread that registered them, so that all of Spark's work has one.
+    # A session finds its data sources in the thread that registered them, so that all of Spark's
+    # work has one.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     spark = SparkSession.builder.master("local[2]").config(map=everything).getOrCreate()
     try:
@@ -69,8 +71,11 @@ def warm(spark: SparkSession, volume: VolumeConfig) -> None:
         listing(spark, volume).count()
 
 
-async def checks(spark: SparkSession, own: VolumeConfig, files: int, case: str) -> AsyncIterator[Result]:
-    """A volume that has written its files itself is verified, and its table is lost and restored."""
+async def checks(
+    spark: SparkSession, own: VolumeConfig, files: int, case: str
+) -> AsyncIterator[Result]:
+    """A volume that has written its files itself is verified, and its table is lost and
+    restored."""
     from s3k_async.spark.checking import verify
     from s3k_async.spark.restoring import restore
 
@@ -83,7 +88,9 @@ async def checks(spark: SparkSession, own: VolumeConfig, files: int, case: str) 
     await opened.close()
     if report.findings:
         raise AssertionError(report.findings[0])
-    yield Result("spark verify", case, "one machine", files, "files", [seconds], [processor], "ours")
+    yield Result(
+        "spark verify", case, "one machine", files, "files", [seconds], [processor], "ours"
+    )
     checks: dict[str, Callable[[], object]] = {
         "verify": lambda: verify(spark, own, grace=0.0)[1],
         "restore": lambda: restore(spark, own, dry_run=False)[1],
@@ -100,7 +107,9 @@ async def checks(spark: SparkSession, own: VolumeConfig, files: int, case: str) 
     yield await engine(own, files, case)  # last, since it holds everything in memory
 
 
-async def timed(row: str, case: str, contender: str, amount: int, unit: str, work: Callable[[], Any]) -> Result:
+async def timed(
+    row: str, case: str, contender: str, amount: int, unit: str, work: Callable[[], Any]
+) -> Result:
     """One job, once; what it returns may be a report."""
     began, busy = time.perf_counter(), time.process_time()
     report = await asyncio.to_thread(work)
@@ -128,7 +137,9 @@ async def engine(volume: VolumeConfig, files: int, case: str) -> Result:
         began, busy = time.perf_counter(), time.process_time()
         await work()
         wall, busy = time.perf_counter() - began, time.process_time() - busy
-        return Result("spark verify", case, "decisions alone", files, "files", [wall], [busy], "ours")
+        return Result(
+            "spark verify", case, "decisions alone", files, "files", [wall], [busy], "ours"
+        )
     finally:
         await opened.close()
 
@@ -139,11 +150,14 @@ async def fill(own: VolumeConfig, files: int) -> None:
     async with client(own) as fs:
         for start in range(0, files, 5_000):
             numbers = range(start, min(start + 5_000, files))
-            await fs.write_many([(f"/tree/d{number % DIRECTORIES}/f{number}", b"x" * 16) for number in numbers])
+            await fs.write_many(
+                [(f"/tree/d{number % DIRECTORIES}/f{number}", b"x" * 16) for number in numbers]
+            )
 
 
 class _Memory:
-    """The most memory that this process, which is the driver's Python, and any Python worker have had for a job."""
+    """The most memory that this process, which is the driver's Python, and any Python worker have
+    had for a job."""
 
     def anew(self) -> None:
         """Count from here (`proc(5)`, `clear_refs`)."""
@@ -163,8 +177,12 @@ class _Memory:
         for place in Path("/proc").iterdir():
             with suppress(OSError):
                 if place.name.isdigit():
-                    names[int(place.name)] = (place / "cmdline").read_text(encoding="utf-8", errors="replace")
-                    parents[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+                    names[int(place.name)] = (place / "cmdline").read_text(
+                        encoding="utf-8", errors="replace"
+                    )
+                    parents[int(place.name)] = int(
+                        (place / "stat").read_text().rpartition(")")[2].split()[1]
+                    )
 
         def is_below(process: int) -> bool:
             while process in parents and process != os.getpid():

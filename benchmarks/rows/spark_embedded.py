@@ -1,5 +1,5 @@
-"""fsck and restore over Spark on an embedded volume: no engine is asked, so that it is our own part that takes time.
-And the decisions alone, for which a volume in memory can be as large as one likes.
+"""fsck and restore over Spark on an embedded volume: no engine is asked, so that it is our own part
+that takes time. And the decisions alone, for which a volume in memory can be as large as one likes.
 """
 
 from __future__ import annotations

@@ -59,4 +59,6 @@ async def _fill(fs: S3kClient, path: str, entries: int) -> None:
         for start in range(0, entries, LOADED_AT_ONCE):
             names = range(start, min(entries, start + LOADED_AT_ONCE))
             keys = volume.store.keys.keys([f"{path}/part-{number:08}" for number in names])
-            await volume.items.load([{**item, "path": key.partition, "children": key.sort} for key in keys])
+            await volume.items.load(
+                [{**item, "path": key.partition, "children": key.sort} for key in keys]
+            )

@@ -19,8 +19,8 @@ SUFFIXES = 16
 
 
 async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
-    """The verb with and without its log, visible at once (`atomic`) or file by file, which is what the transactions by
-    hand do, the same number of files in each."""
+    """The verb with and without its log, visible at once (`atomic`) or file by file, which is what
+    the transactions by hand do, the same number of files in each."""
     async with AsyncExitStack() as stack:
         low = Aiobotocore(await stack.enter_async_context(client_of(server.engine, "dynamodb")))
         for log in (False, True):
@@ -28,12 +28,16 @@ async def results(scope: Scope, server: Canned) -> AsyncIterator[Result]:
             config = config_for(server.engine, server.engine, suffixes=SUFFIXES, log=log)
             fs = await stack.enter_async_context(client(config))
             for files in scope.pick((5_000,), (1_000, 10_000, 100_000)):
-                for case in _cases(scope, server, fs, low, files, "ours, with log" if log else "ours"):
+                for case in _cases(
+                    scope, server, fs, low, files, "ours, with log" if log else "ours"
+                ):
                     for result in await measure(case):
                         yield result
 
 
-def _cases(scope: Scope, server: Canned, fs: S3kClient, low: Aiobotocore, files: int, name: str) -> list[Case]:
+def _cases(
+    scope: Scope, server: Canned, fs: S3kClient, low: Aiobotocore, files: int, name: str
+) -> list[Case]:
     ours = Ours(fs)
 
     async def ready(_: str) -> None:

@@ -1,8 +1,9 @@
 """Which answers are the service's own: what S3 and DynamoDB give for each operation, and redirects.
 
-Between a client and its service may be a captive portal, the sign-on page of a gateway, or another server than was
-meant. Each may answer any request with a redirect, or with status 200 and a page of its own. Neither is an
-acknowledgement, nor data. Answers as in the Amazon S3 and Amazon DynamoDB API References.
+Between a client and its service may be a captive portal, the sign-on page of a gateway, or another
+server than was meant. Each may answer any request with a redirect, or with status 200 and a page of
+its own. Neither is an acknowledgement, nor data. Answers as in the Amazon S3 and Amazon DynamoDB
+API References.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ _S3: Final[Mapping[str, _Success]] = {
 
 
 def check_redirect(host: str, status: int, headers: Mapping[str, str], body: bytes) -> None:
-    """Raise ServiceError for a redirect, unless it is S3's own to another region, which is signed again for the same
-    service instead of being followed. `host` is who answered. Names of headers in any case."""
+    """Raise ServiceError for a redirect, unless it is S3's own to another region, which is signed
+    again for the same service instead of being followed. `host` is who answered. Names of headers
+    in any case."""
     if not 300 <= status < 400 or status == 304:
         return
     region = _header(headers, "x-amz-bucket-region")
@@ -65,19 +67,24 @@ def check_redirect(host: str, status: int, headers: Mapping[str, str], body: byt
         return
     target = _host_of(_header(headers, "location"))
     raise ServiceError(
-        f"{host} answered with a redirect{f' to {target}' if target else ''} (status {status}), which is not followed:"
+        f"{host} answered with a redirect{f' to {target}' if target else ''} (status {status}), "
+        "which is not followed:"
         " is there a captive portal or an expired sign-on in between, or is the endpoint wrong?",
         service_code=REDIRECT,
     )
 
 
-def check_s3(operation: str, status: int, headers: Mapping[str, str], body: bytes, host: str = "") -> None:
-    """Raise ResponseLostError for an answer that claims success and is not what S3 gives for the operation, and
-    ServiceError for a page that says "not found", which is not the absence of an object."""
+def check_s3(
+    operation: str, status: int, headers: Mapping[str, str], body: bytes, host: str = ""
+) -> None:
+    """Raise ResponseLostError for an answer that claims success and is not what S3 gives for the
+    operation, and ServiceError for a page that says "not found", which is not the absence of an
+    object."""
     page = _header(headers, "content-type").startswith("text/html")
     if status == 404 and page and (body or _header(headers, "content-length") not in ("", "0")):
         raise ServiceError(
-            f"{_who(host)} answered with a page (status 404) that is not S3's: {_CAUSES}", service_code="404"
+            f"{_who(host)} answered with a page (status 404) that is not S3's: {_CAUSES}",
+            service_code="404",
         )
     if status >= 300:
         return
@@ -119,8 +126,14 @@ _CAUSES = "is there a captive portal or an expired sign-on in between, or is the
 
 def _foreign(service: str, host: str, status: int, headers: Mapping[str, str]) -> ResponseLostError:
     kind = _header(headers, "content-type").partition(";")[0].strip()
-    told = f"status {status}, {kind}" if kind.isprintable() and 0 < len(kind) < 64 else f"status {status}"
-    return ResponseLostError(f"the answer of {_who(host)} ({told}) is not one that {service} gives: {_CAUSES}")
+    told = (
+        f"status {status}, {kind}"
+        if kind.isprintable() and 0 < len(kind) < 64
+        else f"status {status}"
+    )
+    return ResponseLostError(
+        f"the answer of {_who(host)} ({told}) is not one that {service} gives: {_CAUSES}"
+    )
 
 
 def _who(host: str) -> str:

@@ -1,8 +1,9 @@
 """How long an answer may take and how large it may be, whatever a server does.
 
-aiohttp bounds the time between two reads and the size of a header. Here the head of an answer as a whole has the time
-that an answer may take, its body as much again and more for each byte (`LEAST_RATE`), and a body has as many bytes at
-most as the request can ask for. The time of the call bounds all of it, connecting and sending included.
+aiohttp bounds the time between two reads and the size of a header. Here the head of an answer as a
+whole has the time that an answer may take, its body as much again and more for each byte
+(`LEAST_RATE`), and a body has as many bytes at most as the request can ask for. The time of the
+call bounds all of it, connecting and sending included.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from s3k_async.retry import LEAST_RATE, seconds_left
 __all__ = ["MOST", "BoundedResponse", "in_time", "read_body"]
 
 MOST: Final = 128 * 1024 * 1024
-"""Bytes of an answer for which nothing else is said: a BatchGetItem has 16 MB of items, each byte of which may take six
-in JSON."""
+"""Bytes of an answer for which nothing else is said: a BatchGetItem has 16 MB of items, each byte
+of which may take six in JSON."""
 _PIECE = 8 * 1024 * 1024
 
 
@@ -35,8 +36,8 @@ def in_time() -> Iterator[None]:
 
 
 async def read_body(content: StreamReader, most: int, seconds: float) -> bytes:
-    """A whole body. `seconds` are for its first byte. Raises ResponseLostError (more than `most` bytes), TimeoutError
-    and errors of aiohttp."""
+    """A whole body. `seconds` are for its first byte. Raises ResponseLostError (more than `most`
+    bytes), TimeoutError and errors of aiohttp."""
     pieces: list[bytes] = []
     size = 0
     if content.is_eof():
@@ -51,7 +52,9 @@ async def read_body(content: StreamReader, most: int, seconds: float) -> bytes:
                 size += len(piece)
                 scope.deadline = began + seconds + size / LEAST_RATE
     if size > most:
-        raise ResponseLostError(f"the answer has more than the {most} bytes that the request can ask for")
+        raise ResponseLostError(
+            f"the answer has more than the {most} bytes that the request can ask for"
+        )
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -73,7 +76,9 @@ class BoundedResponse(ClientResponse):
         if self._body is not None:
             return await super().read()
         try:
-            self._body = await read_body(self.content, MOST, math.inf if _works_long(self) else self._seconds)
+            self._body = await read_body(
+                self.content, MOST, math.inf if _works_long(self) else self._seconds
+            )
         except BaseException:
             self.close()
             raise
@@ -81,6 +86,9 @@ class BoundedResponse(ClientResponse):
 
 
 def _works_long(response: ClientResponse) -> bool:
-    """Whether S3 may send white space for minutes before it answers: for copies, and for the end of an upload."""
+    """Whether S3 may send white space for minutes before it answers: for copies, and for the end of
+    an upload."""
     asked = response.request_info
-    return "x-amz-copy-source" in asked.headers or (asked.method == "POST" and "uploadId" in asked.url.query)
+    return "x-amz-copy-source" in asked.headers or (
+        asked.method == "POST" and "uploadId" in asked.url.query
+    )

@@ -1,4 +1,5 @@
-"""What the wire needs of a client of aioboto3: where the service is, who asks, and an HTTP session of its own."""
+"""What the wire needs of a client of aioboto3: where the service is, who asks, and an HTTP session
+of its own."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class Channel:
 
 
 async def open_channel(client: Any, sources: Sources) -> Channel:
-    """The channel of a client of aioboto3, with what that client was made with. Raises botocore's errors."""
+    """The channel of a client of aioboto3, with what that client was made with. Raises botocore's
+    errors."""
     http: SingleAttemptSession = client._endpoint.http_session
     endpoint = str(client.meta.endpoint_url)
     return Channel(

@@ -1,7 +1,8 @@
 """The credentials that requests are signed with, kept fresh.
 
-Temporary credentials are renewed in the background while the old ones are still good, so that no request waits; only
-when there are none, or they have run out, does a request wait for the renewal, and all that do wait for the same one.
+Temporary credentials are renewed in the background while the old ones are still good, so that no
+request waits; only when there are none, or they have run out, does a request wait for the renewal,
+and all that do wait for the same one.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _AHEAD = 15 * 60
 _LOOK = 1.0
 """Seconds between two looks at the time that is left."""
 _PAUSE = 10.0
-"""Seconds after which a renewal is begun again while the old credentials are good; botocore tells by a warning in its
-log that one failed."""
+"""Seconds after which a renewal is begun again while the old credentials are good; botocore tells
+by a warning in its log that one failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class Keys:
 
 
 class Credentials:
-    """The current credentials of a botocore source (`AioCredentials`, `AioRefreshableCredentials`), for one event loop.
+    """The current credentials of a botocore source (`AioCredentials`, `AioRefreshableCredentials`),
+    for one event loop.
 
     `source` is None where the session has no credentials.
     """
@@ -55,7 +57,8 @@ class Credentials:
         return f"Credentials({self._keys!r})"
 
     def ready(self) -> Keys | None:
-        """The keys, if a request may be signed with them now. Begins their renewal when it is time."""
+        """The keys, if a request may be signed with them now. Begins their renewal when it is
+        time."""
         if self._keys is None:
             return None
         now = self._sources.monotonic()
@@ -63,14 +66,18 @@ class Credentials:
             self._next_look = now + _LOOK
             if self._runs_out_within(0):
                 self._keys = None
-            elif self._runs_out_within(_AHEAD) and self._renewal is None and now >= self._next_renewal:
+            elif (
+                self._runs_out_within(_AHEAD)
+                and self._renewal is None
+                and now >= self._next_renewal
+            ):
                 self._next_renewal = now + _PAUSE
                 self._begin()
         return self._keys
 
     async def get(self) -> Keys:
-        """The keys; waits while there are none that are good. Raises CredentialsError, ClosedClientError and errors of
-        botocore."""
+        """The keys; waits while there are none that are good. Raises CredentialsError,
+        ClosedClientError and errors of botocore."""
         keys = self.ready()
         if keys is not None:
             return keys
@@ -80,11 +87,14 @@ class Credentials:
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if renewal.cancelled() and task is not None and not task.cancelling():
-                raise ClosedClientError("the client was closed while its credentials were fetched") from error
+                raise ClosedClientError(
+                    "the client was closed while its credentials were fetched"
+                ) from error
             raise
 
     async def invalidate(self, refused: Keys) -> bool:
-        """The service refused these keys. Whether there are others now, fetched where they can be."""
+        """The service refused these keys. Whether there are others now, fetched where they can
+        be."""
         if self._keys is not None and self._keys != refused:
             return True
         if not hasattr(self._source, "_expiry_time"):
@@ -107,7 +117,8 @@ class Credentials:
 
     def _begin(self) -> asyncio.Task[Keys]:
         loop = asyncio.get_running_loop()
-        # Not in the context of the call that is the first to need them: its time is not the renewal's.
+        # Not in the context of the call that is the first to need them: its time is not the
+        # renewal's.
         renewal = loop.create_task(self._renew(), name="renew AWS credentials", context=Context())
         renewal.add_done_callback(self._end)
         self._renewal = renewal
@@ -127,7 +138,9 @@ class Credentials:
         except BotoCoreError:
             raise
         except Exception as error:
-            raise CredentialsError(f"the credentials cannot be renewed ({type(error).__name__})") from error
+            raise CredentialsError(
+                f"the credentials cannot be renewed ({type(error).__name__})"
+            ) from error
         if not (frozen.access_key and frozen.secret_key):
             raise NoCredentialsError
         self._keys = Keys(frozen.access_key, frozen.secret_key, frozen.token)

@@ -1,7 +1,7 @@
 """Server-side encryption: what requests that store objects in S3 say of it.
 
-PutObject, CreateMultipartUpload and CopyObject take the headers; the parts of an upload follow it. Source: the Amazon
-S3 API Reference.
+PutObject, CreateMultipartUpload and CopyObject take the headers; the parts of an upload follow it.
+Source: the Amazon S3 API Reference.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ def encryption_headers(aws: AwsConfig, path: str) -> list[tuple[str, str]]:
     if aws.encryption is None:
         return []
     require_encryption(aws, path)
-    return [(header, getattr(aws, name)) for name, header, _ in _HEADERS if getattr(aws, name) is not None]
+    return [
+        (header, getattr(aws, name))
+        for name, header, _ in _HEADERS
+        if getattr(aws, name) is not None
+    ]
 
 
 def encryption_parameters(aws: AwsConfig, path: str) -> dict[str, str]:
@@ -35,10 +39,12 @@ def encryption_parameters(aws: AwsConfig, path: str) -> dict[str, str]:
 
 
 def require_encryption(aws: AwsConfig, path: str) -> None:
-    """Raises ConfigError, about `path`, if what is stored must be encrypted in a way that is not supported."""
+    """Raises ConfigError, about `path`, if what is stored must be encrypted in a way that is not
+    supported."""
     if aws.encryption not in (None, *ENCRYPTIONS):
         raise ConfigError(
-            f"the settings ask for encryption by {aws.encryption}, which is not supported, so nothing is written;"
+            f"the settings ask for encryption by {aws.encryption}, which is not supported, so "
+            "nothing is written;"
             f" the option encryption takes {', '.join(ENCRYPTIONS)}",
             path=path,
         )

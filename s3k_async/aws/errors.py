@@ -1,14 +1,15 @@
-"""The edge at which the errors of botocore, aiobotocore and aiohttp, and answers of the wire, become ours.
+"""The edge at which the errors of botocore, aiobotocore and aiohttp, and answers of the wire,
+become ours.
 
 What matters most is whether a write can have been applied:
 
 * not sent, or answered with a refusal: UnreachableError, ThrottledError, TransactionConflictError,
   ConditionFailedError and every other definite error;
-* possibly applied: ResponseLostError (no answer, a broken answer, or an internal error of the service, which
-  DynamoDB and S3 may report for a write that went through).
+* possibly applied: ResponseLostError (no answer, a broken answer, or an internal error of the
+  service, which DynamoDB and S3 may report for a write that went through).
 
-Codes as in the error tables of the Amazon DynamoDB Developer Guide ("Error handling with DynamoDB") and the Amazon S3
-API Reference ("Error responses").
+Codes as in the error tables of the Amazon DynamoDB Developer Guide ("Error handling with DynamoDB")
+and the Amazon S3 API Reference ("Error responses").
 """
 
 from __future__ import annotations
@@ -124,13 +125,23 @@ _BY_CODE: Mapping[type[S3kError], frozenset[str]] = {
         }
     ),
     PermissionDeniedError: frozenset(
-        {"AccessDenied", "AccessDeniedException", "AccountProblem", "AllAccessDisabled", "Forbidden"}
+        {
+            "AccessDenied",
+            "AccessDeniedException",
+            "AccountProblem",
+            "AllAccessDisabled",
+            "Forbidden",
+        }
     ),
-    VolumeNotFoundError: frozenset({"NoSuchBucket", "ResourceNotFoundException", "TableNotFoundException"}),
+    VolumeNotFoundError: frozenset(
+        {"NoSuchBucket", "ResourceNotFoundException", "TableNotFoundException"}
+    ),
     BlobNotFoundError: frozenset({"NoSuchKey"}),
     UnsupportedError: frozenset({"NotImplemented", "UnknownOperationException"}),
     NoSpaceError: frozenset({"InsufficientStorage", "QuotaExceeded", "XMinioStorageFull"}),
-    ConfigError: frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"}),
+    ConfigError: frozenset(
+        {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"}
+    ),
 }
 EXPIRED = frozenset(
     {
@@ -144,7 +155,9 @@ EXPIRED = frozenset(
     }
 )
 """Codes of refusals that other credentials may be spared."""
-_CLASS_OF: Mapping[str, type[S3kError]] = {code: cls for cls, codes in _BY_CODE.items() for code in codes}
+_CLASS_OF: Mapping[str, type[S3kError]] = {
+    code: cls for cls, codes in _BY_CODE.items() for code in codes
+}
 
 _CREDENTIALS = (
     boto.NoCredentialsError,
@@ -192,8 +205,9 @@ _NOT_UNDERSTOOD = (
     ValueError,
     http_exceptions.HttpProcessingError,
 )
-"""What parsers of botocore and aiohttp, and code of ours that takes an answer apart, raise for an answer that no
-service gives: none of it is documented, and none of it tells whether a write was applied."""
+"""What parsers of botocore and aiohttp, and code of ours that takes an answer apart, raise for an
+answer that no service gives: none of it is documented, and none of it tells whether a write was
+applied."""
 _USER = re.compile(r"//[^/?#@\s\"']*@")
 _CERTIFICATES = (ssl.SSLError, FileNotFoundError)
 
@@ -204,9 +218,9 @@ def map_exceptions(
 ) -> Iterator[None]:
     """Raise our errors for those of the libraries below.
 
-    `path` is the table, bucket or key the call is about. `writing`: the call changes something, so an answer that
-    was waited for in vain is a lost one. `codes` goes before the general table. `decode` turns the items that a failed
-    condition carries into ours.
+    `path` is the table, bucket or key the call is about. `writing`: the call changes something, so
+    an answer that was waited for in vain is a lost one. `codes` goes before the general table.
+    `decode` turns the items that a failed condition carries into ours.
     """
     try:
         yield
@@ -234,7 +248,8 @@ def translate(
     codes: Codes | None = None,
     decode: Decoder = dict,
 ) -> S3kError:
-    """Our error for one of the libraries below; see `map_exceptions`. Secrets are struck out of the foreign error."""
+    """Our error for one of the libraries below; see `map_exceptions`. Secrets are struck out of the
+    foreign error."""
     _strike_out_request(error)
     inner = getattr(error, "kwargs", {}).get("error")
     if isinstance(inner, S3kError):
@@ -243,13 +258,18 @@ def translate(
     if isinstance(error, boto.ClientError):
         return _of_answer(error, path, codes, decode)
     if isinstance(error, _CREDENTIALS):
-        return CredentialsError(f"no usable credentials ({type(error).__name__}): {error}", path=path)
+        return CredentialsError(
+            f"no usable credentials ({type(error).__name__}): {error}", path=path
+        )
     if isinstance(error, _CONFIG):
-        return ConfigError(f"the AWS settings cannot be used ({type(error).__name__}): {error}", path=path)
+        return ConfigError(
+            f"the AWS settings cannot be used ({type(error).__name__}): {error}", path=path
+        )
     if isinstance(error, _NOT_CONNECTED):
         return _not_connected(error, path)
     if isinstance(error, boto.EndpointConnectionError):
-        # aiobotocore raises this for every aiohttp ClientConnectionError; only ClientConnectorError is from connecting.
+        # aiobotocore raises this for every aiohttp ClientConnectionError; only ClientConnectorError
+        # is from connecting.
         if isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError):
             return _not_connected(error, path)
         return _lost(path, "the connection broke")
@@ -257,18 +277,28 @@ def translate(
         return _no_answer(path, writing)
     if isinstance(error, boto.ChecksumError | boto.FlexibleChecksumError | ResponseParserError):
         return _lost(path, "the answer was damaged")
-    if isinstance(error, boto.HTTPClientError) and isinstance(error.kwargs.get("error"), _CERTIFICATES):
+    if isinstance(error, boto.HTTPClientError) and isinstance(
+        error.kwargs.get("error"), _CERTIFICATES
+    ):
         return ConfigError(f"the certificates cannot be read: {error.kwargs['error']}", path=path)
     if isinstance(error, boto.HTTPClientError | boto.IncompleteReadError | aiohttp.ClientError):
         return _lost(path, "the connection broke")
-    return ServiceError(f"{type(error).__name__}: {error}", path=path, service_code=type(error).__name__)
+    return ServiceError(
+        f"{type(error).__name__}: {error}", path=path, service_code=type(error).__name__
+    )
 
 
 def service_error(
-    code: str, message: str, *, path: str | None, status: int = 0, codes: Codes | None = None, host: str = ""
+    code: str,
+    message: str,
+    *,
+    path: str | None,
+    status: int = 0,
+    codes: Codes | None = None,
+    host: str = "",
 ) -> S3kError:
-    """Our error for an answer that names `code`; `status` is the HTTP status, which decides for unknown codes, and
-    `host` who answered."""
+    """Our error for an answer that names `code`; `status` is the HTTP status, which decides for
+    unknown codes, and `host` who answered."""
     if codes and code in codes:
         cls, text = codes[code]
         return cls(text, path=path)
@@ -299,13 +329,23 @@ def dynamodb_refusal(
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
-        return service_error(str(status), "(no JSON object)", path=path, status=status, codes=codes, host=host)
-    code = str(answer.get("__type") or answer.get("code") or status).rpartition("#")[2].partition(":")[0]
+        return service_error(
+            str(status), "(no JSON object)", path=path, status=status, codes=codes, host=host
+        )
+    code = (
+        str(answer.get("__type") or answer.get("code") or status)
+        .rpartition("#")[2]
+        .partition(":")[0]
+    )
     message = str(answer.get("message") or answer.get("Message") or "")
-    return _refusal(answer, code, message, path=path, status=status, codes=codes, decode=decode, host=host)
+    return _refusal(
+        answer, code, message, path=path, status=status, codes=codes, decode=decode, host=host
+    )
 
 
-def _of_answer(error: boto.ClientError, path: str | None, codes: Codes | None, decode: Decoder) -> S3kError:
+def _of_answer(
+    error: boto.ClientError, path: str | None, codes: Codes | None, decode: Decoder
+) -> S3kError:
     answer: Mapping[str, Any] = error.response
     detail = answer.get("Error", {})
     code = str(detail.get("Code", "Unknown"))
@@ -328,18 +368,25 @@ def _refusal(
     decode: Decoder,
     host: str = "",
 ) -> S3kError:
-    """Our error for an answer of the service that names `code`, with the members of DynamoDB's that tell more."""
+    """Our error for an answer of the service that names `code`, with the members of DynamoDB's that
+    tell more."""
     if code == "ConditionalCheckFailedException":
         item = answer.get("Item")
         return ConditionFailedError(
-            "a condition on the stored item did not hold", path=path, current={0: decode(item) if item else None}
+            "a condition on the stored item did not hold",
+            path=path,
+            current={0: decode(item) if item else None},
         )
     if code == "TransactionCanceledException":
-        return _cancelled(answer.get("CancellationReasons") or _reasons_in(message), message, path, decode)
+        return _cancelled(
+            answer.get("CancellationReasons") or _reasons_in(message), message, path, decode
+        )
     return service_error(code, message, path=path, status=status, codes=codes, host=host)
 
 
-def _cancelled(reasons: Sequence[Mapping[str, Any]], message: str, path: str | None, decode: Decoder) -> S3kError:
+def _cancelled(
+    reasons: Sequence[Mapping[str, Any]], message: str, path: str | None, decode: Decoder
+) -> S3kError:
     """What stood in the way of a transaction, the most telling reason first."""
     found = {position: str(reason.get("Code") or "None") for position, reason in enumerate(reasons)}
     failed = {
@@ -348,28 +395,41 @@ def _cancelled(reasons: Sequence[Mapping[str, Any]], message: str, path: str | N
         if code == "ConditionalCheckFailed"
     }
     if failed:
-        return ConditionFailedError("a condition of the transaction did not hold", path=path, current=failed)
+        return ConditionFailedError(
+            "a condition of the transaction did not hold", path=path, current=failed
+        )
     for position, code in found.items():
-        if code not in ("None", "TransactionConflict") and _CLASS_OF.get(code) is not ThrottledError:
+        if (
+            code not in ("None", "TransactionConflict")
+            and _CLASS_OF.get(code) is not ThrottledError
+        ):
             text = str(reasons[position].get("Message") or "")
-            return ServiceError(f"action {position} of the transaction: {code}: {text}", path=path, service_code=code)
+            return ServiceError(
+                f"action {position} of the transaction: {code}: {text}",
+                path=path,
+                service_code=code,
+            )
     if any(_CLASS_OF.get(code) is ThrottledError for code in found.values()):
         return ThrottledError("the table is asked for more than it may do", path=path)
     if any(code == "TransactionConflict" for code in found.values()):
         return TransactionConflictError("another request was changing the same item", path=path)
     return ServiceError(
-        f"the transaction was cancelled: {message}", path=path, service_code="TransactionCanceledException"
+        f"the transaction was cancelled: {message}",
+        path=path,
+        service_code="TransactionCanceledException",
     )
 
 
 def _reasons_in(message: str) -> list[dict[str, str]]:
-    """The reasons of an engine that gives them in the message alone, as in `... [None, TransactionConflict]`."""
+    """The reasons of an engine that gives them in the message alone, as in `... [None,
+    TransactionConflict]`."""
     found = re.search(r"\[([A-Za-z, ]+)\]", message)
     return [{"Code": code.strip()} for code in found[1].split(",")] if found else []
 
 
 def _class_of_status(status: int, code: str) -> type[S3kError] | None:
-    """The class for a code that the table does not know; HEAD requests have nothing but the status as their code."""
+    """The class for a code that the table does not know; HEAD requests have nothing but the status
+    as their code."""
     if code.isdigit():
         status = int(code)
     if status == 403:
@@ -396,7 +456,9 @@ def _not_connected(error: Exception, path: str | None) -> UnreachableError:
 
 def _no_answer(path: str | None, writing: bool) -> S3kError:
     if writing:
-        return ResponseLostError("no answer within the time allowed, the outcome is unknown", path=path)
+        return ResponseLostError(
+            "no answer within the time allowed, the outcome is unknown", path=path
+        )
     return RequestTimeoutError("no answer within the time allowed", path=path)
 
 
@@ -417,9 +479,12 @@ def _credentials_text(code: str) -> str:
 
 
 def _strike_out(error: boto.ClientError, code: str, status: int) -> None:
-    """Refusals of a signature or token quote them (the canonical request holds the session token); the error that we
-    keep as the cause must not."""
-    text = f"An error occurred ({code}) when calling the {error.operation_name} operation: (text withheld)"
+    """Refusals of a signature or token quote them (the canonical request holds the session token);
+    the error that we keep as the cause must not."""
+    text = (
+        f"An error occurred ({code}) when calling the {error.operation_name} operation: (text "
+        "withheld)"
+    )
     error.response = {
         "Error": {"Code": code, "Message": "(text withheld)"},
         "ResponseMetadata": {"HTTPStatusCode": status},  # type: ignore[typeddict-item]
@@ -428,14 +493,16 @@ def _strike_out(error: boto.ClientError, code: str, status: int) -> None:
 
 
 def _strike_out_request(error: Exception) -> None:
-    """What aiohttp's errors keep of a request has the session token and the signature in it, or a proxy's password; so
-    have the URLs in botocore's."""
+    """What aiohttp's errors keep of a request has the session token and the signature in it, or a
+    proxy's password; so have the URLs in botocore's."""
     kept = getattr(error, "kwargs", None)
     if isinstance(kept, dict):
         for name, value in kept.items():
             if isinstance(value, str):
                 kept[name] = _USER.sub("//", value)
-        error.args = tuple(_USER.sub("//", each) if isinstance(each, str) else each for each in error.args)
+        error.args = tuple(
+            _USER.sub("//", each) if isinstance(each, str) else each for each in error.args
+        )
     for each in (error, getattr(error, "kwargs", {}).get("error")):
         if isinstance(each, aiohttp.ClientResponseError):
             asked = each.request_info

@@ -1,8 +1,9 @@
 """A small request and its answer over a pooled connection of an aiohttp session.
 
-aiohttp's own way builds a request, a response, a task and two cookie jars for every call; this takes a connection from
-the same pool, writes head and body at once and lets aiohttp's parser read the answer, for half the time. Limits,
-timeouts, TLS, keepalive and errors are aiohttp's. A request is sent once.
+aiohttp's own way builds a request, a response, a task and two cookie jars for every call; this
+takes a connection from the same pool, writes head and body at once and lets aiohttp's parser read
+the answer, for half the time. Limits, timeouts, TLS, keepalive and errors are aiohttp's. A request
+is sent once.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ _WITH_BODY = ("POST", "PUT")
 
 _LOG = logging.getLogger(__name__)
 
-_READING: Final[dict[str, Any]] = {"read_until_eof": True, "auto_decompress": False, "read_bufsize": 2**18}
+_READING: Final[dict[str, Any]] = {
+    "read_until_eof": True,
+    "auto_decompress": False,
+    "read_bufsize": 2**18,
+}
 
 
 class Bounds(NamedTuple):
@@ -58,16 +63,23 @@ class Exchange:
         assert session.connector is not None
         self._connector = session.connector
         self._timeout = session.timeout
-        self._place = ClientRequest("POST", url, loop=asyncio.get_running_loop(), headers={"Host": url.authority})
-        self._fixed = [(name, value) for name, value in session.headers.items() if name != "Accept-Encoding"]
+        self._place = ClientRequest(
+            "POST", url, loop=asyncio.get_running_loop(), headers={"Host": url.authority}
+        )
+        self._fixed = [
+            (name, value) for name, value in session.headers.items() if name != "Accept-Encoding"
+        ]
 
     @classmethod
     def over(cls, session: ClientSession, url: URL) -> Exchange | None:
-        """One, if connections of the aiohttp that is installed are as this knows them: its users need no such thing."""
+        """One, if connections of the aiohttp that is installed are as this knows them: its users
+        need no such thing."""
         try:
             made = cls(session, url)
             signature(made._connector.connect).bind(made._place, traces=[], timeout=made._timeout)
-            signature(ResponseHandler.set_response_params).bind(None, skip_payload=False, read_timeout=None, **_READING)
+            signature(ResponseHandler.set_response_params).bind(
+                None, skip_payload=False, read_timeout=None, **_READING
+            )
             for name in ("read", "start_timeout", "force_close"):
                 getattr(ResponseHandler, name)
         except (AttributeError, TypeError) as error:
@@ -78,9 +90,10 @@ class Exchange:
     async def ask(
         self, method: str, target: str, headers: list[tuple[str, str]], body: Body, bounds: Bounds
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of the answer. `target` is the path and query as they are sent; the headers must say
-        who is asked, and in which encoding the answer is wanted. Raises ClosedClientError, InvalidArgumentError (a line
-        break in a header), ResponseLostError (an answer that is too large), TimeoutError and aiohttp's errors.
+        """Status, headers and body of the answer. `target` is the path and query as they are sent;
+        the headers must say who is asked, and in which encoding the answer is wanted. Raises
+        ClosedClientError, InvalidArgumentError (a line break in a header), ResponseLostError (an
+        answer that is too large), TimeoutError and aiohttp's errors.
         """
         lines = [f"{name}: {value}" for name, value in (*self._fixed, *headers)]
         if body or method in _WITH_BODY:
@@ -90,7 +103,9 @@ class Exchange:
             raise InvalidArgumentError("a header of a request has a line break")
         connection = await self._connect()
         try:
-            status, told, content = await self._ask(connection.protocol, method, head.encode() + body, bounds)
+            status, told, content = await self._ask(
+                connection.protocol, method, head.encode() + body, bounds
+            )
         except BaseException:
             connection.close()
             raise
@@ -113,7 +128,9 @@ class Exchange:
         self, protocol: Any, method: str, request: bytes, bounds: Bounds
     ) -> tuple[int, Mapping[str, str], bytes]:
         no_body = method == "HEAD"
-        protocol.set_response_params(skip_payload=no_body, read_timeout=self._timeout.sock_read, **_READING)
+        protocol.set_response_params(
+            skip_payload=no_body, read_timeout=self._timeout.sock_read, **_READING
+        )
         if protocol.transport is None:
             raise ClientConnectionResetError("the connection ended before anything was sent")
         protocol.transport.write(request)
@@ -123,7 +140,8 @@ class Exchange:
             with anyio.fail_after(seconds):
                 message, payload = await protocol.read()
                 while message.code < 200:
-                    # It ended aiohttp's timer. The connection is not kept, in case this sets one for good.
+                    # It ended aiohttp's timer. The connection is not kept, in case this sets one
+                    # for good.
                     protocol.force_close()
                     protocol.start_timeout()
                     message, payload = await protocol.read()
@@ -131,5 +149,9 @@ class Exchange:
             return message.code, message.headers, content
         except HttpProcessingError as error:
             raise ClientResponseError(
-                self._place.request_info, (), status=error.code, message=error.message, headers=error.headers
+                self._place.request_info,
+                (),
+                status=error.code,
+                message=error.message,
+                headers=error.headers,
             ) from error

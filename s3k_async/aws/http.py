@@ -1,4 +1,5 @@
-"""The HTTP session under a client: aiobotocore's over aiohttp, with one attempt a request and TCP keepalive."""
+"""The HTTP session under a client: aiobotocore's over aiohttp, with one attempt a request and TCP
+keepalive."""
 
 from __future__ import annotations
 
@@ -31,18 +32,23 @@ _NOT_BY_ITSELF = ("Accept", "Content-Type")
 class SingleAttemptSession(AIOHTTPSession):
     """Sends every request once.
 
-    aiohttp by itself sends PUT and DELETE again after a broken connection. A conditional PUT that was applied and then
-    sent again behind our back is answered with a failed condition, which nobody could tell from somebody else's
-    write; so that is off, and the broken connection is reported. aiobotocore lets aiohttp follow redirects, to any host
-    and with the body; here a redirect is an answer, and an error unless it is S3's to another region, for which
-    botocore signs the request again.
+    aiohttp by itself sends PUT and DELETE again after a broken connection. A conditional PUT that
+    was applied and then sent again behind our back is answered with a failed condition, which
+    nobody could tell from somebody else's write; so that is off, and the broken connection is
+    reported. aiobotocore lets aiohttp follow redirects, to any host and with the body; here a
+    redirect is an answer, and an error unless it is S3's to another region, for which botocore
+    signs the request again.
 
-    The socket options that botocore computes (keepalive among them) are applied, which aiobotocore leaves out.
+    The socket options that botocore computes (keepalive among them) are applied, which aiobotocore
+    leaves out.
     """
 
     def __init__(self, **options: Any) -> None:
         opened = _socket_factory(tuple(options.get("socket_options") or ()))
-        options["connector_args"] = {**(options.get("connector_args") or {}), "socket_factory": opened}
+        options["connector_args"] = {
+            **(options.get("connector_args") or {}),
+            "socket_factory": opened,
+        }
         super().__init__(**options)
 
     async def _get_session(self, proxy_url: str | None) -> Any:
@@ -53,7 +59,8 @@ class SingleAttemptSession(AIOHTTPSession):
         return _Direct(session)
 
     async def send(self, request: Any) -> Any:
-        """The answer to a request of botocore. Raises ServiceError for a redirect, and botocore's errors."""
+        """The answer to a request of botocore. Raises ServiceError for a redirect, and botocore's
+        errors."""
         with in_time():
             response: Any = await super().send(request)
         if 300 <= response.status_code < 400:
@@ -68,16 +75,19 @@ class SingleAttemptSession(AIOHTTPSession):
         return found
 
     async def plain(self, url: str) -> ClientSession:
-        """A session for requests that we sign ourselves to the host of `url`, under the same settings.
+        """A session for requests that we sign ourselves to the host of `url`, under the same
+        settings.
 
-        What comes is what was sent: no cookies, nothing unpacked, nothing sent twice. Raises HTTPClientError for
-        certificates that cannot be read.
+        What comes is what was sent: no cookies, nothing unpacked, nothing sent twice. Raises
+        HTTPClientError for certificates that cannot be read.
         """
         ours: Any = self
         secure = url.lower().startswith("https:")
         context = await anyio.to_thread.run_sync(_tls, ours) if secure else False
         session = ClientSession(
-            connector=TCPConnector(limit=ours._max_pool_connections, ssl=context, **ours._connector_args),
+            connector=TCPConnector(
+                limit=ours._max_pool_connections, ssl=context, **ours._connector_args
+            ),
             timeout=ours._timeout,
             headers=_HEADERS,
             skip_auto_headers=_NOT_BY_ITSELF,
@@ -92,8 +102,8 @@ class SingleAttemptSession(AIOHTTPSession):
 
 
 class DirectSession(AioSession):
-    """A session whose clients, those included by which its credentials are fetched (STS, IAM Identity Center), follow
-    no redirect: some of their requests have a token in the body."""
+    """A session whose clients, those included by which its credentials are fetched (STS, IAM
+    Identity Center), follow no redirect: some of their requests have a token in the body."""
 
     def create_client(self, *names: Any, config: Any = None, **options: Any) -> Any:
         direct: Any = AioConfig() if config is None else config
@@ -113,7 +123,8 @@ class _Direct:
 
 
 class _AskingRequest(ClientRequest):
-    """A request that waits no longer than for any answer to hear whether its body is wanted (100 Continue)."""
+    """A request that waits no longer than for any answer to hear whether its body is wanted (100
+    Continue)."""
 
     async def send(self, conn: Any) -> ClientResponse:
         response = await super().send(conn)

@@ -1,8 +1,9 @@
 """Sessions and clients of aioboto3, made from our settings on first use.
 
-A client belongs to the process and the event loop that first used it. botocore reads its service models from files
-and parses them; that, and importing it, happens in a worker thread. What is left on the loop at the first call is
-making the client's classes and, over TLS, loading the certificates (some tens of milliseconds).
+A client belongs to the process and the event loop that first used it. botocore reads its service
+models from files and parses them; that, and importing it, happens in a worker thread. What is left
+on the loop at the first call is making the client's classes and, over TLS, loading the certificates
+(some tens of milliseconds).
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ Service: TypeAlias = Literal["dynamodb", "s3"]
 
 _DEFAULT_REGION = "us-east-1"
 _REGION = "AWS_REGION"
-"""The variable in which the other SDKs and the command line of AWS look for the region first; botocore knows
-AWS_DEFAULT_REGION alone."""
+"""The variable in which the other SDKs and the command line of AWS look for the region first;
+botocore knows AWS_DEFAULT_REGION alone."""
 
 _inherited: list[object] = []
-"""Clients that a forked child found in place: kept for good, because collecting one would close connections through
-the selector that the child shares with its parent."""
+"""Clients that a forked child found in place: kept for good, because collecting one would close
+connections through the selector that the child shares with its parent."""
 
 
 class Session(Protocol):
@@ -56,8 +57,9 @@ class Session(Protocol):
 class AwsClient:
     """One service's client: made on first use, for one process and event loop, gone with `close`.
 
-    `session` is the user's own `aioboto3.Session` or `aiobotocore` session, None to make one from the settings.
-    Pickled, it is its settings without secrets: what was passed in or opened stays behind.
+    `session` is the user's own `aioboto3.Session` or `aiobotocore` session, None to make one from
+    the settings. Pickled, it is its settings without secrets: what was passed in or opened stays
+    behind.
     """
 
     def __init__(self, service: Service, config: AwsConfig, session: object | None = None) -> None:
@@ -80,7 +82,8 @@ class AwsClient:
         return f"AwsClient({self.service!r}, region={self.config.region!r}, endpoint={endpoint!r})"
 
     def shares_account_with(self, other: AwsClient) -> bool:
-        """Whether both reach the same installation of the service with the same identity, as far as settings tell."""
+        """Whether both reach the same installation of the service with the same identity, as far as
+        settings tell."""
         mine, others = self.config, other.config
         return (
             mine.installation == others.installation
@@ -92,8 +95,8 @@ class AwsClient:
         )
 
     async def get(self) -> Any:
-        """The client. Raises ClosedClientError, WrongLoopError (another live loop uses it), ConfigError,
-        CredentialsError."""
+        """The client. Raises ClosedClientError, WrongLoopError (another live loop uses it),
+        ConfigError, CredentialsError."""
         if self._closed:
             raise ClosedClientError(f"the {self.service} client is closed")
         loop = asyncio.get_running_loop()
@@ -119,8 +122,8 @@ class AwsClient:
         return str((await self.get()).meta.region_name)
 
     async def channel(self, sources: Sources = SYSTEM) -> Channel:
-        """Endpoint, region and credentials of the client, and a session for requests that we sign ourselves. Errors as
-        for `get`."""
+        """Endpoint, region and credentials of the client, and a session for requests that we sign
+        ourselves. Errors as for `get`."""
         client = await self.get()
         assert self._making is not None
         async with self._making:
@@ -131,12 +134,15 @@ class AwsClient:
                     channel = await open_channel(client, sources)
                 if self._closed:
                     await channel.close()
-                    raise ClosedClientError(f"the {self.service} client was closed while it was being made")
+                    raise ClosedClientError(
+                        f"the {self.service} client was closed while it was being made"
+                    )
                 self._channel = channel
             return self._channel
 
     async def close(self) -> None:
-        """Close the connections. Idempotent; a client of another process or of a loop that is gone is left alone."""
+        """Close the connections. Idempotent; a client of another process or of a loop that is gone
+        is left alone."""
         self._closed = True
         context, self._context, self._client = self._context, None, None
         channel, self._channel = self._channel, None
@@ -157,10 +163,15 @@ class AwsClient:
     async def _open(self) -> None:
         endpoint = self.config.endpoint
         if endpoint is not None and not endpoint.lower().startswith(("http://", "https://")):
-            raise ConfigError(f"the endpoint of {self.service} is no URL of http or https: {without_user(endpoint)}")
+            raise ConfigError(
+                f"the endpoint of {self.service} is no URL of http or https: "
+                f"{without_user(endpoint)}"
+            )
         with map_exceptions(None):
             try:
-                session = await anyio.to_thread.run_sync(_prepare, self.config, self._given, self.service)
+                session = await anyio.to_thread.run_sync(
+                    _prepare, self.config, self._given, self.service
+                )
                 context = session.client(self.service, **self._options(session))
                 client = await context.__aenter__()
             except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
@@ -184,11 +195,15 @@ class AwsClient:
         from s3k_async.aws.http import SingleAttemptSession
 
         if self._closed:
-            return ClosedClientError(f"the {self.service} client was closed while it was being made")
+            return ClosedClientError(
+                f"the {self.service} client was closed while it was being made"
+            )
         if not isinstance(client._endpoint.http_session, SingleAttemptSession):
             return ConfigError(
-                "the session has a default client configuration, with which aiobotocore discards our HTTP session"
-                " (and PUT requests would be repeated unseen); clear it with set_default_client_config(None)"
+                "the session has a default client configuration, with which aiobotocore discards "
+                "our HTTP session"
+                " (and PUT requests would be repeated unseen); clear it with "
+                "set_default_client_config(None)"
             )
         return None
 
@@ -217,10 +232,11 @@ async def _let_go(context: Any, channel: Channel | None) -> None:
 
 
 def _client_config(config: AwsConfig) -> AioConfig:
-    """One attempt a call, no checksums that the service did not ask for, keys never in the host name at an endpoint.
+    """One attempt a call, no checksums that the service did not ask for, keys never in the host
+    name at an endpoint.
 
-    Retries are `retry`'s, so `total_max_attempts` is 1. The legacy mode is chosen because it alone still verifies the
-    CRC-32 of DynamoDB's answers when there is nothing to retry.
+    Retries are `retry`'s, so `total_max_attempts` is 1. The legacy mode is chosen because it alone
+    still verifies the CRC-32 of DynamoDB's answers when there is nothing to retry.
     """
     from aiobotocore.config import AioConfig
 
@@ -241,13 +257,16 @@ def _client_config(config: AwsConfig) -> AioConfig:
 
 
 def _prepare(config: AwsConfig, given: object | None, service: Service) -> Session:
-    """The session with everything loaded that botocore would read from files when the client is made. Blocking."""
+    """The session with everything loaded that botocore would read from files when the client is
+    made. Blocking."""
     import aioboto3
 
     from s3k_async.aws.http import DirectSession  # here too, so that the loop does not import it
 
     if given is None:
-        session: Any = aioboto3.Session(profile_name=config.profile, botocore_session=DirectSession())
+        session: Any = aioboto3.Session(
+            profile_name=config.profile, botocore_session=DirectSession()
+        )
         core = session._session
         if os.environ.get(_REGION):
             core.set_config_variable("region", os.environ[_REGION])
@@ -268,7 +287,8 @@ def _prepare(config: AwsConfig, given: object | None, service: Service) -> Sessi
 
 @functools.cache
 def _loader(data_path: str | None) -> object:
-    """What reads botocore's service models. It keeps what it has parsed, so the sessions of a process share it."""
+    """What reads botocore's service models. It keeps what it has parsed, so the sessions of a
+    process share it."""
     from botocore.loaders import create_loader
 
     return create_loader(data_path)
@@ -290,8 +310,8 @@ class _BotocoreSession:
 
 
 def _check_dynamodb(response_dict: Mapping[str, Any], **_: Any) -> None:
-    """Refuse an answer that is not DynamoDB's: botocore takes any with status 200 for an empty one, so a write would
-    be acknowledged and a read would find nothing."""
+    """Refuse an answer that is not DynamoDB's: botocore takes any with status 200 for an empty one,
+    so a write would be acknowledged and a read would find nothing."""
     check_dynamodb(response_dict["status_code"], response_dict["headers"], response_dict["body"])
 
 

@@ -1,8 +1,9 @@
 """Signed requests over aiohttp: the hot path beside botocore's.
 
-Endpoint, region, credentials, TLS and proxy are those that an aioboto3 client was made with. A request is sent once;
-again only with a corrected clock after the service called ours wrong, and with other credentials after it refused
-those it was signed with. Both are refusals, so nothing had been applied.
+Endpoint, region, credentials, TLS and proxy are those that an aioboto3 client was made with. A
+request is sent once; again only with a corrected clock after the service called ours wrong, and
+with other credentials after it refused those it was signed with. Both are refusals, so nothing had
+been applied.
 
 Signatures as in "Signature Version 4 for API requests" of the AWS IAM User Guide.
 """
@@ -75,13 +76,20 @@ class _Link:
 
     def __post_init__(self) -> None:
         self.root = URL(f"{self.base}{self.path}/", encoded=True)
-        self.exchange = Exchange.over(self.channel.session, self.root) if self.channel.direct else None
+        self.exchange = (
+            Exchange.over(self.channel.session, self.root) if self.channel.direct else None
+        )
 
     def signed_by(self, keys: Keys) -> _native.Signer:
         """The signer with these keys. Raises ConfigError."""
         if self.signer is None or self.keys is not keys:
-            if not all(part.isprintable() for part in (keys.access_key, keys.token or "", self.channel.region)):
-                raise ConfigError("the access key, session token or region holds what no header may")
+            if not all(
+                part.isprintable()
+                for part in (keys.access_key, keys.token or "", self.channel.region)
+            ):
+                raise ConfigError(
+                    "the access key, session token or region holds what no header may"
+                )
             self.keys = keys
             self.signer = _native.Signer(
                 keys.access_key, keys.secret_key, keys.token, self.channel.region, self.service
@@ -96,12 +104,16 @@ _Exchange: TypeAlias = Callable[[Headers], Awaitable[tuple[int, Mapping[str, str
 
 
 class Wire:
-    """Requests to the service that `client` is for, over one aiohttp session for each process and event loop.
+    """Requests to the service that `client` is for, over one aiohttp session for each process and
+    event loop.
 
-    `host_prefix` goes before the host of the endpoint, as `<bucket>.` does. Closing the client closes the wire.
+    `host_prefix` goes before the host of the endpoint, as `<bucket>.` does. Closing the client
+    closes the wire.
     """
 
-    def __init__(self, client: AwsClient, sources: Sources = SYSTEM, *, host_prefix: str = "") -> None:
+    def __init__(
+        self, client: AwsClient, sources: Sources = SYSTEM, *, host_prefix: str = ""
+    ) -> None:
         self._client = client
         self._sources = sources
         self._prefix = host_prefix
@@ -114,8 +126,8 @@ class Wire:
     async def dynamodb(self, target: str, body: bytes) -> Answer:
         """The answer to a request of DynamoDB's API, `target` its operation; it may be a refusal.
 
-        Raises ClosedClientError, WrongLoopError, ConfigError, CredentialsError, ServiceError (a redirect), and what
-        `aws.errors.map_exceptions` maps.
+        Raises ClosedClientError, WrongLoopError, ConfigError, CredentialsError, ServiceError (a
+        redirect), and what `aws.errors.map_exceptions` maps.
         """
         link = self._current() or await self._connect()
         name = _API + target
@@ -128,8 +140,12 @@ class Wire:
             return by.dynamodb(link.host, name, body, at)
 
         if exchange is None or len(body) > _PIECE:
-            return await self._send(link, sign, self._request(link, "POST", link.root, body, _TABLE))
-        return await self._send(link, sign, lambda headers: exchange.ask("POST", "/", headers, body, _TABLE))
+            return await self._send(
+                link, sign, self._request(link, "POST", link.root, body, _TABLE)
+            )
+        return await self._send(
+            link, sign, lambda headers: exchange.ask("POST", "/", headers, body, _TABLE)
+        )
 
     async def send(
         self,
@@ -144,9 +160,9 @@ class Wire:
     ) -> Answer:
         """The answer to any request; it may be a refusal. Errors as for `dynamodb`.
 
-        `path` and `query` are percent-encoded as they are to be signed and sent, the query in the order of its names.
-        Every header is signed. `sha256` is the body's digest in hex, computed here if it is not given; `bounds` are
-        those of the answer.
+        `path` and `query` are percent-encoded as they are to be signed and sent, the query in the
+        order of its names. Every header is signed. `sha256` is the body's digest in hex, computed
+        here if it is not given; `bounds` are those of the answer.
         """
         link = self._current() or await self._connect()
         place = link.path + path
@@ -159,7 +175,9 @@ class Wire:
 
         if exchange is None or len(body) > _PIECE:
             return await self._send(
-                link, sign, self._request(link, method, URL(link.base + target, encoded=True), body, bounds)
+                link,
+                sign,
+                self._request(link, method, URL(link.base + target, encoded=True), body, bounds),
             )
         return await self._send(
             link, sign, lambda signed: exchange.ask(method, target, [*signed, _PLAIN], body, bounds)
@@ -172,9 +190,15 @@ class Wire:
 
         async def request(headers: Headers) -> tuple[int, Mapping[str, str], bytes]:
             data = _Body(body) if len(body) else None
-            response = await session.request(method, url, data=data, headers=headers, allow_redirects=False)
+            response = await session.request(
+                method, url, data=data, headers=headers, allow_redirects=False
+            )
             async with response:
-                return response.status, response.headers, await read_body(response.content, bounds.most, seconds)
+                return (
+                    response.status,
+                    response.headers,
+                    await read_body(response.content, bounds.most, seconds),
+                )
 
         return request
 
@@ -192,7 +216,9 @@ class Wire:
             except (RuntimeError, asyncio.CancelledError) as error:
                 # aiohttp cancels what waits for a connection when the session is closed.
                 task = asyncio.current_task()
-                if channel.open or (isinstance(error, asyncio.CancelledError) and task and task.cancelling()):
+                if channel.open or (
+                    isinstance(error, asyncio.CancelledError) and task and task.cancelling()
+                ):
                     raise
                 raise ClosedClientError("the client was closed during the request") from error
             check_redirect(answer.host, answer.status, answer.headers, answer.body)
@@ -228,7 +254,11 @@ class Wire:
         if link is None:
             return None
         channel = link.channel
-        if channel.open and channel.process == os.getpid() and channel.loop is asyncio.get_running_loop():
+        if (
+            channel.open
+            and channel.process == os.getpid()
+            and channel.loop is asyncio.get_running_loop()
+        ):
             return link
         return None
 
@@ -249,14 +279,16 @@ class Wire:
 
 
 class _Body(BytesPayload):
-    """Bytes that are written in pieces, so that other requests get their turn, and a service that takes none of them
-    for as long as an answer may take is given up."""
+    """Bytes that are written in pieces, so that other requests get their turn, and a service that
+    takes none of them for as long as an answer may take is given up."""
 
     def __init__(self, value: Body) -> None:
         Payload.__init__(self, value, content_type="application/octet-stream")
         self._size = memoryview(value).nbytes
 
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+    async def write_with_length(
+        self, writer: AbstractStreamWriter, content_length: int | None
+    ) -> None:
         view = memoryview(self._value).cast("B")[:content_length]
         protocol: Any = writer.protocol  # type: ignore[attr-defined]
         for start in range(0, len(view), _PIECE):

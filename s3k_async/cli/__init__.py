@@ -9,7 +9,8 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; `arguments` without the program's name, by default the process's."""
+    """Run one command and return its exit code; `arguments` without the program's name, by default
+    the process's."""
     try:
         from s3k_async.cli.application import run
 

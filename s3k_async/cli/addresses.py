@@ -3,9 +3,10 @@
 s3k://NAME/path     a named volume (NAME alone is its root); memory:// likewise
 DIRECTORY:/path     an embedded volume and a path in it; the first `:/` divides them
 DIRECTORY           an embedded volume's root, where it begins with `./`, `../` or `~`
-/path, :/path       a path in the default volume; the second form also for a path that has a `:/` in it
+/path, :/path       a path in the default volume; the second form also for a path with a `:/` in it
 
-A `/path` that leads into the directory of an embedded volume is refused: it would be a path in the default volume.
+A `/path` that leads into the directory of an embedded volume is refused: it would be a path in the
+default volume.
 """
 
 from __future__ import annotations
@@ -62,13 +63,15 @@ def parse_address(text: str) -> Address:
     if text in (".", "..") or text.startswith(("./", "../", "~")):
         return Address(text, "/", text)
     raise InvalidArgumentError(
-        f"is {text!r} a path or a directory? Write /{text} for a path in the default volume, ./{text} for an embedded"
+        f"is {text!r} a path or a directory? Write /{text} for a path in the default volume, "
+        f"./{text} for an embedded"
         f" volume, s3k://{text} for a named one"
     )
 
 
 def parse_volume_address(text: str) -> Address:
-    """What a VOLUME argument means: as a PATH, but an absolute path is an embedded volume's directory.
+    """What a VOLUME argument means: as a PATH, but an absolute path is an embedded volume's
+    directory.
 
     Raises InvalidArgumentError.
     """
@@ -78,7 +81,8 @@ def parse_volume_address(text: str) -> Address:
 
 
 def volume_directory(path: str) -> tuple[str, str] | None:
-    """The directory of an embedded volume that a local path leads to or into, and the rest of the path."""
+    """The directory of an embedded volume that a local path leads to or into, and the rest of the
+    path."""
     place, rest = path.rstrip("/"), ""
     while place:
         if _is_volume(place):
@@ -95,7 +99,11 @@ def shown(client: S3kClient, path: str) -> str:
     table = client.config.table
     if isinstance(table, SqliteFile) and os.path.basename(table.path) == TABLE_FILE:
         return f"{os.path.dirname(table.path)}:{path}"
-    return f"memory://{table.name}{path}" if isinstance(table, MemoryTable) else f"s3k://{client.name}{path}"
+    return (
+        f"memory://{table.name}{path}"
+        if isinstance(table, MemoryTable)
+        else f"s3k://{client.name}{path}"
+    )
 
 
 @lru_cache(maxsize=128)
@@ -104,12 +112,14 @@ def _is_volume(directory: str) -> bool:
 
 
 def _need_no_volume(text: str) -> None:
-    """Raise InvalidArgumentError for a path in the default volume that looks like one in an embedded volume."""
+    """Raise InvalidArgumentError for a path in the default volume that looks like one in an
+    embedded volume."""
     found = volume_directory(text)
     if found is not None:
         directory, path = found
         raise InvalidArgumentError(
-            f"{directory} is the directory of an embedded volume: write {directory}:{path} for that volume, :{text} for"
+            f"{directory} is the directory of an embedded volume: write {directory}:{path} for "
+            f"that volume, :{text} for"
             " the path in the default volume",
             path=text,
         )

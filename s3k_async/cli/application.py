@@ -1,4 +1,5 @@
-"""The commands by name, each imported when it is run, and the one place where errors become exit codes."""
+"""The commands by name, each imported when it is run, and the one place where errors become exit
+codes."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ _COMMANDS: Final = {
     "gc": ("gc", "Delete bytes that no file names; tells first what."),
     "spark": ("spark", "Jobs over whole volumes, on a Spark cluster or on this machine."),
 }
-"""Name to module of `s3k_async.cli.commands` and a summary, so that the overview imports none of them."""
+"""Name to module of `s3k_async.cli.commands` and a summary, so that the overview imports none of
+them."""
 
 
 _ELSEWHERE: Final = {
@@ -85,7 +87,11 @@ class _Commands(CommandGroup):
         from difflib import get_close_matches
 
         if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in _COMMANDS:
-            near = [_ELSEWHERE[args[0]]] if args[0] in _ELSEWHERE else get_close_matches(args[0], _COMMANDS, n=1)
+            near = (
+                [_ELSEWHERE[args[0]]]
+                if args[0] in _ELSEWHERE
+                else get_close_matches(args[0], _COMMANDS, n=1)
+            )
             hint = f"; did you mean {near[0]}?" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -105,10 +111,10 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 s3k = _Commands(
     name="s3k",
-    help="""A filesystem whose tree is in DynamoDB or SQLite and whose bytes are in S3 or a directory.
+    help="""A filesystem: the tree in DynamoDB or SQLite, the bytes in S3 or a directory.
 
-    PATH is s3k://NAME/path in a named volume, DIRECTORY:/path in an embedded one, or /path in the default volume:
-    that of --volume, else S3K_VOLUME, else the configuration file's.""",
+    PATH is s3k://NAME/path in a named volume, DIRECTORY:/path in an embedded one, or /path in the
+    default volume: that of --volume, else S3K_VOLUME, else the configuration file's.""",
     context_settings={"help_option_names": [*sorted(HELP)], "max_content_width": 100},
     show_common=True,
     params=[
@@ -141,7 +147,9 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.USAGE
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge: every error ends as a line and a code
         try:
-            return report(error, as_json=invocation.json, debug=invocation.debug, command=invocation.command)
+            return report(
+                error, as_json=invocation.json, debug=invocation.debug, command=invocation.command
+            )
         except BrokenPipeError:
             return ExitCode.BROKEN_PIPE
         finally:
@@ -173,7 +181,8 @@ def _seconds() -> float:
 
 
 def _quiet_log() -> None:
-    """What the library has to say beside its errors is for programs that ask for it, not for standard error."""
+    """What the library has to say beside its errors is for programs that ask for it, not for
+    standard error."""
     log = logging.getLogger("s3k_async")
     if not log.handlers:
         log.addHandler(logging.NullHandler())
@@ -203,7 +212,7 @@ def _shown_as_lines(invocation: Invocation) -> None:
 def _need_streams() -> None:
     """A process that was started with its output closed writes to nowhere."""
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
+        sys.stdout = open(os.devnull, "w", encoding=("utf-8"))  # noqa: SIM115 - as long as the process
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
@@ -216,7 +225,8 @@ def _flush_or_let_go() -> None:
 
 
 def _let_go() -> None:
-    """Standard output takes nothing any more: keep the interpreter from complaining about that at its end."""
+    """Standard output takes nothing any more: keep the interpreter from complaining about that at
+    its end."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

@@ -1,4 +1,5 @@
-"""Work on lists of paths that may be larger than memory: done in chunks, failures told as they come."""
+"""Work on lists of paths that may be larger than memory: done in chunks, failures told as they
+come."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class Outcome(Protocol):
 
 @dataclass(slots=True)
 class Done:
-    """What was done so far. Of the failures only so many are kept that they can be shown, and one of each kind."""
+    """What was done so far. Of the failures only so many are kept that they can be shown, and one
+    of each kind."""
 
     invocation: Invocation
     files: int = 0
@@ -83,9 +85,15 @@ class Done:
 
 
 def need_one_way(
-    operands: Sequence[str], file: str | None, option: str, of_lists: Mapping[str, bool], *, at_least: int
+    operands: Sequence[str],
+    file: str | None,
+    option: str,
+    of_lists: Mapping[str, bool],
+    *,
+    at_least: int,
 ) -> None:
-    """Raise a usage error unless there are either enough operands, and no options of lists, or a list."""
+    """Raise a usage error unless there are either enough operands, and no options of lists, or a
+    list."""
     for name, given in of_lists.items():
         if file is None and given:
             raise click.UsageError(f"{name} goes with {option}")
@@ -103,13 +111,20 @@ async def in_chunks(
     progress: ProgressCallback | None,
     work: Callable[[S3kClient, list[Record], ProgressCallback | None], Awaitable[Outcome]],
 ) -> None:
-    """Do the work of a list chunk by chunk, in its order. An empty list is done, without opening a volume."""
+    """Do the work of a list chunk by chunk, in its order. An empty list is done, without opening a
+    volume."""
     if records.volume is None:
         return
     client = await clients.of(records.volume)
     done.target = shown(client, "/")
     async for chunk in records.chunks():
-        done.add(await work(client, chunk, None if progress is None else _Following(progress, done, records.count)))
+        done.add(
+            await work(
+                client,
+                chunk,
+                None if progress is None else _Following(progress, done, records.count),
+            )
+        )
 
 
 @dataclass(slots=True)

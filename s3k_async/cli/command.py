@@ -1,4 +1,5 @@
-"""What all commands share: the common options, the settings as flags, and work on several operands."""
+"""What all commands share: the common options, the settings as flags, and work on several
+operands."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ T = TypeVar("T")
 HELP: Final = frozenset({"-h", "--help"})
 
 _PREFIX = "common_"
-"""Keeps the parameters of the common options apart from those that commands have under the same word."""
+"""Keeps the parameters of the common options apart from those that commands have under the same
+word."""
 
 
 class Amount(click.FloatRange):
@@ -38,7 +40,9 @@ class Amount(click.FloatRange):
     def __init__(self, *, min_open: bool = False) -> None:
         super().__init__(min=0, min_open=min_open)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         """The number. Raises BadParameter."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
@@ -47,7 +51,8 @@ class Amount(click.FloatRange):
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Keep a common option in the invocation; given after the command's name it is the one that counts."""
+    """Keep a common option in the invocation; given after the command's name it is the one that
+    counts."""
     invocation = ctx.ensure_object(Invocation)
     name = (param.name or "").removeprefix(_PREFIX)
     if value:
@@ -62,9 +67,16 @@ def common_options(*, hidden: bool) -> list[click.Parameter]:
         return click.Option([*flags, name], expose_value=False, callback=_note, **attributes)
 
     return [
-        option("--volume", metavar="VOLUME", hidden=hidden, help="Volume of the paths that name none."),
+        option(
+            "--volume", metavar="VOLUME", hidden=hidden, help="Volume of the paths that name none."
+        ),
         option("--config", metavar="FILE", hidden=hidden, help="Configuration file."),
-        option("--context", metavar="ID", hidden=hidden, help="Context of a Hadoop configuration's keys."),
+        option(
+            "--context",
+            metavar="ID",
+            hidden=hidden,
+            help="Context of a Hadoop configuration's keys.",
+        ),
         option(
             "--hadoop",
             metavar="FILE",
@@ -73,15 +85,19 @@ def common_options(*, hidden: bool) -> list[click.Parameter]:
             help="Hadoop properties: JSON or XML. Given again, the later one counts.",
         ),
         option("--json", is_flag=True, help="Write results, and errors, as JSON."),
-        option("-q", "--quiet", is_flag=True, help="No progress, and no line that says what was done."),
-        option("--stats", is_flag=True, help="Tell on standard error what was asked of the services."),
+        option(
+            "-q", "--quiet", is_flag=True, help="No progress, and no line that says what was done."
+        ),
+        option(
+            "--stats", is_flag=True, help="Tell on standard error what was asked of the services."
+        ),
         option("--debug", is_flag=True, hidden=hidden, help="Show where an error comes from."),
     ]
 
 
 def setting_options(*, shown: bool = False, without: Collection[str] = ()) -> list[click.Parameter]:
-    """Every setting as a flag, except those that a command has itself. `shown`: in the help, where they are for all
-    parts of a volume."""
+    """Every setting as a flag, except those that a command has itself. `shown`: in the help, where
+    they are for all parts of a volume."""
     from s3k_async.settings import OPTIONS
 
     return [
@@ -94,8 +110,8 @@ def setting_options(*, shown: bool = False, without: Collection[str] = ()) -> li
 class CommandGroup(click.Group):
     """Commands below a name, before whose own name the options of every command may stand as well.
 
-    `default` is the command that is meant where none is named. `show_common`: the options that all have are in the
-    help.
+    `default` is the command that is meant where none is named. `show_common`: the options that all
+    have are in the help.
     """
 
     default: str | None = None
@@ -110,14 +126,21 @@ class CommandGroup(click.Group):
         if any(word.startswith("--") and word.partition("=")[0] not in known for word in args):
             # Not before: the table of settings takes a while to load, which help does without.
             self.params += setting_options(without=known)
-        if self.default is not None and not HELP & {*args} and self._first_word(args) not in self.list_commands(ctx):
+        if (
+            self.default is not None
+            and not HELP & {*args}
+            and self._first_word(args) not in self.list_commands(ctx)
+        ):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
     def _first_word(self, args: list[str]) -> str | None:
         """The first that is neither an option of the group nor the value of one."""
         takes_value = {
-            flag: not param.is_flag for param in self.params if isinstance(param, click.Option) for flag in param.opts
+            flag: not param.is_flag
+            for param in self.params
+            if isinstance(param, click.Option)
+            for flag in param.opts
         }
         words = iter(args)
         for word in words:
@@ -142,17 +165,25 @@ class PlainCommand(click.Command):
 
 
 class VolumeCommand(click.Command):
-    """A command that opens volumes: every setting is a flag of it too, shown in the help if `show_settings`."""
+    """A command that opens volumes: every setting is a flag of it too, shown in the help if
+    `show_settings`."""
 
     def __init__(self, *arguments: Any, show_settings: bool = False, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self._own = {name for param in self.params for name in param.opts}
-        self.params += [*common_options(hidden=True), *setting_options(shown=show_settings, without=self._own)]
+        self.params += [
+            *common_options(hidden=True),
+            *setting_options(shown=show_settings, without=self._own),
+        ]
         if self.epilog is None:
-            self.epilog = "Settings are flags too: --region, --endpoint, --max-concurrency and all that init has."
+            self.epilog = (
+                "Settings are flags too: --region, --endpoint, --max-concurrency and all that init "
+                "has."
+            )
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it. Raises UsageError if a flag that means something else to it stands before its name."""
+        """Run it. Raises UsageError if a flag that means something else to it stands before its
+        name."""
         _begin(ctx, lambda flag: flag not in self._own)
         return super().invoke(ctx)
 
@@ -164,7 +195,9 @@ def _begin(ctx: click.Context, is_setting: Callable[[str], bool]) -> None:
     for flag in invocation.flags:
         if not is_setting(flag):
             name = ctx.info_name
-            raise click.UsageError(f"{flag} before {name} is a setting of volumes; {name}'s own options follow it", ctx)
+            raise click.UsageError(
+                f"{flag} before {name} is a setting of volumes; {name}'s own options follow it", ctx
+            )
 
 
 def _flag(option: Option, *, hidden: bool) -> click.Option:
@@ -195,8 +228,8 @@ def _flag(option: Option, *, hidden: bool) -> click.Option:
 
 
 async def for_each(operands: Sequence[T], work: Callable[[T], Awaitable[object]]) -> None:
-    """Do the work of each operand in turn. The only one's error is raised; of several, the others are done all the
-    same, and FailedOperandsError is raised at the end.
+    """Do the work of each operand in turn. The only one's error is raised; of several, the others
+    are done all the same, and FailedOperandsError is raised at the end.
     """
     from s3k_async.cli.reporting import FailedOperandsError
     from s3k_async.errors import S3kError
@@ -216,4 +249,6 @@ async def for_each(operands: Sequence[T], work: Callable[[T], Awaitable[object]]
 
 def grace_option(default: float, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`--grace SECONDS`: what is younger is left alone; `what` says that of the command."""
-    return click.option("--grace", type=Amount(), default=default, show_default=True, metavar="SECONDS", help=what)
+    return click.option(
+        "--grace", type=Amount(), default=default, show_default=True, metavar="SECONDS", help=what
+    )

@@ -42,10 +42,18 @@ _CODES: Final[tuple[tuple[ExitCode, tuple[type[errors.S3kError], ...]], ...]] = 
             errors.RenameIntoSelfError,
         ),
     ),
-    (ExitCode.NOT_FOUND, (errors.BlobNotFoundError, errors.PathNotFoundError, errors.VolumeNotFoundError)),
+    (
+        ExitCode.NOT_FOUND,
+        (errors.BlobNotFoundError, errors.PathNotFoundError, errors.VolumeNotFoundError),
+    ),
     (
         ExitCode.EXISTS,
-        (errors.BlobExistsError, errors.DirectoryNotEmptyError, errors.PathExistsError, errors.VolumeExistsError),
+        (
+            errors.BlobExistsError,
+            errors.DirectoryNotEmptyError,
+            errors.PathExistsError,
+            errors.VolumeExistsError,
+        ),
     ),
     (ExitCode.DENIED, (errors.PermissionDeniedError, errors.ReadOnlyVolumeError)),
     (
@@ -61,15 +69,28 @@ _CODES: Final[tuple[tuple[ExitCode, tuple[type[errors.S3kError], ...]], ...]] = 
         ),
     ),
     (ExitCode.UNKNOWN, (errors.OutcomeUnknownError, errors.ResponseLostError)),
-    (ExitCode.UNREACHABLE, (errors.RequestTimeoutError, errors.ThrottledError, errors.UnreachableError)),
+    (
+        ExitCode.UNREACHABLE,
+        (errors.RequestTimeoutError, errors.ThrottledError, errors.UnreachableError),
+    ),
     (
         ExitCode.DAMAGE,
-        (errors.CorruptDataError, errors.DataMissingError, errors.ItemFormatError, errors.LogFormatError),
+        (
+            errors.CorruptDataError,
+            errors.DataMissingError,
+            errors.ItemFormatError,
+            errors.LogFormatError,
+        ),
     ),
     (ExitCode.PARTIAL, (errors.PartialFailureError,)),
     (
         ExitCode.CONFIG,
-        (errors.ConfigError, errors.NotAVolumeError, errors.VolumeFormatError, errors.VolumeMismatchError),
+        (
+            errors.ConfigError,
+            errors.NotAVolumeError,
+            errors.VolumeFormatError,
+            errors.VolumeMismatchError,
+        ),
     ),
     (ExitCode.NO_SPACE, (errors.NoSpaceError,)),
 )
@@ -85,6 +106,7 @@ def exit_code(error: BaseException) -> ExitCode:
 
 
 def exit_code_of_all(failures: Sequence[BaseException]) -> ExitCode:
-    """The exit code when nothing at all succeeded: what all failures have in common, else PARTIAL."""
+    """The exit code when nothing at all succeeded: what all failures have in common, else
+    PARTIAL."""
     codes = {exit_code(error) for error in failures}
     return codes.pop() if len(codes) == 1 else ExitCode.PARTIAL

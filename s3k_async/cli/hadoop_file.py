@@ -12,8 +12,8 @@ __all__ = ["read_hadoop_file"]
 
 
 def read_hadoop_file(path: str) -> dict[str, str]:
-    """The properties in a file: a JSON object of names and values, or Hadoop's XML (`configuration`, `property`,
-    `name`, `value`). Raises ConfigError.
+    """The properties in a file: a JSON object of names and values, or Hadoop's XML
+    (`configuration`, `property`, `name`, `value`). Raises ConfigError.
     """
     with local_errors(path), open(path, "rb") as file:
         data = file.read()
@@ -24,8 +24,12 @@ def _json(data: bytes, path: str) -> dict[str, str]:
     try:
         content = json.loads(data)
     except ValueError as error:
-        raise ConfigError(f"Hadoop properties are JSON or XML, and this is neither: {error}", path=path) from error
-    if not isinstance(content, dict) or any(isinstance(value, dict | list) for value in content.values()):
+        raise ConfigError(
+            f"Hadoop properties are JSON or XML, and this is neither: {error}", path=path
+        ) from error
+    if not isinstance(content, dict) or any(
+        isinstance(value, dict | list) for value in content.values()
+    ):
         raise ConfigError("Hadoop properties in JSON are one object of names and values", path=path)
     return {name: _text(value) for name, value in content.items()}
 
@@ -40,7 +44,9 @@ def _xml(data: bytes, path: str) -> dict[str, str]:
     except ET.ParseError as error:
         raise ConfigError(f"the Hadoop configuration is not XML: {error}", path=path) from error
     if root.tag != "configuration":
-        raise ConfigError(f"a Hadoop configuration is a <configuration>, not <{root.tag}>", path=path)
+        raise ConfigError(
+            f"a Hadoop configuration is a <configuration>, not <{root.tag}>", path=path
+        )
     properties: dict[str, str] = {}
     for each in root.iter("property"):
         name = (each.findtext("name") or "").strip()

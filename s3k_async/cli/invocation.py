@@ -65,7 +65,13 @@ class Invocation:
 
         if volume is None:
             volume = self.volume
-        return resolve(volume, config=self.config, context=self.context, hadoop=self._properties(), **self.settings)
+        return resolve(
+            volume,
+            config=self.config,
+            context=self.context,
+            hadoop=self._properties(),
+            **self.settings,
+        )
 
     def say(self, text: str, **fields: Any) -> None:
         """Tell what was done: a line unless quiet, or a JSON document."""
@@ -101,17 +107,23 @@ class Clients:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._stack.aclose()
 
     async def of(self, address: Address) -> S3kClient:
-        """The client of an address's volume. Raises ConfigError, VolumeNotFoundError, and what opening raises."""
+        """The client of an address's volume. Raises ConfigError, VolumeNotFoundError, and what
+        opening raises."""
         from s3k_async.client import S3kClient
 
         config = self._resolve(address)
         if config.table not in self._open:
-            self._open[config.table] = await self._stack.enter_async_context(S3kClient(config=config))
+            self._open[config.table] = await self._stack.enter_async_context(
+                S3kClient(config=config)
+            )
         return self._open[config.table]
 
     def _resolve(self, address: Address) -> VolumeConfig:
@@ -121,6 +133,8 @@ class Clients:
             return self._invocation.resolve(address.volume)
         except ConfigError as error:
             if address.volume is None and os.path.isdir(address.path) and address.path.strip("/"):
-                hint = f"the directory of an embedded volume is written {address.path.rstrip('/')}:/"
+                hint = (
+                    f"the directory of an embedded volume is written {address.path.rstrip('/')}:/"
+                )
                 raise ConfigError(f"{error.message}; {hint}", path=error.path) from error
             raise

@@ -1,4 +1,5 @@
-"""Listings as files: JSON lines, or Parquet with the columns of `listing.arrow_schema`. Memory stays flat."""
+"""Listings as files: JSON lines, or Parquet with the columns of `listing.arrow_schema`. Memory
+stays flat."""
 
 from __future__ import annotations
 
@@ -20,20 +21,29 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
-__all__ = ["FORMATS", "STANDARD_OUTPUT", "ListingFormat", "listing_format", "write_jsonl", "write_parquet"]
+__all__ = [
+    "FORMATS",
+    "STANDARD_OUTPUT",
+    "ListingFormat",
+    "listing_format",
+    "write_jsonl",
+    "write_parquet",
+]
 
 ListingFormat: TypeAlias = Literal["jsonl", "parquet"]
 FORMATS: Final[tuple[ListingFormat, ...]] = ("jsonl", "parquet")
 STANDARD_OUTPUT: Final = "-"
 
 ROW_GROUP: Final = 65_536
-"""Rows of a Parquet row group, about ten megabytes before they are encoded: what is held in memory."""
+"""Rows of a Parquet row group, about ten megabytes before they are encoded: what is held in memory.
+"""
 LINES: Final = 4096
 """JSON lines that are written at once."""
 
 
 def listing_format(file: str, given: str | None) -> ListingFormat:
-    """The format of a listing that goes to `file`: what was asked for, else what the name's end says.
+    """The format of a listing that goes to `file`: what was asked for, else what the name's end
+    says.
 
     Raises click.UsageError when neither says one, and for Parquet to standard output.
     """
@@ -45,14 +55,17 @@ def listing_format(file: str, given: str | None) -> ListingFormat:
     for known in FORMATS:
         if wanted == known:
             return known
-    raise click.UsageError(f"-o {file}: what format? Name the file .jsonl or .parquet, or say it with --format")
+    raise click.UsageError(
+        f"-o {file}: what format? Name the file .jsonl or .parquet, or say it with --format"
+    )
 
 
 async def write_jsonl(found: AsyncIterator[FileStatus], file: str) -> int:
     """Write what is found to a local file, one object a line; how many lines it has.
 
-    The file appears whole, over one that was there, or not at all. Raises IsDirectoryError, UnsupportedError (what is
-    there is no regular file), NoSpaceError and the other errors of local files.
+    The file appears whole, over one that was there, or not at all. Raises IsDirectoryError,
+    UnsupportedError (what is there is no regular file), NoSpaceError and the other errors of local
+    files.
     """
 
     async def fill(part: _Part) -> int:
@@ -71,8 +84,8 @@ async def write_jsonl(found: AsyncIterator[FileStatus], file: str) -> int:
 
 
 async def write_parquet(found: AsyncIterator[pa.RecordBatch], file: str) -> int:
-    """Write record batches of a listing to a local file; how many rows it has. The file appears and errors are raised
-    as in `write_jsonl`.
+    """Write record batches of a listing to a local file; how many rows it has. The file appears and
+    errors are raised as in `write_jsonl`.
     """
 
     async def fill(part: _Part) -> int:
@@ -111,8 +124,8 @@ def _write_rows(writer: ParquetWriter, batches: Sequence[pa.RecordBatch]) -> Non
 
 
 class _Part(io.RawIOBase):
-    """A file that is being filled, as Parquet's writer wants one. Once it is `over`, what is written goes nowhere: a
-    writer that failed wants to write its footer all the same.
+    """A file that is being filled, as Parquet's writer wants one. Once it is `over`, what is
+    written goes nowhere: a writer that failed wants to write its footer all the same.
     """
 
     def __init__(self, descriptor: int, file: str) -> None:
@@ -132,6 +145,7 @@ class _Part(io.RawIOBase):
 
 
 async def _whole(file: str, fill: Callable[[_Part], Awaitable[int]]) -> int:
-    """Fill a file beside its place and rename it into it; a failure, or an interrupt, leaves nothing behind."""
+    """Fill a file beside its place and rename it into it; a failure, or an interrupt, leaves
+    nothing behind."""
     async with local_files.appearing(file, hint="-o - writes to standard output") as descriptor:
         return await fill(_Part(descriptor, file))

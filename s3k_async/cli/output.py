@@ -12,8 +12,11 @@ from s3k_async.model import FileStatus
 
 __all__ = ["Output", "human_size", "one_line", "plural", "safe_text", "status_fields", "time_text"]
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What would move a terminal's cursor, end a line or turn the direction of text, and halves of surrogate pairs."""
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What would move a terminal's cursor, end a line or turn the direction of text, and halves of
+surrogate pairs."""
 
 
 def one_line(text: str) -> str:
@@ -28,7 +31,8 @@ def safe_text(text: str, encoding: str | None) -> str:
 
 
 class Output:
-    """A stream that results are written to. On a terminal names are shown with control characters escaped."""
+    """A stream that results are written to. On a terminal names are shown with control characters
+    escaped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -91,7 +95,8 @@ def human_size(size: int) -> str:
 
 
 def time_text(milliseconds: int) -> str:
-    """A time as `2026-11-21T04:30:12Z`; one that no calendar has, which only a damaged record can tell, in ms."""
+    """A time as `2026-11-21T04:30:12Z`; one that no calendar has, which only a damaged record can
+    tell, in ms."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OSError, OverflowError, ValueError):

@@ -1,8 +1,10 @@
-"""Lists of paths, or of pairs of them, in a file or on standard input: checked whole, then read in chunks.
+"""Lists of paths, or of pairs of them, in a file or on standard input: checked whole, then read in
+chunks.
 
-A line is a path, or two with a tab between them. If the first line begins like JSON, every line is JSON: a text or an
-object with `path` for a path, a list of two texts or an object with `source` and `target` for a pair. Or everything
-is separated by NUL, pairs too. Nothing is a comment, and no line is empty. A list may be larger than memory.
+A line is a path, or two with a tab between them. If the first line begins like JSON, every line is
+JSON: a text or an object with `path` for a path, a list of two texts or an object with `source` and
+`target` for a pair. Or everything is separated by NUL, pairs too. Nothing is a comment, and no line
+is empty. A list may be larger than memory.
 """
 
 from __future__ import annotations
@@ -52,16 +54,20 @@ class PathList:
     _reader: _Reader
 
     async def chunks(self) -> AsyncGenerator[list[Record], None]:
-        """The records, up to CHUNK at a time. Raises InvalidArgumentError if the file was changed since."""
+        """The records, up to CHUNK at a time. Raises InvalidArgumentError if the file was changed
+        since."""
         records = self._reader.records()
-        while chunk := await to_thread.run_sync(lambda: [each for each, _ in islice(records, CHUNK)]):
+        while chunk := await to_thread.run_sync(
+            lambda: [each for each, _ in islice(records, CHUNK)]
+        ):
             yield chunk
 
 
 @asynccontextmanager
 async def open_list(file: str, fields: Literal[1, 2], *, null: bool) -> AsyncIterator[PathList]:
-    """A list of paths (1 field) or pairs (2). Raises InvalidArgumentError that names the first line that is wrong, and
-    the errors of local files. What cannot be read twice is kept in a temporary file meanwhile.
+    """A list of paths (1 field) or pairs (2). Raises InvalidArgumentError that names the first line
+    that is wrong, and the errors of local files. What cannot be read twice is kept in a temporary
+    file meanwhile.
     """
     stream = await _opened(file)
     try:
@@ -76,7 +82,9 @@ async def _opened(file: str) -> BinaryIO:
     if file == STANDARD_INPUT:
         return await _kept(standard_input())
     with local_files.local_errors(file):
-        descriptor = await to_thread.run_sync(os.open, file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = await to_thread.run_sync(
+            os.open, file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        )
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise InvalidArgumentError("a list is a file, not a directory", path=file)
@@ -158,7 +166,9 @@ class _Reader:
             *whole, rest = (rest + data).split(separator)
             yield from whole
             if len(rest) > LONGEST:
-                raise InvalidArgumentError(f"a path of more than {LONGEST:,} bytes: {rest[:60]!r}...", path=self._name)
+                raise InvalidArgumentError(
+                    f"a path of more than {LONGEST:,} bytes: {rest[:60]!r}...", path=self._name
+                )
             if not data:
                 break
         if rest:
@@ -172,7 +182,9 @@ class _Reader:
         if not self._null and self._fields == 2:
             texts = texts[0].split("\t")
         if len(texts) != self._fields:
-            raise self._wrong(number, f"a pair is two paths with one tab between them, and here are {len(texts)}")
+            raise self._wrong(
+                number, f"a pair is two paths with one tab between them, and here are {len(texts)}"
+            )
         return texts
 
     def _from_json(self, raw: bytes, number: int) -> list[str]:

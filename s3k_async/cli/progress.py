@@ -20,9 +20,11 @@ PATIENCE = 0.5
 
 
 class Meter:
-    """Shows counts, bytes, rate and the time left of the work it is called back by; nothing unless `shown`.
+    """Shows counts, bytes, rate and the time left of the work it is called back by; nothing unless
+    `shown`.
 
-    One meter can follow several pieces of work: `part()` gives the callback of each, and their numbers are added up.
+    One meter can follow several pieces of work: `part()` gives the callback of each, and their
+    numbers are added up.
     """
 
     def __init__(self, title: str, *, shown: bool, total: int | None = None) -> None:
@@ -40,7 +42,10 @@ class Meter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stack.close()
 
@@ -65,10 +70,16 @@ class Meter:
             if SYSTEM.monotonic() - self._start < PATIENCE:
                 return
             self._display = self._open()
-            self._task = self._display.add_task(self._name(), total=None, unit="", moved="", speed="")
+            self._task = self._display.add_task(
+                self._name(), total=None, unit="", moved="", speed=""
+            )
         assert self._task is not None
         totals = [part.total for part in self._parts]
-        known = sum(total or 0 for total in totals) if all(total is not None for total in totals) else None
+        known = (
+            sum(total or 0 for total in totals)
+            if all(total is not None for total in totals)
+            else None
+        )
         moved = sum(part.bytes for part in self._parts)
         seconds = max(SYSTEM.monotonic() - self._start, 0.001)
         self._display.update(
@@ -94,7 +105,13 @@ class Meter:
 
     def _open(self) -> Display:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
         from rich.progress import Progress as Display
 
         display = Display(

@@ -1,4 +1,5 @@
-"""What to do about an error, where the command says it and the library, which knows no commands, cannot."""
+"""What to do about an error, where the command says it and the library, which knows no commands,
+cannot."""
 
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ def remedy_for(error: BaseException, command: str | None) -> str:
     if isinstance(error, PathNotFoundError) and error.path is not None:
         name = error.path.rpartition("/")[2]
         if _PATTERN.search(name):
-            return f"patterns are not expanded: s3k find PATH --name '{name}' lists what matches below PATH"
+            return (
+                f"patterns are not expanded: s3k find PATH --name '{name}' lists what matches "
+                "below PATH"
+            )
         if command == "mv" and error.message == "no such parent directory":
             return "s3k mkdir -p makes it"
         return ""
@@ -62,7 +66,8 @@ def _for_volume(error: VolumeNotFoundError) -> str:
 
 
 def _volume_above(directory: str) -> tuple[str, str] | None:
-    """The volume that a directory, or a name with a `:` in it, seems to be a path of, and the path."""
+    """The volume that a directory, or a name with a `:` in it, seems to be a path of, and the
+    path."""
     for divide in re.finditer("[/:]", directory):
         volume = directory[: divide.start()]
         if os.path.isfile(os.path.join(volume, TABLE_FILE)):

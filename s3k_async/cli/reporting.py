@@ -1,4 +1,5 @@
-"""Errors on standard error: one line each, or one JSON document, and the exit code that goes with them."""
+"""Errors on standard error: one line each, or one JSON document, and the exit code that goes with
+them."""
 
 from __future__ import annotations
 
@@ -24,18 +25,26 @@ Failures = Sequence[tuple[str, Exception]]
 
 
 class FailedOperandsError(Exception):
-    """Some of what a command was to do failed; `failures` lists (path, error), all of them unless `count` says that
-    there were more.
+    """Some of what a command was to do failed; `failures` lists (path, error), all of them unless
+    `count` says that there were more.
     """
 
-    def __init__(self, failures: Failures, *, some_succeeded: bool, count: int | None = None) -> None:
+    def __init__(
+        self, failures: Failures, *, some_succeeded: bool, count: int | None = None
+    ) -> None:
         self.count = len(failures) if count is None else count
         super().__init__(f"{self.count} failed")
         self.failures = failures
-        self.exit_code = ExitCode.PARTIAL if some_succeeded else exit_code_of_all([error for _, error in failures])
+        self.exit_code = (
+            ExitCode.PARTIAL
+            if some_succeeded
+            else exit_code_of_all([error for _, error in failures])
+        )
 
 
-def report(error: BaseException, *, as_json: bool, debug: bool, command: str | None = None) -> ExitCode:
+def report(
+    error: BaseException, *, as_json: bool, debug: bool, command: str | None = None
+) -> ExitCode:
     """Write an error of a command, with its remedy, and return its exit code."""
     if debug:
         traceback.print_exception(error, file=sys.stderr)
@@ -50,7 +59,11 @@ def report(error: BaseException, *, as_json: bool, debug: bool, command: str | N
 
 def warn(text: str, *, as_json: bool) -> None:
     """Write a warning."""
-    line = json.dumps({"warning": text}) if as_json else safe_text(f"s3k: {one_line(text)}", sys.stderr.encoding)
+    line = (
+        json.dumps({"warning": text})
+        if as_json
+        else safe_text(f"s3k: {one_line(text)}", sys.stderr.encoding)
+    )
     print(line, file=sys.stderr)
 
 
@@ -91,7 +104,11 @@ def _message(error: BaseException, command: str | None = None) -> str:
         return error.format_message()
     if isinstance(error, S3kError):
         remedy = remedy_for(error, command)
-        return str(error) if not remedy else str(S3kError(f"{error.message}; {remedy}", path=error.path))
+        return (
+            str(error)
+            if not remedy
+            else str(S3kError(f"{error.message}; {remedy}", path=error.path))
+        )
     if isinstance(error, OSError):
         return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
     if isinstance(error, UnicodeEncodeError):
@@ -101,13 +118,16 @@ def _message(error: BaseException, command: str | None = None) -> str:
 
 
 def _usage(error: click.UsageError) -> str:
-    """A mistake in the command's usage: what click says of it, in one line, and what the command takes."""
+    """A mistake in the command's usage: what click says of it, in one line, and what the command
+    takes."""
     text = " ".join(error.format_message().split()).rstrip(".")
     if error.ctx is None:
         return f"{text} (see s3k --help)"
     command = error.ctx.command_path
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
-        text += f"; it takes {' '.join([command, *error.ctx.command.collect_usage_pieces(error.ctx)])}"
+        text += (
+            f"; it takes {' '.join([command, *error.ctx.command.collect_usage_pieces(error.ctx)])}"
+        )
     return f"{text} (see {command} --help)"
 
 

@@ -21,7 +21,8 @@ PIECE = 1024 * 1024
 
 
 async def standard_input() -> AsyncGenerator[bytes, None]:
-    """The bytes of standard input to its end. Raises InvalidArgumentError if the process was started without one."""
+    """The bytes of standard input to its end. Raises InvalidArgumentError if the process was
+    started without one."""
     if sys.stdin is None:
         raise InvalidArgumentError("standard input is closed")
     try:
@@ -38,7 +39,8 @@ async def standard_input() -> AsyncGenerator[bytes, None]:
 async def pieces_of(descriptor: int) -> AsyncGenerator[bytes, None]:
     """The bytes of an open file, pipe or terminal to its end.
 
-    A thread that waits for a pipe or a terminal could not be cancelled, so those are waited for in the event loop.
+    A thread that waits for a pipe or a terminal could not be cancelled, so those are waited for in
+    the event loop.
     """
     regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
     while True:

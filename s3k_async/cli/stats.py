@@ -30,4 +30,5 @@ def tell(requests: Requests, seconds: float, *, as_json: bool) -> None:
 def _lines(requests: Requests, seconds: float) -> list[str]:
     again = f"{requests.retries:,} of them sent again, " if requests.retries else ""
     parts = [] if not requests else [f"  {part}" for part in str(requests).split("; ")]
-    return [f"{plural(requests.total, 'request')}, {again}{plural(requests.bytes, 'byte')}, {seconds:.2f} s", *parts]
+    size = plural(requests.bytes, "byte")
+    return [f"{plural(requests.total, 'request')}, {again}{size}, {seconds:.2f} s", *parts]

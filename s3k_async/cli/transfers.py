@@ -1,4 +1,5 @@
-"""What put, get, cp, mv and rm share: where things go, work on several sources, what is said at the end."""
+"""What put, get, cp, mv and rm share: where things go, work on several sources, what is said at the
+end."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def last_name(address: Address) -> str:
 
 
 def local_name(path: str) -> str:
-    """The name of a local file or directory; empty where the path says none (`.`, `dir/..`, `/`)."""
+    """The name of a local file or directory; empty where the path says none (`.`, `dir/..`,
+    `/`)."""
     name = os.path.basename(path.rstrip("/"))
     return "" if name in (".", "..") else name
 
@@ -46,12 +48,17 @@ def need_distinct(names: Sequence[str]) -> None:
     """Raise a usage error if two sources would go to one place."""
     for name in names:
         if name and names.count(name) > 1:
-            raise click.UsageError(f"several sources have the name {name!r}, and would replace each other")
+            raise click.UsageError(
+                f"several sources have the name {name!r}, and would replace each other"
+            )
 
 
-async def destination(client: S3kClient, target: Address, name: str, *, is_dir: bool, several: bool) -> str:
-    """The path at which a source ends up: the target itself, or below it under the source's own name if the target is
-    written with a `/`, if there are several sources, or if a file meets a directory.
+async def destination(
+    client: S3kClient, target: Address, name: str, *, is_dir: bool, several: bool
+) -> str:
+    """The path at which a source ends up: the target itself, or below it under the source's own
+    name if the target is written with a `/`, if there are several sources, or if a file meets a
+    directory.
     """
     if several or target.is_into or (not is_dir and await client.is_dir(target.path)):
         return target.below(name)
@@ -61,9 +68,11 @@ async def destination(client: S3kClient, target: Address, name: str, *, is_dir: 
 async def transfer_each(
     sources: Sequence[T], work: Callable[[T], Awaitable[Transfer]], *, limit: int = 1
 ) -> tuple[TransferResult, list[str]]:
-    """Do the work of each source, at most `limit` at a time; the sum of the results, and the targets of those done.
+    """Do the work of each source, at most `limit` at a time; the sum of the results, and the
+    targets of those done.
 
-    The only source's error is raised; of several it is listed, and the others are done, unless it would stop them too.
+    The only source's error is raised; of several it is listed, and the others are done, unless it
+    would stop them too.
     """
     total = TransferResult()
     targets: dict[int, str] = {}
@@ -89,7 +98,9 @@ async def transfer_each(
     return total, [targets[number] for number in sorted(targets)]
 
 
-def finish(invocation: Invocation, done: str, result: TransferResult, targets: Sequence[str], *, to: str) -> None:
+def finish(
+    invocation: Invocation, done: str, result: TransferResult, targets: Sequence[str], *, to: str
+) -> None:
     """Say what was done, and `to` (or `from`) what; raise FailedOperandsError for what was not."""
     counts = [plural(result.files, "file"), f"{result.bytes:,} bytes"]
     if result.directories:

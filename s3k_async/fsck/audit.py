@@ -1,7 +1,8 @@
 """The audit trail: what is about to be changed, written down before it is.
 
-One object of JSON lines for each batch, `audit/<run id>/<number, 6 digits>` of the operation log's place, and the same
-lines in a local file on request. They are never read back, and never removed by the package.
+One object of JSON lines for each batch, `audit/<run id>/<number, 6 digits>` of the operation log's
+place, and the same lines in a local file on request. They are never read back, and never removed by
+the package.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ Deed: TypeAlias = Mapping[str, object]
 
 
 class AuditTrail:
-    """The trail of one run. `blobs`: the log's place, None for a volume without a log. `file`: a local file that is
-    added to.
+    """The trail of one run. `blobs`: the log's place, None for a volume without a log. `file`: a
+    local file that is added to.
     """
 
     def __init__(self, blobs: BlobStore | None, run: str, file: str | None = None) -> None:
@@ -33,12 +34,14 @@ class AuditTrail:
         self._number = 0
 
     async def write(self, deeds: Sequence[Deed]) -> None:
-        """Write a batch down, durably as the stores are. Raises the store's errors and OSError: then nothing may be
-        done.
+        """Write a batch down, durably as the stores are. Raises the store's errors and OSError:
+        then nothing may be done.
         """
         if not deeds:
             return
-        data = b"".join(json.dumps(deed, separators=(",", ":")).encode("ascii") + b"\n" for deed in deeds)
+        data = b"".join(
+            json.dumps(deed, separators=(",", ":")).encode("ascii") + b"\n" for deed in deeds
+        )
         if self._blobs is not None:
             await self._blobs.put(f"audit/{self.run}/{self._number:06d}", data, if_absent=True)
             self._number += 1

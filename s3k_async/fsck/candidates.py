@@ -1,8 +1,8 @@
 """The list of candidates: what *mark* found, and all that *sweep* needs in order to look again.
 
-A file of JSON lines: a header; what the log consisted of; one line for each candidate; an end with the counts. It gets
-its name when it is whole. Beside it, `<name>.done` says how many candidates a sweep has handled, so that one that was
-interrupted goes on.
+A file of JSON lines: a header; what the log consisted of; one line for each candidate; an end with
+the counts. It gets its name when it is whole. Beside it, `<name>.done` says how many candidates a
+sweep has handled, so that one that was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ class CandidateWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is None:
             self._line({"end": asdict(self.end)})
@@ -113,8 +116,12 @@ class CandidateReader:
             with _opened(self.path) as file:
                 head = json.loads(file.readline())
                 if head["s3k"] != "gc-list" or head["format"] != FORMAT:
-                    raise InvalidArgumentError("not a list of candidates that this version reads", path=self.path)
-                self.header = Header(head["volume"], head["marked_ms"], Ages(**head["ages"]), head["logged"])
+                    raise InvalidArgumentError(
+                        "not a list of candidates that this version reads", path=self.path
+                    )
+                self.header = Header(
+                    head["volume"], head["marked_ms"], Ages(**head["ages"]), head["logged"]
+                )
                 for document in map(json.loads, file):
                     if "segment" in document:
                         self.segments.add(document["segment"])
@@ -152,7 +159,9 @@ class CandidateReader:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise BusyError("another sweep of this list is under way", path=self.path) from error
+                raise BusyError(
+                    "another sweep of this list is under way", path=self.path
+                ) from error
             yield
 
     def done(self, count: int) -> None:
@@ -169,7 +178,9 @@ class CandidateReader:
         except FileNotFoundError:
             return 0
         except ValueError as error:
-            raise InvalidArgumentError("does not say how far a sweep has come", path=self.path + ".done") from error
+            raise InvalidArgumentError(
+                "does not say how far a sweep has come", path=self.path + ".done"
+            ) from error
 
 
 def _incomplete(path: str) -> End:
@@ -180,7 +191,9 @@ def verdict_from(document: dict[str, Any]) -> Verdict:
     """A verdict from its JSON object, `asdict` of it."""
     document["blob"] = BlobInfo(**document["blob"])
     document["paths"] = tuple(document["paths"])
-    document["operations"] = tuple((version, operation) for version, operation in document["operations"])
+    document["operations"] = tuple(
+        (version, operation) for version, operation in document["operations"]
+    )
     return Verdict(**document)
 
 

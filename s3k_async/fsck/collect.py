@@ -1,6 +1,8 @@
-"""Garbage collection: *sweep* looks again at what *mark* found, and deletes what still nobody names.
+"""Garbage collection: *sweep* looks again at what *mark* found, and deletes what still nobody
+names.
 
-Why no live byte can be deleted is in docs/design/004-nothing-lost.md; the order of the reads below is that argument.
+Why no live byte can be deleted is in docs/design/004-nothing-lost.md; the order of the reads below
+is that argument.
 """
 
 from __future__ import annotations
@@ -17,7 +19,15 @@ from s3k_async.errors import (
 )
 from s3k_async.fsck.audit import AuditTrail, Deed
 from s3k_async.fsck.candidates import CandidateReader
-from s3k_async.fsck.marking import Count, Marked, Marker, Place, is_over, need_collectable, table_digest
+from s3k_async.fsck.marking import (
+    Count,
+    Marked,
+    Marker,
+    Place,
+    is_over,
+    need_collectable,
+    table_digest,
+)
 from s3k_async.fsck.naming import names_in, need_settled, open_transactions
 from s3k_async.fsck.verdicts import Ages, Verdict, named_by
 from s3k_async.model import Entry, Progress
@@ -39,9 +49,9 @@ FRESH_MOST = 1_000_000
 
 @dataclass(slots=True)
 class Swept:
-    """What sweep did. `deleted` is by reason, `kept` tells why candidates were left: `waiting`, `named` (the table
-    names them after all), `changed` (the log does, since they were marked), `undecided` (they may yet be published),
-    `unowned` as in `Marked`.
+    """What sweep did. `deleted` is by reason, `kept` tells why candidates were left: `waiting`,
+    `named` (the table names them after all), `changed` (the log does, since they were marked),
+    `undecided` (they may yet be published), `unowned` as in `Marked`.
     """
 
     deleted: dict[str, Count] = field(default_factory=dict)
@@ -57,8 +67,8 @@ class Swept:
 
 
 class Collector:
-    """Collects the garbage of one volume. `exclusive`: the caller knows that nobody else changes the volume meanwhile,
-    which a volume without a log needs. `rate`: keys a second at most.
+    """Collects the garbage of one volume. `exclusive`: the caller knows that nobody else changes
+    the volume meanwhile, which a volume without a log needs. `rate`: keys a second at most.
     """
 
     def __init__(
@@ -74,7 +84,8 @@ class Collector:
     ) -> None:
         if place.log is None and not exclusive:
             raise InvalidArgumentError(
-                "without a log only the table can tell what is live, and it cannot be read at one moment: nobody else"
+                "without a log only the table can tell what is live, and it cannot be read at one "
+                "moment: nobody else"
                 " may change the volume meanwhile (exclusive)"
             )
         self._place = place
@@ -90,16 +101,20 @@ class Collector:
         return await Marker(self._place, self._ages, progress=self._progress).mark(path)
 
     async def sweep(self, path: str) -> Swept:
-        """Delete the candidates of a list that still nobody names. Sent again after an interruption, it goes on.
+        """Delete the candidates of a list that still nobody names. Sent again after an
+        interruption, it goes on.
 
-        Raises InvalidArgumentError (another volume's list), ConflictError (the log was compacted, or has grown too
-        much, since the list was made; without a log, the table changed: mark again), LogFormatError,
-        ReadOnlyVolumeError and BusyError as `mark`, BusyError if another sweep of the list is under way, and the
-        stores' errors. What could not be deleted is in the result.
+        Raises InvalidArgumentError (another volume's list), ConflictError (the log was compacted,
+        or has grown too much, since the list was made; without a log, the table changed: mark
+        again), LogFormatError, ReadOnlyVolumeError and BusyError as `mark`, BusyError if another
+        sweep of the list is under way, and the stores' errors. What could not be deleted is in the
+        result.
         """
         place = self._place
         candidates = CandidateReader(path)
-        if candidates.header.volume != place.volume_id or candidates.header.logged != (place.log is not None):
+        if candidates.header.volume != place.volume_id or candidates.header.logged != (
+            place.log is not None
+        ):
             raise InvalidArgumentError("the list of candidates is another volume's", path=path)
         record = await need_collectable(place)
         now_ms = await place.data.now_ms()
@@ -107,7 +122,15 @@ class Collector:
             raise ConflictError("the volume was changed since it was marked: mark again", path=path)
         seen = Seen(candidates.segments, candidates.checkpoints, candidates.end.lost)
         sweeper = Sweeper(
-            place, self._sources, self._ages, self._audit, seen, record, now_ms, rate=self._rate, swept=self._swept
+            place,
+            self._sources,
+            self._ages,
+            self._audit,
+            seen,
+            record,
+            now_ms,
+            rate=self._rate,
+            swept=self._swept,
         )
         handled = 0
         with candidates.alone():
@@ -121,10 +144,14 @@ class Collector:
         return self._swept
 
     async def clean_up(self, marked: Marked) -> Swept:
-        """Remove the reservations that mark found, if they still are what they were, and abort the uploads."""
+        """Remove the reservations that mark found, if they still are what they were, and abort the
+        uploads."""
         now_ms = await self._place.data.now_ms()
         await self._audit.write(
-            [{"deed": "remove_reservation", "path": each.path, "id": each.id} for each in marked.reservations]
+            [
+                {"deed": "remove_reservation", "path": each.path, "id": each.id}
+                for each in marked.reservations
+            ]
         )
         await run_all(lambda entry: self._reap(entry, now_ms), marked.reservations, limit=READS)
         await self._audit.write(
@@ -161,8 +188,8 @@ class Seen:
 
 
 class Sweeper:
-    """Sweeps candidates batch by batch. Each batch is looked at anew and by itself, so that others may sweep other
-    batches, or the same, at the same time.
+    """Sweeps candidates batch by batch. Each batch is looked at anew and by itself, so that others
+    may sweep other batches, or the same, at the same time.
     """
 
     def __init__(
@@ -178,8 +205,8 @@ class Sweeper:
         rate: float | None = None,
         swept: Swept | None = None,
     ) -> None:
-        """`record`: the volume's, when the sweep began; `now_ms`: then, by the clock of the data. `rate`: keys a second
-        at most. `swept`: to be added to.
+        """`record`: the volume's, when the sweep began; `now_ms`: then, by the clock of the data.
+        `rate`: keys a second at most. `swept`: to be added to.
         """
         self.swept = swept or Swept()
         self._place = place
@@ -196,34 +223,40 @@ class Sweeper:
         """Delete those of the candidates that still nobody names. Raises as `Collector.sweep`."""
         await need_settled(self._place.store.items, self._record)
         grace_ms = self._ages.grace_ms
-        left = self._leave("waiting", batch, lambda verdict: verdict.since_ms + grace_ms > self._now_ms)
+        left = self._leave(
+            "waiting", batch, lambda verdict: verdict.since_ms + grace_ms > self._now_ms
+        )
         if not self._place.scoped:  # a list that an older version has marked may name them
             left = self._leave("unowned", left, lambda verdict: not verdict.operations)
         at_work = await open_transactions(self._place.store.items)
-        # A table that lacks entries may lack those of pending operations too, and a job may yet publish them.
+        # A table that lacks entries may lack those of pending operations too, and a job may yet
+        # publish them.
         if self._seen.lost or at_work:
             left = self._leave("undecided", left, lambda verdict: verdict.is_pending)
-        # A transaction looks at its leases once, and logs its files when all directories are prepared: hours may lie
-        # between. Until then nothing names their bytes.
+        # A transaction looks at its leases once, and logs its files when all directories are
+        # prepared: hours may lie between. Until then nothing names their bytes.
         if at_work:
             left = self._leave("undecided", left, lambda verdict: not verdict.operations)
         if self._news is not None and left:
-            # Twice: to be missed by both readings an entry must move twice, and the second move is news to the log.
+            # Twice: to be missed by both readings an entry must move twice, and the second move is
+            # news to the log.
             named = await self._named(left) | await self._named(left)
             left = self._leave("named", left, lambda verdict: verdict.blob.key in named)
             changed = await self._news.of(left)
             left = self._leave("changed", left, lambda verdict: verdict.blob.key in changed)
         await self._delete(left)
 
-    def _leave(self, reason: str, verdicts: list[Verdict], leaves: Callable[[Verdict], bool]) -> list[Verdict]:
+    def _leave(
+        self, reason: str, verdicts: list[Verdict], leaves: Callable[[Verdict], bool]
+    ) -> list[Verdict]:
         """The verdicts that are not left, those that are being counted."""
         kept = [verdict for verdict in verdicts if leaves(verdict)]
         self.swept.keep(reason, kept)
         return [verdict for verdict in verdicts if not leaves(verdict)] if kept else verdicts
 
     async def _named(self, verdicts: list[Verdict]) -> set[str]:
-        """What is named at any path at which the log has ever seen one of the candidates named, and what fsck may yet
-        publish, because the reservation that it is for stands there.
+        """What is named at any path at which the log has ever seen one of the candidates named, and
+        what fsck may yet publish, because the reservation that it is for stands there.
         """
         store = self._place.store
         paths = sorted({path for verdict in verdicts for path in verdict.paths})
@@ -232,8 +265,12 @@ class Sweeper:
         found = await store.items.get_many(store.keys.keys(paths))
         named = names_in(found.values(), self._place.key_of)
         named.need_names()
-        held = named.unclear | {str(item.get("id")) for item in found.values() if item.get("physcommitted") is False}
-        return named.keys | {verdict.blob.key for verdict in verdicts if verdict.blob.key[-36:] in held}
+        held = named.unclear | {
+            str(item.get("id")) for item in found.values() if item.get("physcommitted") is False
+        }
+        return named.keys | {
+            verdict.blob.key for verdict in verdicts if verdict.blob.key[-36:] in held
+        }
 
     async def _delete(self, verdicts: list[Verdict]) -> None:
         await self._audit.write([_deed(verdict) for verdict in verdicts])
@@ -241,7 +278,8 @@ class Sweeper:
         for start in range(0, len(verdicts), step):
             some, began = verdicts[start : start + step], self._sources.monotonic()
             if start:
-                # Slow deletion must not go on when somebody has locked the volume meanwhile, to restore it perhaps.
+                # Slow deletion must not go on when somebody has locked the volume meanwhile, to
+                # restore it perhaps.
                 await need_settled(self._place.store.items, self._record)
             failures = await self._place.data.delete_many([verdict.blob.key for verdict in some])
             left = {failure.key: failure.error for failure in failures}
@@ -256,7 +294,13 @@ class Sweeper:
 
 def _deed(verdict: Verdict) -> Deed:
     blob = verdict.blob
-    return {"deed": "delete", "key": blob.key, "bytes": blob.size, "reason": verdict.reason, "paths": verdict.paths}
+    return {
+        "deed": "delete",
+        "key": blob.key,
+        "bytes": blob.size,
+        "reason": verdict.reason,
+        "paths": verdict.paths,
+    }
 
 
 class _News:
@@ -273,23 +317,29 @@ class _News:
         """What segments name that are new since then."""
 
     async def of(self, verdicts: list[Verdict]) -> set[str]:
-        """Those of the candidates that operations name which are new. Entries before segments before checkpoints: so
-        what is compacted meanwhile is seen to be."""
+        """Those of the candidates that operations name which are new. Entries before segments
+        before checkpoints: so what is compacted meanwhile is seen to be."""
         found = await gather(self._by_entries, verdicts, limit=READS)
-        changed = {verdict.blob.key for verdict, is_new in zip(verdicts, found, strict=True) if is_new}
+        changed = {
+            verdict.blob.key for verdict, is_new in zip(verdicts, found, strict=True) if is_new
+        }
         async for part in self._reader.segments(without=self._segments):
             if len(part.records) != len(part.findings):
-                raise LogFormatError("a segment of the log cannot be understood: mend it first", path=part.keys[0])
+                raise LogFormatError(
+                    "a segment of the log cannot be understood: mend it first", path=part.keys[0]
+                )
             self._segments.add(part.segment)
             self._fresh |= named_by([record.operation for record in part.records], self._key_of)
         manifests: Collection[str] = [each.key for each in await self._reader.checkpoints.valid()]
         if not set(manifests) <= self._checkpoints or len(self._fresh) > FRESH_MOST:
-            raise ConflictError("the log was compacted, or has grown too much, since the mark: mark again")
+            raise ConflictError(
+                "the log was compacted, or has grown too much, since the mark: mark again"
+            )
         return changed | (self._fresh & {verdict.blob.key for verdict in verdicts})
 
     async def _by_entries(self, verdict: Verdict) -> bool:
-        """Whether a new entry names a candidate, or cannot be understood. Who moves an entry leads it one version
-        further, so later versions cannot come first."""
+        """Whether a new entry names a candidate, or cannot be understood. Who moves an entry leads
+        it one version further, so later versions cannot come first."""
         known = set(verdict.operations)
         last = max((version for version, _ in known), default=None)
         async for info in self._log.list_all(history_prefix(verdict.blob.key[-36:])):
@@ -298,10 +348,14 @@ class _News:
             except LogFormatError:
                 return True
             assert isinstance(key, EntryKey)
-            if (key.version, key.operation_id) in known or (last is not None and key.version > last + 1):
+            if (key.version, key.operation_id) in known or (
+                last is not None and key.version > last + 1
+            ):
                 continue
             try:
-                operation = decode(await read_object(self._log, info.key, ENTRY_BYTES), info.key).operation
+                operation = decode(
+                    await read_object(self._log, info.key, ENTRY_BYTES), info.key
+                ).operation
             except BlobNotFoundError:
                 continue
             except LogFormatError:

@@ -1,9 +1,11 @@
-"""What is wrong with one thing, and what mends it: tables of conditions, and nothing that reads or writes.
+"""What is wrong with one thing, and what mends it: tables of conditions, and nothing that reads or
+writes.
 
-The table of the volume is the truth, then the log, then the bytes (S3-FileSystem 1.0's order). Of each table here the
-first row whose conditions all hold decides; a row without a kind says that nothing is wrong. What is younger than the
-grace period, and what a job that lives has marked, may be under way and is never held against anybody. `docs/fsck.md`
-shows these tables, and a test compares.
+The table of the volume is the truth, then the log, then the bytes (S3-FileSystem 1.0's order). Of
+each table here the first row whose conditions all hold decides; a row without a kind says that
+nothing is wrong. What is younger than the grace period, and what a job that lives has marked, may
+be under way and is never held against anybody. `docs/fsck.md` shows these tables, and a test
+compares.
 """
 
 from __future__ import annotations
@@ -54,7 +56,18 @@ __all__ = [
     "shows",
 ]
 
-COMPARED: Final = ("path", "is_dir", "id", "version", "ctime", "mtime_ms", "size", "committed", "etag", "checksum")
+COMPARED: Final = (
+    "path",
+    "is_dir",
+    "id",
+    "version",
+    "ctime",
+    "mtime_ms",
+    "size",
+    "committed",
+    "etag",
+    "checksum",
+)
 """What the log and the table must agree on, beside the physical object."""
 COMPARED_BINARY: Final = ("path", "id", "version", "ctime", "size", "committed")
 """The same for S3-FileSystem 1.0's log, which holds no more."""
@@ -64,7 +77,8 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """If all of `when` hold, it is this kind of finding, and the action mends it. Without a kind nothing is wrong."""
+    """If all of `when` hold, it is this kind of finding, and the action mends it. Without a kind
+    nothing is wrong."""
 
     when: tuple[str, ...]
     kind: FindingKind | None = None
@@ -75,7 +89,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table(Generic[S]):
-    """Rows on one kind of subject. The first row that holds decides, and the last one always holds."""
+    """Rows on one kind of subject. The first row that holds decides, and the last one always
+    holds."""
 
     name: str
     about: str
@@ -101,7 +116,8 @@ _watches: list[Callable[[str, Row], None]] = []
 
 
 class reached:  # noqa: N801 - used as a function is
-    """While it is entered, gathers (table, row) of every decision: tests ask whether all rows were reached."""
+    """While it is entered, gathers (table, row) of every decision: tests ask whether all rows were
+    reached."""
 
     def __init__(self) -> None:
         self.rows: set[tuple[str, Row]] = set()
@@ -118,7 +134,8 @@ class reached:  # noqa: N801 - used as a function is
 
 
 def same_blob(key: str, physical: str | None) -> bool:
-    """Whether an entry's physical path names a blob of the data location; scheme and bucket are not compared."""
+    """Whether an entry's physical path names a blob of the data location; scheme and bucket are not
+    compared."""
     if physical is None:
         return False
     if "://" not in physical:
@@ -144,7 +161,13 @@ class _Case:
         self.record: LogRecord = NO_RECORD
         self.blob: BlobInfo = NO_BLOB
 
-    def of(self, *, entry: Entry | None = None, record: LogRecord | None = None, blob: BlobInfo | None = None) -> _Case:
+    def of(
+        self,
+        *,
+        entry: Entry | None = None,
+        record: LogRecord | None = None,
+        blob: BlobInfo | None = None,
+    ) -> _Case:
         """The same, looking at another part."""
         other = _Case.__new__(_Case)
         other.__dict__.update(self.__dict__)
@@ -161,52 +184,61 @@ class _Case:
     def keeper(self) -> Entry:
         """Of several entries with the id, the one whose id it is: the log's, else the newest."""
         logged = self.operation.after.path if self.operation and self.operation.after else None
-        return min(self.stand.entries, key=lambda entry: (entry.path != logged, -entry.version, entry.path))
+        return min(
+            self.stand.entries, key=lambda entry: (entry.path != logged, -entry.version, entry.path)
+        )
 
     @cached_property
     def logged_state(self) -> Entry | None:
         return self.operation.after if self.operation else None
 
     def has_bytes(self, entry: Entry | None, *, whole: bool = False) -> bool:
-        """Whether the object that the entry names is there; `whole`: and as large as the entry says."""
+        """Whether the object that the entry names is there; `whole`: and as large as the entry
+        says."""
         if entry is None or entry.is_dir:
             return entry is not None
         return any(
-            same_blob(blob.key, entry.physical) and (not whole or blob.size == entry.size) for blob in self.facts.blobs
+            same_blob(blob.key, entry.physical) and (not whole or blob.size == entry.size)
+            for blob in self.facts.blobs
         )
 
     def moved_entry_by_entry(self) -> bool:
-        """Whether the directory is one of a rename of S3-FileSystem 1.0: at its target it is one version on."""
+        """Whether the directory is one of a rename of S3-FileSystem 1.0: at its target it is one
+        version on."""
         versions = [entry.version for entry in self.stand.entries]
         return self.entry.is_dir and len(set(versions)) == len(versions)
 
     def was_replaced(self) -> bool:
-        """Whether the adopted object that the entry names has another etag than the one that was adopted. Objects of
-        ours keep their bytes, but not their etags, when they are copied or restored to another place."""
+        """Whether the adopted object that the entry names has another etag than the one that was
+        adopted. Objects of ours keep their bytes, but not their etags, when they are copied or
+        restored to another place."""
         entry = self.entry
         return bool(entry.etag and entry.physical and is_uri(entry.physical)) and any(
-            same_blob(blob.key, entry.physical) and blob.etag not in ("", entry.etag) for blob in self.facts.blobs
+            same_blob(blob.key, entry.physical) and blob.etag not in ("", entry.etag)
+            for blob in self.facts.blobs
         )
 
     def lease_runs(self, entry: Entry) -> bool:
         return entry.is_reservation and entry.lease_ms > self.facts.now_ms
 
     def shown(self) -> bool:
-        """Whether the table shows what the operation wrote. Marks change a directory's operation id, but not what it
-        is."""
+        """Whether the table shows what the operation wrote. Marks change a directory's operation
+        id, but not what it is."""
         operation = self.record.operation
         if operation.after is None:
             return not self.stand.entries
         return any(shows(entry, operation) for entry in self.stand.entries)
 
     def built_upon(self) -> bool:
-        """Whether a later operation began from what this one wrote. The id alone does not tell: a directory has that of
-        the job which marked it last, even if that was aborted; then it is of an earlier version.
+        """Whether a later operation began from what this one wrote. The id alone does not tell: a
+        directory has that of the job which marked it last, even if that was aborted; then it is of
+        an earlier version.
         """
         identity, version = self.record.operation.id, self.record.operation.version
         befores = [other.operation.before for other in self.pending if other is not self.record]
         return bool(identity) and any(
-            before is not None and (before.operation, before.version) == (identity, version) for before in befores
+            before is not None and (before.operation, before.version) == (identity, version)
+            for before in befores
         )
 
     def unfinished(self) -> bool:
@@ -243,7 +275,9 @@ class _Case:
         states = [self.logged_state]
         for record in self.pending:
             states += [record.operation.before, record.operation.after]
-        return any(state is not None and same_blob(self.blob.key, state.physical) for state in states)
+        return any(
+            state is not None and same_blob(self.blob.key, state.physical) for state in states
+        )
 
     def known(self) -> bool:
         return bool(self.facts.entries) or self.operation is not None or bool(self.pending)
@@ -280,10 +314,14 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "its bytes are whole": lambda case: case.has_bytes(case.record.operation.after, whole=True),
     "not logged": lambda case: not case.facts.logged,
     "something pending": lambda case: bool(case.pending),
-    "log young": lambda case: case.operation is not None and case.facts.is_young(case.operation.time_ms),
+    "log young": lambda case: (
+        case.operation is not None and case.facts.is_young(case.operation.time_ms)
+    ),
     "log: nothing": lambda case: case.operation is None,
     "log: removed": lambda case: case.operation is not None and case.operation.after is None,
-    "log: reservation": lambda case: case.logged_state is not None and case.logged_state.is_reservation,
+    "log: reservation": lambda case: (
+        case.logged_state is not None and case.logged_state.is_reservation
+    ),
     "log: conflict": lambda case: bool(case.truth and case.truth.conflict),
     "log: directory": lambda case: case.logged_state is not None and case.logged_state.is_dir,
     "log: bytes missing": lambda case: not case.has_bytes(case.logged_state),
@@ -294,7 +332,9 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
         and case.logged_state.path == case.entry.path
     ),
     "log: differs": lambda case: bool(case.differences()),
-    "path is taken": lambda case: case.logged_state is not None and case.logged_state.path in case.facts.occupied,
+    "path is taken": lambda case: (
+        case.logged_state is not None and case.logged_state.path in case.facts.occupied
+    ),
     "path is taken by a directory": lambda case: (
         case.logged_state is not None and case.facts.occupied.get(case.logged_state.path) is True
     ),
@@ -322,8 +362,18 @@ IDS: Final = Table(
             "none",
             "a rename of the directory is under way, or was interrupted: {paths}",
         ),
-        Row(("directory",), "duplicate_id", "renumber", "more than one directory has this id: {paths}"),
-        Row(("size differs",), "duplicate_id", "report", "several entries have this id, and no whole bytes: {paths}"),
+        Row(
+            ("directory",),
+            "duplicate_id",
+            "renumber",
+            "more than one directory has this id: {paths}",
+        ),
+        Row(
+            ("size differs",),
+            "duplicate_id",
+            "report",
+            "several entries have this id, and no whole bytes: {paths}",
+        ),
         Row((), "duplicate_id", "renumber", "more than one entry has this id: {paths}"),
     ),
 )
@@ -352,7 +402,12 @@ OPERATIONS: Final = Table(
     (
         Row(("of an open segment",)),
         Row(("operation young",)),
-        Row(("table shows it",), "log_pending", "commit_log", "{operation} is pending: it happened; commit it"),
+        Row(
+            ("table shows it",),
+            "log_pending",
+            "commit_log",
+            "{operation} is pending: it happened; commit it",
+        ),
         Row(
             ("a later one began from it",),
             "log_pending",
@@ -366,7 +421,12 @@ OPERATIONS: Final = Table(
             "roll_forward",
             "{operation} is pending: all its bytes are there; publish it",
         ),
-        Row((), "log_pending", "roll_back_log", "{operation} is pending: the table does not show it; roll it back"),
+        Row(
+            (),
+            "log_pending",
+            "roll_back_log",
+            "{operation} is pending: the table does not show it; roll it back",
+        ),
     ),
 )
 LOG: Final = Table(
@@ -380,20 +440,40 @@ LOG: Final = Table(
         Row(("log young",)),
         Row(("no entry", "log: nothing")),
         Row(("no entry", "log: removed")),
-        Row(("no entry", "log: reservation"), "entry_missing", "log_removal", "the log says it is reserved"),
-        Row(("no entry", "log: bytes missing"), "entry_missing", "log_removal", "the log says it exists; no bytes"),
+        Row(
+            ("no entry", "log: reservation"),
+            "entry_missing",
+            "log_removal",
+            "the log says it is reserved",
+        ),
+        Row(
+            ("no entry", "log: bytes missing"),
+            "entry_missing",
+            "log_removal",
+            "the log says it exists; no bytes",
+        ),
         Row(
             ("no entry", "log: directory", "path is taken by a directory"),
             "entry_missing",
             "log_removal",
             "the log says it exists; another directory is at its path",
         ),
-        Row(("no entry", "path is taken"), "entry_missing", "report", "the log says it exists; its path is taken"),
+        Row(
+            ("no entry", "path is taken"),
+            "entry_missing",
+            "report",
+            "the log says it exists; its path is taken",
+        ),
         Row(("no entry",), "entry_missing", "restore_entry", "the log says it exists"),
         Row(("lease runs",)),
         Row(("entry young",)),
         Row(("log: nothing",), "log_missing", "log_again", "the log does not know this object"),
-        Row(("log: conflict",), "log_conflict", "log_again", "several operations committed one version: {conflict}"),
+        Row(
+            ("log: conflict",),
+            "log_conflict",
+            "log_again",
+            "several operations committed one version: {conflict}",
+        ),
         Row(("log: removed",), "log_disagrees", "log_again", "the log says it was deleted"),
         Row(
             ("log: newer, same path", "bytes missing", "log: bytes whole"),
@@ -401,7 +481,12 @@ LOG: Final = Table(
             "restore_entry",
             "the log knows a newer version, whose bytes are there",
         ),
-        Row(("log: differs",), "log_disagrees", "log_again", "differs from the table in {differences}"),
+        Row(
+            ("log: differs",),
+            "log_disagrees",
+            "log_again",
+            "differs from the table in {differences}",
+        ),
         ROW_OK,
     ),
 )
@@ -442,8 +527,9 @@ BLOBS: Final = Table(
         Row((), "orphan_data", "report", "no entry names it, and there is no log"),
     ),
 )
-"""The log names an object before the table does. So where there is a log and it does not know them, bytes were never
-published: a writer died, or was cancelled, after its upload. Without a log nobody knows whose they are."""
+"""The log names an object before the table does. So where there is a log and it does not know them,
+bytes were never published: a writer died, or was cancelled, after its upload. Without a log nobody
+knows whose they are."""
 
 
 def decide(facts: Facts) -> list[Finding]:
@@ -454,7 +540,13 @@ def decide(facts: Facts) -> list[Finding]:
     case = _Case(facts, stand)
     entries = [case.of(entry=entry) for entry in stand.entries]
     found = [
-        Finding("stale_mark", "the job that marked it is over", facts.object_id, entry.path, action="settle_job")
+        Finding(
+            "stale_mark",
+            "the job that marked it is over",
+            facts.object_id,
+            entry.path,
+            action="settle_job",
+        )
         for entry in stand.stale
         if not facts.is_told_with_job(entry)
     ]
@@ -463,7 +555,9 @@ def decide(facts: Facts) -> list[Finding]:
         found += _found(RESERVATIONS, each, path=each.entry.path)
     for record in case.pending if facts.logged else ():
         state = record.operation.after or record.operation.before
-        said = _found(OPERATIONS, case.of(record=record), path=state.path if state else "", key=record.key)
+        said = _found(
+            OPERATIONS, case.of(record=record), path=state.path if state else "", key=record.key
+        )
         found += [replace(finding, version=record.operation.version) for finding in said]
     logged = case.logged_state
     path = stand.entries[0].path if stand.entries else logged.path if logged else ""
@@ -486,11 +580,15 @@ def next_version(facts: Facts) -> int:
     records = [*(facts.truth.pending if facts.truth else ())]
     if facts.truth and facts.truth.committed:
         records.append(facts.truth.committed)
-    used = [entry.version for entry in facts.entries] + [record.operation.version for record in records]
+    used = [entry.version for entry in facts.entries] + [
+        record.operation.version for record in records
+    ]
     return max(used, default=0) + 1
 
 
-def _found(table: Table[_Case], case: _Case, *, path: str = "", key: str = "", size: int = 0) -> list[Finding]:
+def _found(
+    table: Table[_Case], case: _Case, *, path: str = "", key: str = "", size: int = 0
+) -> list[Finding]:
     row = table.first(case)
     if row.kind is None:
         return []
@@ -554,8 +652,18 @@ ITEMS: Final[Table[ItemFacts]] = Table(
     (
         Row(("foreign",), "foreign_item", "report", "not an item of this volume"),
         Row(("unreadable",), "item_damaged", "quarantine", "{problem}"),
-        Row(("its place is free",), "item_misplaced", "move_item", "the name does not belong to this suffix"),
-        Row((), "item_misplaced", "quarantine", "the name does not belong to this suffix; its place is taken"),
+        Row(
+            ("its place is free",),
+            "item_misplaced",
+            "move_item",
+            "the name does not belong to this suffix",
+        ),
+        Row(
+            (),
+            "item_misplaced",
+            "quarantine",
+            "the name does not belong to this suffix; its place is taken",
+        ),
     ),
 )
 LOG_OBJECTS: Final[Table[LogObjectFacts]] = Table(
@@ -570,7 +678,10 @@ LOG_OBJECTS: Final[Table[LogObjectFacts]] = Table(
 PARENTS: Final[Table[ParentFacts]] = Table(
     "parents",
     "each path that has entries below it and is not a directory of the table",
-    {"child young": lambda found: found.child_is_young, "a file is there": lambda found: found.is_file},
+    {
+        "child young": lambda found: found.child_is_young,
+        "a file is there": lambda found: found.is_file,
+    },
     (
         Row(("child young",)),
         Row(("a file is there",), "missing_parent", "report", "its parent is not a directory"),
@@ -579,13 +690,16 @@ PARENTS: Final[Table[ParentFacts]] = Table(
 )
 CHANGES: Final[Table[ChangeFacts]] = Table(
     "changes",
-    "each job record with the segments of its operations, and each other segment, of which the log knows no end",
+    "each job record with the segments of its operations, and each other segment, of which the log "
+    "knows no end",
     {
         "lease runs": lambda found: found.job is not None and found.job.lease_ms > found.now_ms,
         "entries one by one": lambda found: found.job is not None and found.job.kind == "mark",
         "published": lambda found: found.job is not None and found.job.is_published,
         "not published": lambda found: found.job is not None and not found.job.is_published,
-        "segment young": lambda found: any(each.newest_ms > found.now_ms - found.grace_ms for each in found.segments),
+        "segment young": lambda found: any(
+            each.newest_ms > found.now_ms - found.grace_ms for each in found.segments
+        ),
     },
     (
         Row(("lease runs",)),
@@ -594,26 +708,35 @@ CHANGES: Final[Table[ChangeFacts]] = Table(
             ("published",),
             "interrupted_change",
             "finish_change",
-            "{change} was interrupted after it had taken effect: nothing is lost, and repair clears up{left}",
+            "{change} was interrupted after it had taken effect: nothing is lost, and repair "
+            "clears up{left}",
         ),
         Row(
             ("not published",),
             "interrupted_change",
             "finish_change",
-            "{change} was interrupted before it took effect: nothing was changed, and repair clears up{left}",
+            "{change} was interrupted before it took effect: nothing was changed, and repair "
+            "clears up{left}",
         ),
         Row(("segment young",)),
         Row(
             (),
             "interrupted_change",
             "finish_change",
-            "a change of many entries was interrupted: repair looks which of its operations took effect{left}",
+            "a change of many entries was interrupted: repair looks which of its operations took "
+            "effect{left}",
         ),
     ),
 )
 
 TABLES: Final[
-    Sequence[Table[_Case] | Table[ItemFacts] | Table[LogObjectFacts] | Table[ParentFacts] | Table[ChangeFacts]]
+    Sequence[
+        Table[_Case]
+        | Table[ItemFacts]
+        | Table[LogObjectFacts]
+        | Table[ParentFacts]
+        | Table[ChangeFacts]
+    ]
 ] = (
     IDS,
     RESERVATIONS,
@@ -632,7 +755,9 @@ TABLES: Final[
 def decide_item(facts: ItemFacts) -> list[Finding]:
     """What is wrong with an item that is no entry, or that is in a wrong partition."""
     row = ITEMS.first(facts)
-    return _loose(row, row.detail.format(problem=facts.problem), key=f"{facts.partition} / {facts.sort}")
+    return _loose(
+        row, row.detail.format(problem=facts.problem), key=f"{facts.partition} / {facts.sort}"
+    )
 
 
 def decide_log_object(facts: LogObjectFacts) -> list[Finding]:
@@ -648,14 +773,26 @@ def decide_parent(facts: ParentFacts) -> list[Finding]:
 
 
 def decide_change(facts: ChangeFacts) -> list[Finding]:
-    """Whether a change of many entries was interrupted: told once, whatever it has left on single entries."""
+    """Whether a change of many entries was interrupted: told once, whatever it has left on single
+    entries."""
     row, job = CHANGES.first(facts), facts.job
     change = _CHANGES[job.kind].format(job=job) if job else ""
-    left = f" ({facts.operations:,} operations in {len(facts.segments):,} log segments)" if facts.segments else ""
-    return _loose(row, row.detail.format(change=change, left=left), path=job.source if job else "", key=facts.key)
+    left = (
+        f" ({facts.operations:,} operations in {len(facts.segments):,} log segments)"
+        if facts.segments
+        else ""
+    )
+    return _loose(
+        row,
+        row.detail.format(change=change, left=left),
+        path=job.source if job else "",
+        key=facts.key,
+    )
 
 
-def _loose(row: Row, detail: str, *, object_id: str = "", path: str = "", key: str = "") -> list[Finding]:
+def _loose(
+    row: Row, detail: str, *, object_id: str = "", path: str = "", key: str = ""
+) -> list[Finding]:
     if row.kind is None:
         return []
     return [Finding(row.kind, detail, object_id, path, key, action=row.action)]

@@ -1,7 +1,9 @@
-"""What fsck knows of one thing, as plain values: they pickle, they are small, and to decide needs nothing else.
+"""What fsck knows of one thing, as plain values: they pickle, they are small, and to decide needs
+nothing else.
 
-Facts come from one machine's scans, from a strong look just before a repair, or from a Spark job that has joined table,
-log and bytes by object id. Where they come from makes no difference to what is decided.
+Facts come from one machine's scans, from a strong look just before a repair, or from a Spark job
+that has joined table, log and bytes by object id. Where they come from makes no difference to what
+is decided.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ Action = Literal[
     "report",
     "none",
 ]
-"""What mends a finding. `report`: nothing that a program may do by itself. `none`: nothing needs to be done."""
+"""What mends a finding. `report`: nothing that a program may do by itself. `none`: nothing needs to
+be done."""
 
 NOTES: Final[frozenset[str]] = frozenset(
     {"collectable_data", "foreign_blob", "rename_unfinished", "reservation_open", "stale_job"}
@@ -93,7 +96,8 @@ PROBLEMS: Final[frozenset[str]] = frozenset(FindingKind.__args__) - NOTES  # typ
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that fsck found. `object_id`, `path` and `key` say what it is about, as far as that is known."""
+    """One thing that fsck found. `object_id`, `path` and `key` say what it is about, as far as that
+    is known."""
 
     kind: FindingKind
     detail: str
@@ -125,26 +129,31 @@ class Facts:
     now_ms: int
     grace_ms: int
     entries: Sequence[Entry] = ()
-    """Items of the table with this id, as they are stored: one, unless something went wrong or is under way. An item
-    that is another object now, and this one once the job that marks it is published, is among them."""
+    """Items of the table with this id, as they are stored: one, unless something went wrong or is
+    under way. An item that is another object now, and this one once the job that marks it is
+    published, is among them."""
     truth: Truth | None = None
     """What the log says; None if it does not know the id."""
     blobs: Sequence[BlobInfo] = ()
     """Physical objects whose key ends in this id, and those that an entry or the log names."""
     logged: bool = True
-    """Whether objects of this kind are logged at all: not on a volume without log, nor directories of s3k-1.0."""
+    """Whether objects of this kind are logged at all: not on a volume without log, nor directories
+    of s3k-1.0."""
     legacy: bool = False
-    """Whether S3-FileSystem 1.0 wrote the object, and may be writing it: it has no leases, renames directories entry by
-    entry, and its log keeps less."""
+    """Whether S3-FileSystem 1.0 wrote the object, and may be writing it: it has no leases, renames
+    directories entry by entry, and its log keeps less."""
     jobs: Mapping[str, JobRecord] = field(default_factory=dict)
-    """The records that there are of the jobs that mark the entries, by id; one that is missing is over."""
+    """The records that there are of the jobs that mark the entries, by id; one that is missing is
+    over."""
     occupied: Mapping[str, bool] = field(default_factory=dict)
-    """Paths that the log gives this object and at which others stand; whether they are directories."""
+    """Paths that the log gives this object and at which others stand; whether they are directories.
+    """
     unreadable_jobs: frozenset[str] = frozenset()
     """Ids of jobs whose record cannot be read: nobody knows whether they are over."""
 
     def is_told_with_job(self, entry: Entry) -> bool:
-        """Whether the entry's mark is one of many that are told, and ended, with the job that has set them."""
+        """Whether the entry's mark is one of many that are told, and ended, with the job that has
+        set them."""
         mark = _mark(entry)
         job = self.jobs.get(mark.job) if mark is not None else None
         return job is not None and job.kind != "mark"
@@ -207,7 +216,8 @@ class OpenSegment:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFacts:
-    """A change of many entries that is not over: a job's record, open segments of the log, or both."""
+    """A change of many entries that is not over: a job's record, open segments of the log, or
+    both."""
 
     key: str
     """The job's id, or the key of the segment."""
@@ -257,13 +267,19 @@ def standing(facts: Facts) -> Standing:
 
 
 def objects_of(entry: Entry) -> set[str]:
-    """The ids of the objects that a stored item is, or will be when the job that marks it is published."""
+    """The ids of the objects that a stored item is, or will be when the job that marks it is
+    published."""
     mark = _mark(entry) if entry.pending else None
-    return {entry.id, mark.then.id} if mark is not None and isinstance(mark.then, Entry) else {entry.id}
+    return (
+        {entry.id, mark.then.id}
+        if mark is not None and isinstance(mark.then, Entry)
+        else {entry.id}
+    )
 
 
 def adopted_by(entry: Entry) -> list[str]:
-    """The URIs of adopted bytes that a stored item names, or will when the job that marks it is published."""
+    """The URIs of adopted bytes that a stored item names, or will when the job that marks it is
+    published."""
     mark = _mark(entry) if entry.pending else None
     sides = [entry, mark.then] if mark is not None and isinstance(mark.then, Entry) else [entry]
     return [side.physical for side in sides if side.physical and is_uri(side.physical)]

@@ -1,4 +1,5 @@
-"""What became of the operations of an interrupted change: read from the table, for a whole segment of the log."""
+"""What became of the operations of an interrupted change: read from the table, for a whole segment
+of the log."""
 
 from __future__ import annotations
 
@@ -20,32 +21,43 @@ ROWS: Final = 500
 """Operations whose paths are looked at together."""
 
 
-async def mark_of(store: MetadataStore, begun: Segment, job: str, *, published: bool) -> Mark | None:
-    """The mark that ends a segment; None: none of its operations happened, or will. What the table does not tell is
-    unknown by it, so that it is decided object by object.
+async def mark_of(
+    store: MetadataStore, begun: Segment, job: str, *, published: bool
+) -> Mark | None:
+    """The mark that ends a segment; None: none of its operations happened, or will. What the table
+    does not tell is unknown by it, so that it is decided object by object.
 
-    `job`: the id of the job whose operations these are, which nobody can publish any more; `published`: whether it was,
-    by its record. Empty: the change was no job's. Raises the store's errors.
+    `job`: the id of the job whose operations these are, which nobody can publish any more;
+    `published`: whether it was, by its record. Empty: the change was no job's. Raises the store's
+    errors.
     """
     verdicts: dict[str, set[bool | None]] = {}
     for start in range(0, len(begun.operations), ROWS):
         some = begun.operations[start : start + ROWS]
         stored = await _stored(store, some)
         for operation in some:
-            verdicts.setdefault(operation.id, set()).add(happened(operation, stored, job, published=published))
+            verdicts.setdefault(operation.id, set()).add(
+                happened(operation, stored, job, published=published)
+            )
     succeeded = tuple(identity for identity, said in verdicts.items() if said == {True})
-    unknown = tuple(identity for identity, said in verdicts.items() if said not in ({True}, {False}))
+    unknown = tuple(
+        identity for identity, said in verdicts.items() if said not in ({True}, {False})
+    )
     if not succeeded and not unknown:
         return None
     everything = len(succeeded) == len(verdicts)
     return Mark(begun.id, len(begun.operations), None if everything else succeeded, unknown)
 
 
-def happened(operation: Operation, stored: Mapping[str, Entry], job: str, *, published: bool) -> bool | None:
-    """Whether an operation happened, by the entries that are stored at its paths; None: they do not tell.
+def happened(
+    operation: Operation, stored: Mapping[str, Entry], job: str, *, published: bool
+) -> bool | None:
+    """Whether an operation happened, by the entries that are stored at its paths; None: they do not
+    tell.
 
-    An entry has each version once. So one that is what the operation wrote proves that it happened; one that is what
-    the operation began from, that it did not, and will not if it can only happen with a job that is over.
+    An entry has each version once. So one that is what the operation wrote proves that it happened;
+    one that is what the operation began from, that it did not, and will not if it can only happen
+    with a job that is over.
     """
     after, before = operation.after, operation.before
     there = stored.get(after.path) if after is not None else None
@@ -54,9 +66,19 @@ def happened(operation: Operation, stored: Mapping[str, Entry], job: str, *, pub
         if side is not None and side.id == operation.object_id and shows(side, operation):
             return True
     here = stored.get(before.path) if before is not None else None
-    if not job or before is None or here is None or (here.id, here.version) != (before.id, before.version):
+    if (
+        not job
+        or before is None
+        or here is None
+        or (here.id, here.version) != (before.id, before.version)
+    ):
         return None
-    if after is None and published and job_of(here.pending) == job and _side(here, job, published=True) is None:
+    if (
+        after is None
+        and published
+        and job_of(here.pending) == job
+        and _side(here, job, published=True) is None
+    ):
         return True
     return None if here.pending and published else False
 
@@ -69,7 +91,9 @@ def _side(entry: Entry, job: str, *, published: bool) -> Entry | None:
 
 
 async def _stored(store: MetadataStore, operations: Sequence[Operation]) -> dict[str, Entry]:
-    states = [state for each in operations for state in (each.before, each.after) if state is not None]
+    states = [
+        state for each in operations for state in (each.before, each.after) if state is not None
+    ]
     paths = sorted({state.path for state in states})
     keys = store.keys.keys(paths)
     items = await store.items.get_many(keys)

@@ -1,7 +1,8 @@
-"""Facts about a volume, gathered by one machine: table, log and bytes are read once and joined by object id.
+"""Facts about a volume, gathered by one machine: table, log and bytes are read once and joined by
+object id.
 
-The three cannot be read at one moment, so they are read in the order in which a change reaches them last: table, log,
-bytes. What was changed meanwhile is then young in the log.
+The three cannot be read at one moment, so they are read in the order in which a change reaches them
+last: table, log, bytes. What was changed meanwhile is then young in the log.
 """
 
 from __future__ import annotations
@@ -59,9 +60,15 @@ class Gatherer:
     """One pass over a volume, in stages that a later run does not repeat if the parts are kept."""
 
     def __init__(
-        self, ground: Ground, parts: Parts, *, now_ms: int | None = None, position: LogPosition | None = None
+        self,
+        ground: Ground,
+        parts: Parts,
+        *,
+        now_ms: int | None = None,
+        position: LogPosition | None = None,
     ) -> None:
-        """`now_ms`: when the volume was looked at, if that was before; `position`: where the log ended then."""
+        """`now_ms`: when the volume was looked at, if that was before; `position`: where the log
+        ended then."""
         self.ground = ground
         self.parts = parts
         self.counts = Counts()
@@ -122,11 +129,17 @@ class Gatherer:
         blobs: dict[str, list[Any]] = {}
         adopted = set(self.parts.read("adopted", number))
         for blob in self.parts.read("blobs", number):
-            # Which object an adopted one is of its key does not tell: `look.with_adopted` asks for it.
+            # Which object an adopted one is of its key does not tell: `look.with_adopted` asks for
+            # it.
             if blob.key not in adopted:
                 blobs.setdefault(_native.object_id_of(blob.key) or blob.key, []).append(blob)
         return [
-            self._facts(object_id, entries.get(object_id, ()), truths.get(object_id), blobs.get(object_id, ()))
+            self._facts(
+                object_id,
+                entries.get(object_id, ()),
+                truths.get(object_id),
+                blobs.get(object_id, ()),
+            )
             for object_id in sorted(self._ids(entries, truths, blobs))
         ]
 
@@ -134,15 +147,20 @@ class Gatherer:
         """What is known of each change of many entries that is not over."""
         segments: dict[str, list[OpenSegment]] = {}
         for segment in self.loose.segments:
-            segments.setdefault(segment.job or segment_key(segment.id, "pending"), []).append(segment)
+            segments.setdefault(segment.job or segment_key(segment.id, "pending"), []).append(
+                segment
+            )
         jobs = {job.id: job for job in self.loose.jobs}
         return [
-            ChangeFacts(key, jobs.get(key), tuple(segments.get(key, ())), self.now_ms, self.ground.grace_ms)
+            ChangeFacts(
+                key, jobs.get(key), tuple(segments.get(key, ())), self.now_ms, self.ground.grace_ms
+            )
             for key in sorted(jobs.keys() | segments.keys())
         ]
 
     def lonely(self, number: int) -> Iterator[Child]:
-        """Of each parent that is no directory of the table, in one part, the first of its children by name."""
+        """Of each parent that is no directory of the table, in one part, the first of its children
+        by name."""
         directories = {ROOT, *self.parts.read("directories", number)}
         first: dict[str, Child] = {}
         for child in self.parts.read("children", number):
@@ -151,7 +169,9 @@ class Gatherer:
                 first[parent] = child
         yield from first.values()
 
-    def _facts(self, object_id: str, entries: Sequence[Entry], truth: Truth | None, blobs: Sequence[Any]) -> Facts:
+    def _facts(
+        self, object_id: str, entries: Sequence[Entry], truth: Truth | None, blobs: Sequence[Any]
+    ) -> Facts:
         legacy = self.ground.is_legacy
         is_dir = bool(entries) and entries[0].is_dir
         return Facts(
@@ -165,7 +185,9 @@ class Gatherer:
             legacy=legacy,
         )
 
-    def _ids(self, entries: dict[str, list[Entry]], truths: dict[str, Truth], blobs: Iterable[str]) -> set[str]:
+    def _ids(
+        self, entries: dict[str, list[Entry]], truths: dict[str, Truth], blobs: Iterable[str]
+    ) -> set[str]:
         if self.ground.path == ROOT:
             return entries.keys() | truths.keys() | set(blobs)
 
@@ -173,7 +195,9 @@ class Gatherer:
             state = truth.committed.operation.after if truth.committed else None
             return state is not None and self.ground.holds(state.path)
 
-        return entries.keys() | {object_id for object_id, truth in truths.items() if is_below(truth)}
+        return entries.keys() | {
+            object_id for object_id, truth in truths.items() if is_below(truth)
+        }
 
     # Stages
 
@@ -187,7 +211,9 @@ class Gatherer:
         self.save()
 
     async def _scan_table(self, tell: Tell) -> None:
-        segments = [table_things(self.ground, segment, SEGMENTS, self.counts) for segment in range(SEGMENTS)]
+        segments = [
+            table_things(self.ground, segment, SEGMENTS, self.counts) for segment in range(SEGMENTS)
+        ]
         async for things in merge(segments, limit=SEGMENTS):
             self.put(things)
             done = self.counts.files + self.counts.directories
@@ -204,7 +230,9 @@ class Gatherer:
 
     async def _scan_blobs(self, tell: Tell) -> None:
         ranges = [
-            blob_things(self.ground, keys, self.counts) for group in self.ground.ranges(len(HEX)) for keys in group
+            blob_things(self.ground, keys, self.counts)
+            for group in self.ground.ranges(len(HEX))
+            for keys in group
         ]
         async for things in merge(ranges, limit=LISTINGS):
             self.put(things)
@@ -228,7 +256,9 @@ class Gatherer:
         if not state:
             return
         if state.get("format") != STATE_FORMAT or state.get("scope") != self._scope():
-            raise InvalidArgumentError("the directory holds an interrupted fsck of something else, or by other options")
+            raise InvalidArgumentError(
+                "the directory holds an interrupted fsck of something else, or by other options"
+            )
         self.now_ms = state["now_ms"]
         self._done = list(state["done"])
         self.decided = state["decided"]
@@ -242,8 +272,11 @@ class Gatherer:
         )
 
 
-async def jobs_of(store: MetadataStore, entries: Iterable[Entry]) -> tuple[dict[str, JobRecord], frozenset[str]]:
-    """The records of the jobs that mark the entries, and the ids of those whose record cannot be read."""
+async def jobs_of(
+    store: MetadataStore, entries: Iterable[Entry]
+) -> tuple[dict[str, JobRecord], frozenset[str]]:
+    """The records of the jobs that mark the entries, and the ids of those whose record cannot be
+    read."""
     ids = set()
     for entry in entries:
         if entry.pending:

@@ -45,7 +45,8 @@ class Ground:
     legacy: bool = False
     """Whether S3-FileSystem 1.0 wrote the volume, where no log of its says so."""
     place: BlobStore | None = None
-    """The data location as a whole, where adopted objects are, of a volume whose own `blobs` are below its scope."""
+    """The data location as a whole, where adopted objects are, of a volume whose own `blobs` are
+    below its scope."""
 
     @property
     def is_legacy(self) -> bool:
@@ -53,8 +54,9 @@ class Ground:
         return self.legacy or isinstance(self.log, JavaLogReader)
 
     def key_of(self, physical: str) -> str:
-        """The key of what an entry names: among the volume's own bytes, or, of a URI, below the data location.
-        S3-FileSystem 1.0 may have named a bucket that its data is not in any more: then it is what follows the bucket.
+        """The key of what an entry names: among the volume's own bytes, or, of a URI, below the
+        data location. S3-FileSystem 1.0 may have named a bucket that its data is not in any more:
+        then it is what follows the bucket.
         """
         if not is_uri(physical):
             return physical
@@ -62,8 +64,8 @@ class Ground:
         return physical.partition("://")[2].partition("/")[2] if key is None else key
 
     def ranges(self, count: int) -> list[list[KeyRange]]:
-        """The keys of the volume's bytes in `count` groups of ranges: all below its scope, and where there is none,
-        those that are like its own.
+        """The keys of the volume's bytes in `count` groups of ranges: all below its scope, and
+        where there is none, those that are like its own.
         """
         return hex_ranges(count) if self.place is None else key_ranges(count)
 

@@ -1,4 +1,5 @@
-"""A second, strong look at what seemed wrong: every finding is decided anew from it before it is told or mended."""
+"""A second, strong look at what seemed wrong: every finding is decided anew from it before it is
+told or mended."""
 
 from __future__ import annotations
 
@@ -10,7 +11,15 @@ from s3k_async import _native
 from s3k_async.concurrency import gather, run_all
 from s3k_async.errors import BlobNotFoundError, InvalidPathError, ItemFormatError, LogFormatError
 from s3k_async.fsck.decide import decide
-from s3k_async.fsck.facts import Facts, Finding, ItemFacts, LogObjectFacts, ParentFacts, adopted_by, objects_of
+from s3k_async.fsck.facts import (
+    Facts,
+    Finding,
+    ItemFacts,
+    LogObjectFacts,
+    ParentFacts,
+    adopted_by,
+    objects_of,
+)
 from s3k_async.fsck.gather import jobs_of, read_item
 from s3k_async.fsck.ground import Ground
 from s3k_async.fsck.parts import Child
@@ -50,13 +59,16 @@ async def with_jobs(ground: Ground, facts: Sequence[Facts]) -> list[Facts]:
         return list(facts)
     jobs, unreadable = await jobs_of(ground.store, marked)
     return [
-        replace(each, jobs=jobs, unreadable_jobs=unreadable) if any(entry.pending for entry in each.entries) else each
+        replace(each, jobs=jobs, unreadable_jobs=unreadable)
+        if any(entry.pending for entry in each.entries)
+        else each
         for each in facts
     ]
 
 
 async def with_adopted(ground: Ground, facts: Sequence[Facts]) -> list[Facts]:
-    """The facts with the adopted bytes that their entries name: which object they are of, no listing tells."""
+    """The facts with the adopted bytes that their entries name: which object they are of, no
+    listing tells."""
     found: dict[str, list[BlobInfo]] = {}
 
     async def look(object_id: str, uri: str) -> None:
@@ -71,14 +83,18 @@ async def with_adopted(ground: Ground, facts: Sequence[Facts]) -> list[Facts]:
         for uri in sorted({uri for entry in each.entries for uri in adopted_by(entry)})
     ]
     await run_all(lambda each: look(*each), wanted, limit=READS)
-    return [replace(each, blobs=tuple(found[each.object_id])) if each.object_id in found else each for each in facts]
+    return [
+        replace(each, blobs=tuple(found[each.object_id])) if each.object_id in found else each
+        for each in facts
+    ]
 
 
 async def decided(
     ground: Ground, facts: Sequence[Facts], tail: LogTail | None
 ) -> AsyncIterator[list[tuple[Facts, list[Finding]]]]:
-    """What is to be said of the objects, in batches; what seemed to be a problem, from a second look. Objects of which
-    there is nothing to say are left out. `tail`: what was logged since they were gathered.
+    """What is to be said of the objects, in batches; what seemed to be a problem, from a second
+    look. Objects of which there is nothing to say are left out. `tail`: what was logged since they
+    were gathered.
     """
     for start in range(0, len(facts), BATCH):
         batch = await with_adopted(ground, await with_jobs(ground, facts[start : start + BATCH]))
@@ -86,7 +102,11 @@ async def decided(
         suspects = [each for each, found in first if any(finding.is_problem for finding in found)]
         suspected = {each.object_id for each in suspects}
         said = [(each, found) for each, found in first if found and each.object_id not in suspected]
-        said += [(each, found) for each in await look_again(ground, suspects, tail) if (found := decide(each))]
+        said += [
+            (each, found)
+            for each in await look_again(ground, suspects, tail)
+            if (found := decide(each))
+        ]
         if said:
             yield said
 
@@ -101,9 +121,11 @@ class _Seen:
     blobs: list[BlobInfo] = field(default_factory=list)
 
 
-async def look_again(ground: Ground, suspects: Sequence[Facts], tail: LogTail | None = None) -> list[Facts]:
-    """The facts about some objects, read anew by strong reads: table, log, bytes. Raises the stores'
-    errors.
+async def look_again(
+    ground: Ground, suspects: Sequence[Facts], tail: LogTail | None = None
+) -> list[Facts]:
+    """The facts about some objects, read anew by strong reads: table, log, bytes. Raises the
+    stores' errors.
 
     A change is in the log before it is in the table. So the table is read between two readings of
     the log: what was known, and what the log says after that. If both say the same of an object,
@@ -124,7 +146,9 @@ async def look_again(ground: Ground, suspects: Sequence[Facts], tail: LogTail | 
         fresh += [each for each in looked if each.truth == known[each.object_id]]
         left = [each for each in looked if each.truth != known[each.object_id]]
     were = {each.object_id for each in suspects if each.entries}
-    return await with_jobs(ground, [each for each in fresh if each.entries or each.object_id not in were])
+    return await with_jobs(
+        ground, [each for each in fresh if each.entries or each.object_id not in were]
+    )
 
 
 async def _look(ground: Ground, suspects: Sequence[Facts], tail: LogTail | None) -> list[Facts]:
@@ -173,7 +197,9 @@ async def _below_files(ground: Ground, suspects: Sequence[Facts], seen: dict[str
     """A path whose directory's place a file has taken is taken, too."""
 
     async def look(each: Facts) -> None:
-        logged = each.truth.committed.operation.after if each.truth and each.truth.committed else None
+        logged = (
+            each.truth.committed.operation.after if each.truth and each.truth.committed else None
+        )
         found = seen[each.object_id]
         if logged is None or found.entries or found.occupied:
             return
@@ -188,7 +214,12 @@ async def _below_files(ground: Ground, suspects: Sequence[Facts], seen: dict[str
 def _states(truth: Truth | None) -> list[Entry]:
     """Every state of an object that the log's newest records speak of."""
     records = _committed(truth) + list(truth.pending if truth else ())
-    return [state for record in records for state in (record.operation.before, record.operation.after) if state]
+    return [
+        state
+        for record in records
+        for state in (record.operation.before, record.operation.after)
+        if state
+    ]
 
 
 def _committed(truth: Truth | None) -> list[LogRecord]:
@@ -202,9 +233,11 @@ def _paths(facts: Facts) -> set[str]:
     return {path for path in paths if path.startswith("/") and path != "/"}
 
 
-async def _records(ground: Ground, suspects: Sequence[Facts], seen: dict[str, _Seen], tail: LogTail | None) -> None:
-    """All entries of the objects, what was pending in segments, and what was logged since. What is committed stays so,
-    and is not read again, unless the log was compacted meanwhile.
+async def _records(
+    ground: Ground, suspects: Sequence[Facts], seen: dict[str, _Seen], tail: LogTail | None
+) -> None:
+    """All entries of the objects, what was pending in segments, and what was logged since. What is
+    committed stays so, and is not read again, unless the log was compacted meanwhile.
     """
     log = ground.log
     if log is None:
@@ -216,7 +249,9 @@ async def _records(ground: Ground, suspects: Sequence[Facts], seen: dict[str, _S
             found = await read(each.object_id)
         except LogFormatError:  # an id that no key of the log can hold
             return
-        seen[each.object_id].records += [record for record in found if isinstance(record, LogRecord)]
+        seen[each.object_id].records += [
+            record for record in found if isinstance(record, LogRecord)
+        ]
 
     await run_all(own, suspects, limit=READS)
     if isinstance(log, JavaLogReader):
@@ -240,7 +275,9 @@ def _segments(truth: Truth | None) -> list[str]:
 async def _heads(ground: Ground, facts: Facts, seen: _Seen) -> None:
     states = [*seen.entries, *_states(latest(seen.records).get(facts.object_id))]
     names = {blob.key: blob.key for blob in facts.blobs}
-    physical = [state.physical for state in states if state.physical and state.physical != UNCOMMITTED]
+    physical = [
+        state.physical for state in states if state.physical and state.physical != UNCOMMITTED
+    ]
     names |= {ground.key_of(name): name for name in physical}
     for key in sorted(names.keys() - {""}):
         blob = await ground.head(names[key])
@@ -282,7 +319,9 @@ async def still_damaged(ground: Ground, facts: LogObjectFacts) -> bool:
     except LogFormatError:
         return True
     found = await (
-        ground.log.segment(key.segment_id) if isinstance(key, SegmentKey) else ground.log.entries_of(key.object_id)
+        ground.log.segment(key.segment_id)
+        if isinstance(key, SegmentKey)
+        else ground.log.entries_of(key.object_id)
     )
     return any(isinstance(each, DamagedLog) and each.key == facts.key for each in found)
 
@@ -305,7 +344,8 @@ async def parent_facts(ground: Ground, lonely: Iterable[Child]) -> list[ParentFa
 
 
 async def checked_bytes(ground: Ground, entry: Entry) -> Finding | None:
-    """Read a file's bytes and compare the checksum; None if it is right, or if there are no bytes."""
+    """Read a file's bytes and compare the checksum; None if it is right, or if there are no
+    bytes."""
     digest = _native.Xxh3_128()
     try:
         for start in range(0, entry.size, CHUNK):

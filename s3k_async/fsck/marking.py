@@ -1,7 +1,9 @@
-"""*Mark*: which bytes nobody names. Nothing is changed but for the list of candidates, a local file.
+"""*Mark*: which bytes nobody names. Nothing is changed but for the list of candidates, a local
+file.
 
-The order is what makes it exact: first the data keys, then the table, then the log. What is old enough, and was named
-by no item that was scanned, has either been moved by an operation that is in the log by now, or is not named.
+The order is what makes it exact: first the data keys, then the table, then the log. What is old
+enough, and was named by no item that was scanned, has either been moved by an operation that is in
+the log by now, or is not named.
 """
 
 from __future__ import annotations
@@ -12,7 +14,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from s3k_async.concurrency import merge
-from s3k_async.errors import ItemFormatError, LogFormatError, ReadOnlyVolumeError, VolumeMismatchError
+from s3k_async.errors import (
+    ItemFormatError,
+    LogFormatError,
+    ReadOnlyVolumeError,
+    VolumeMismatchError,
+)
 from s3k_async.fsck.candidates import CandidateWriter, Header
 from s3k_async.fsck.mend import FsckVolume
 from s3k_async.fsck.naming import SEGMENTS, Named, digest_of, names_in, need_settled, scan_segment
@@ -44,13 +51,17 @@ __all__ = [
 MOST: Final = 10_000
 
 _SCHEMA: Final = (
-    "CREATE TABLE listed (key TEXT NOT NULL, object TEXT NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL)",
+    (
+        "CREATE TABLE listed"
+        " (key TEXT NOT NULL, object TEXT NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL)"
+    ),
     "CREATE TABLE named (key TEXT NOT NULL)",
     "CREATE TABLE held (object TEXT NOT NULL PRIMARY KEY)",
 )
 _INDEX_NAMED: Final = "CREATE INDEX by_key ON named (key)"
 _UNNAMED: Final = (
-    "CREATE TABLE unnamed AS SELECT key, object, size, mtime FROM listed WHERE key NOT IN (SELECT key FROM named)"
+    "CREATE TABLE unnamed AS SELECT key, object, size, mtime FROM listed"
+    " WHERE key NOT IN (SELECT key FROM named)"
 )
 _INDEX_UNNAMED: Final = "CREATE INDEX unnamed_by_object ON unnamed (object)"
 
@@ -66,17 +77,26 @@ class Place:
     key_of: KeyOf
     volume_id: str
     scoped: bool
-    """Whether `data` holds nothing but the volume's own. If not, what its log does not name may be another's."""
+    """Whether `data` holds nothing but the volume's own. If not, what its log does not name may be
+    another's."""
 
     @classmethod
     def of(cls, volume: FsckVolume) -> Place:
         """The place of an open volume."""
         record = volume.record
         key_of = volume.storage.own_key
-        return cls(volume.store, volume.blobs, volume.log_blobs, key_of, record.volume_id, bool(record.scope))
+        return cls(
+            volume.store,
+            volume.blobs,
+            volume.log_blobs,
+            key_of,
+            record.volume_id,
+            bool(record.scope),
+        )
 
     def ranges(self, count: int) -> list[list[KeyRange]]:
-        """The keys of the data in `count` groups of ranges: all that are the volume's, or all that are like its own."""
+        """The keys of the data in `count` groups of ranges: all that are the volume's, or all that
+        are like its own."""
         return key_ranges(count) if self.scoped else hex_ranges(count)
 
 
@@ -94,15 +114,17 @@ class Count:
 
 @dataclass(slots=True)
 class Marked:
-    """What mark found. `counts` is by reason: of the bytes that can go `deleted`, `replaced`, `unpublished`, `unnamed`;
-    of those that stay `named`, `young`, `waiting` (nobody names them, but not for a grace period yet), `lost` (the log
-    says that they are live, the table has no entry), `damaged` (something about them cannot be understood), `foreign`
-    (the key is none of a volume's), `unowned` (the place may be shared, and the log does not name them).
+    """What mark found. `counts` is by reason: of the bytes that can go `deleted`, `replaced`,
+    `unpublished`, `unnamed`; of those that stay `named`, `young`, `waiting` (nobody names them, but
+    not for a grace period yet), `lost` (the log says that they are live, the table has no entry),
+    `damaged` (something about them cannot be understood), `foreign` (the key is none of a
+    volume's), `unowned` (the place may be shared, and the log does not name them).
     """
 
     counts: dict[str, Count] = field(default_factory=dict)
     reservations: list[Entry] = field(default_factory=list)
-    """Files whose writers have had their time; of these and of the uploads MOST, the next run finds the others."""
+    """Files whose writers have had their time; of these and of the uploads MOST, the next run finds
+    the others."""
     uploads: list[tuple[BlobStore, Unfinished]] = field(default_factory=list)
     entries: int = 0
 
@@ -115,7 +137,8 @@ class Marked:
 
 
 class Sieve:
-    """What mark keeps of what it reads, and counts, wherever that is kept: in a file, or as rows of Spark's."""
+    """What mark keeps of what it reads, and counts, wherever that is kept: in a file, or as rows of
+    Spark's."""
 
     def __init__(self, place: Place, ages: Ages, now_ms: int) -> None:
         """`now_ms`: when mark began, by the clock of the data."""
@@ -126,7 +149,8 @@ class Sieve:
         self._oldest = now_ms - ages.unpublishable_ms - ages.grace_ms
 
     def blobs(self, page: Iterable[BlobInfo]) -> list[BlobInfo]:
-        """The data keys that are old enough; what is young may be an upload under way, or have been one just now."""
+        """The data keys that are old enough; what is young may be an upload under way, or have been
+        one just now."""
         old: list[BlobInfo] = []
         for blob in page:
             if PHYSICAL_KEY.fullmatch(blob.key) is None:
@@ -140,13 +164,17 @@ class Sieve:
     def items(self, page: Sequence[Item]) -> Named:
         """What items name. Reservations whose writers have had their time are noted."""
         if len(self.done.reservations) < MOST:
-            self.done.reservations += [entry for item in page if (entry := self._expired(item)) is not None]
+            self.done.reservations += [
+                entry for item in page if (entry := self._expired(item)) is not None
+            ]
         self.done.entries += len(page)
         return names_in(page, self._place.key_of)
 
-    def verdict(self, blob: BlobInfo, records: Sequence[LogRecord], *, damaged: bool) -> Verdict | None:
-        """The verdict on bytes that no item names, if they may go; else None. `records`: what the log says of their
-        object; `damaged`: whether something about it cannot be understood.
+    def verdict(
+        self, blob: BlobInfo, records: Sequence[LogRecord], *, damaged: bool
+    ) -> Verdict | None:
+        """The verdict on bytes that no item names, if they may go; else None. `records`: what the
+        log says of their object; `damaged`: whether something about it cannot be understood.
         """
         verdict = self._verdict(blob, records, damaged=damaged)
         if not verdict.is_dead:
@@ -161,19 +189,22 @@ class Sieve:
         return verdict
 
     async def finish(self) -> Marked:
-        """What was found, with the unfinished uploads that are too old to be published; elsewhere in a bucket they are
-        others'. Raises VolumeMismatchError if all entries are missing.
+        """What was found, with the unfinished uploads that are too old to be published; elsewhere
+        in a bucket they are others'. Raises VolumeMismatchError if all entries are missing.
         """
         lost = self.done.of("lost").objects
         if lost and not self.done.entries:
             raise VolumeMismatchError(
-                f"the table is empty, and the log knows of {lost} files with bytes that exist: restore the table first"
+                f"the table is empty, and the log knows of {lost} files with bytes that exist: "
+                "restore the table first"
             )
         for blobs in (self._place.data, self._place.log):
             if blobs is None:
                 continue
             async for upload in blobs.list_uploads():
-                ours = not upload.key or (self._place.scoped and PHYSICAL_KEY.fullmatch(upload.key) is not None)
+                ours = not upload.key or (
+                    self._place.scoped and PHYSICAL_KEY.fullmatch(upload.key) is not None
+                )
                 if ours and 0 < upload.started_ms < self._oldest and len(self.done.uploads) < MOST:
                     self.done.uploads.append((blobs, upload))
         return self.done
@@ -194,7 +225,8 @@ class Sieve:
 
 
 class Marker:
-    """Marks one volume. `directory`: where the temporary file is made, about 200 bytes for each object of data."""
+    """Marks one volume. `directory`: where the temporary file is made, about 200 bytes for each
+    object of data."""
 
     def __init__(
         self,
@@ -212,10 +244,10 @@ class Marker:
     async def mark(self, path: str) -> Marked:
         """Write the list of candidates to a local file.
 
-        Raises ReadOnlyVolumeError (a volume of S3-FileSystem 1.0, whose writers keep none of our rules), BusyError (the
-        volume is being loaded or moved), LogFormatError and ItemFormatError (something in the log or the table cannot
-        be understood, nor what it concerns), VolumeMismatchError (the table is empty, the log is not), and
-        the stores' errors.
+        Raises ReadOnlyVolumeError (a volume of S3-FileSystem 1.0, whose writers keep none of our
+        rules), BusyError (the volume is being loaded or moved), LogFormatError and ItemFormatError
+        (something in the log or the table cannot be understood, nor what it concerns),
+        VolumeMismatchError (the table is empty, the log is not), and the stores' errors.
         """
         place = self._place
         record = await need_collectable(place)
@@ -230,7 +262,9 @@ class Marker:
             for statement in (_INDEX_NAMED, _UNNAMED, _INDEX_UNNAMED):
                 spill.database.execute(statement)
             if place.log is not None:
-                await self._read_log(LogReader(place.log, has_key=place.store.keys.has), spill, writer)
+                await self._read_log(
+                    LogReader(place.log, has_key=place.store.keys.has), spill, writer
+                )
             else:
                 writer.end.digest = str(digest)
             _judge(sieve, spill, writer)
@@ -242,9 +276,14 @@ class Marker:
     async def _list(self, sieve: Sieve, spill: Spill) -> None:
         seen = 0
         ranges = [keys for group in self._place.ranges(len(HEX)) for keys in group]
-        async with aclosing(merge([_pages(self._place.data, keys) for keys in ranges], limit=len(HEX))) as pages:
+        async with aclosing(
+            merge([_pages(self._place.data, keys) for keys in ranges], limit=len(HEX))
+        ) as pages:
             async for page in pages:
-                rows = [(blob.key, object_of(blob), blob.size, blob.mtime_ms) for blob in sieve.blobs(page)]
+                rows = [
+                    (blob.key, object_of(blob), blob.size, blob.mtime_ms)
+                    for blob in sieve.blobs(page)
+                ]
                 spill.many("INSERT INTO listed VALUES (?, ?, ?, ?)", rows)
                 seen += len(page)
                 self._tell(Progress("gc", seen, phase="data", unit="objects"))
@@ -258,14 +297,17 @@ class Marker:
                 named = sieve.items(page)
                 named.need_names()
                 spill.many("INSERT INTO named VALUES (?)", [(key,) for key in named.keys])
-                spill.many("INSERT OR IGNORE INTO held VALUES (?)", [(each,) for each in named.unclear])
+                spill.many(
+                    "INSERT OR IGNORE INTO held VALUES (?)", [(each,) for each in named.unclear]
+                )
                 if self._place.log is None:
                     digest = (digest + digest_of(page)) % 2**64
                 self._tell(Progress("gc", sieve.done.entries, phase="table", unit="entries"))
         return digest
 
     async def _read_log(self, log: LogReader, spill: Spill, writer: CandidateWriter) -> None:
-        """What the log says of the objects whose bytes were not named. Other entries are listed and not read."""
+        """What the log says of the objects whose bytes were not named. Other entries are listed and
+        not read."""
         for checkpoint in await log.checkpoints.valid():
             writer.checkpoint(checkpoint.key)
 
@@ -284,8 +326,17 @@ class Marker:
         async for finding in log.checkpoints.records():
             self._keep([finding], spill, is_wanted)
 
-    def _keep(self, findings: Sequence[LogRecord | DamagedLog], spill: Spill, is_wanted: Callable[[str], bool]) -> None:
-        records = [each for each in findings if isinstance(each, LogRecord) and is_wanted(each.operation.object_id)]
+    def _keep(
+        self,
+        findings: Sequence[LogRecord | DamagedLog],
+        spill: Spill,
+        is_wanted: Callable[[str], bool],
+    ) -> None:
+        records = [
+            each
+            for each in findings
+            if isinstance(each, LogRecord) and is_wanted(each.operation.object_id)
+        ]
         spill.add(records)
         for damage in findings:
             if isinstance(damage, DamagedLog):
@@ -298,11 +349,14 @@ def _judge(sieve: Sieve, spill: Spill, writer: CandidateWriter) -> None:
     held = {object_id for (object_id,) in spill.database.execute("SELECT object FROM held")}
     sieve.done.counts["named"] = Count(
         *spill.database.execute(
-            "SELECT count(*), coalesce(sum(size), 0) FROM listed WHERE key IN (SELECT key FROM named)"
+            "SELECT count(*), coalesce(sum(size), 0) FROM listed WHERE key IN (SELECT key FROM "
+            "named)"
         ).fetchone()
     )
     rows: Iterator[tuple[str, str, int, int]]
-    rows = spill.database.execute("SELECT key, object, size, mtime FROM unnamed ORDER BY object, key")
+    rows = spill.database.execute(
+        "SELECT key, object, size, mtime FROM unnamed ORDER BY object, key"
+    )
     for key, object_id, size, mtime in rows:
         blob = BlobInfo(key, size, "", mtime)
         verdict = sieve.verdict(blob, spill.of(object_id), damaged=object_id in held)
@@ -311,8 +365,8 @@ def _judge(sieve: Sieve, spill: Spill, writer: CandidateWriter) -> None:
 
 
 async def need_collectable(place: Place) -> Item:
-    """The volume's record. Raises ReadOnlyVolumeError for a volume of S3-FileSystem 1.0, whose writers keep none of our
-    rules; BusyError.
+    """The volume's record. Raises ReadOnlyVolumeError for a volume of S3-FileSystem 1.0, whose
+    writers keep none of our rules; BusyError.
     """
     if place.store.read_only:
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 is not collected")
@@ -352,7 +406,8 @@ async def _pages(blobs: BlobStore, keys: KeyRange) -> AsyncIterator[list[BlobInf
 
 
 def held_by(key: str, problem: object) -> str:
-    """The object that a damaged entry is about. Raises LogFormatError for anything else that is damaged."""
+    """The object that a damaged entry is about. Raises LogFormatError for anything else that is
+    damaged."""
     try:
         parsed = parse_key(key)
     except LogFormatError:
@@ -360,6 +415,7 @@ def held_by(key: str, problem: object) -> str:
     if isinstance(parsed, EntryKey):
         return parsed.object_id
     raise LogFormatError(
-        f"something in the log cannot be understood, and it may be about any file: mend it first ({problem})",
+        "something in the log cannot be understood, and it may be about any file: mend it first "
+        f"({problem})",
         path=key,
     )

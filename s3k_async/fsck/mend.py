@@ -1,7 +1,8 @@
-"""The actions that mend. Each is conditional on what was seen, and changes nothing if that is no longer so.
+"""The actions that mend. Each is conditional on what was seen, and changes nothing if that is no
+longer so.
 
-Bytes are never deleted, and neither is anything else that could not be understood: it is copied to `quarantine/` of the
-log's place first.
+Bytes are never deleted, and neither is anything else that could not be understood: it is copied to
+`quarantine/` of the log's place first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from s3k_async import _native
-from s3k_async.errors import BlobExistsError, ConditionFailedError, ConflictError, ItemFormatError, S3kError
+from s3k_async.errors import (
+    BlobExistsError,
+    ConditionFailedError,
+    ConflictError,
+    ItemFormatError,
+    S3kError,
+)
 from s3k_async.fsck.decide import decide, next_version
 from s3k_async.fsck.facts import (
     Action,
@@ -54,7 +61,18 @@ from s3k_async.oplog.segments import encode_mark
 from s3k_async.oplog.tail import LogTail
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.items import ABSENT, OPERATION, PARTITION, SORT, Check, Condition, Delete, Item, Key, Put
+from s3k_async.stores.items import (
+    ABSENT,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Check,
+    Condition,
+    Delete,
+    Item,
+    Key,
+    Put,
+)
 from s3k_async.stores.items import Action as ItemAction
 
 __all__ = ["QUARANTINE", "FsckVolume", "LeftError", "Mender", "MissingDirectoryError", "Task"]
@@ -63,7 +81,8 @@ QUARANTINE: Final = "quarantine/"
 """What the keys of quarantined things begin with, below the log's root."""
 
 _TYPED: Final = re.compile(r'\{"(?:N|B|NULL|L|M|SS|NS|BS)":.*\}', re.DOTALL)
-"""How the item port gives an attribute of a type of DynamoDB that is neither text, whole number nor truth value."""
+"""How the item port gives an attribute of a type of DynamoDB that is neither text, whole number nor
+truth value."""
 _ALWAYS: Final = ("isdir", "ctime", "ver", "id", OPERATION)
 """Attributes that every entry of ours has."""
 
@@ -142,17 +161,19 @@ class Mender:
     # The log
 
     async def _commit_log(self, task: Task) -> None:
-        """The operation happened: its committed entry is written. One of a segment gets an entry of its own, since a
-        segment's mark is about all of its operations and is written once."""
+        """The operation happened: its committed entry is written. One of a segment gets an entry of
+        its own, since a segment's mark is about all of its operations and is written once."""
         await self._commit(self._record(task).operation)
 
     async def _commit(self, operation: Operation) -> None:
-        await self._put_log(entry_key(operation, "committed"), encode(LogRecord(operation, "committed")))
+        await self._put_log(
+            entry_key(operation, "committed"), encode(LogRecord(operation, "committed"))
+        )
 
     async def _roll_back_log(self, task: Task) -> None:
-        """It is superseded by the next version of the object, or by a tombstone. So its writer, should it live
-        after all, can change nothing that the log does not tell of. The pending object of an entry is then
-        removed; that of a segment holds other operations too."""
+        """It is superseded by the next version of the object, or by a tombstone. So its writer,
+        should it live after all, can change nothing that the log does not tell of. The pending
+        object of an entry is then removed; that of a segment holds other operations too."""
         record, facts = self._record(task), self._facts(task)
         is_entry = isinstance(parse_key(record.key), EntryKey)
         if facts.entries:
@@ -163,8 +184,8 @@ class Mender:
             await self._tombstone(facts, record.operation.after or record.operation.before)
 
     async def _roll_forward(self, task: Task) -> None:
-        """Publish what the operation says: its bytes are there, and the reservation is exactly the one it began
-        from."""
+        """Publish what the operation says: its bytes are there, and the reservation is exactly the
+        one it began from."""
         operation, entry = self._record(task).operation, self._entry(task)
         assert operation.after is not None
         after = replace(operation.after, pending="")
@@ -172,7 +193,8 @@ class Mender:
         await self._commit(operation)
 
     async def _log_again(self, task: Task) -> None:
-        """The table is right: the entry gets a version that nobody has used, and the log says so."""
+        """The table is right: the entry gets a version that nobody has used, and the log says
+        so."""
         facts = self._facts(task)
         entry = self._entry(task)
         after = replace(entry, version=next_version(facts), operation=self._sources.uuid())
@@ -189,15 +211,18 @@ class Mender:
         if state is None:
             raise LeftError("there is no state to be removed", path=facts.object_id)
         version = next_version(facts)
-        operation = self._store.changes.operation("delete", replace(state, version=version - 1), None)
+        operation = self._store.changes.operation(
+            "delete", replace(state, version=version - 1), None
+        )
         digest = sha256(f"{state.id}\n{version}".encode()).digest()
         await self._commit(replace(operation, id=str(UUID(bytes=digest[:16], version=4))))
 
     # Entries
 
     async def _restore_entry(self, task: Task) -> None:
-        """Put back what the log says, at its version, below a directory that stands. It is looked for once more: that
-        nothing is at its path may also be because somebody has put it back, and somebody else has moved it since."""
+        """Put back what the log says, at its version, below a directory that stands. It is looked
+        for once more: that nothing is at its path may also be because somebody has put it back, and
+        somebody else has moved it since."""
         facts = next(iter(await look_again(self._ground, [self._facts(task)], self._tail)), None)
         if facts is None or task.finding not in decide(facts):
             raise LeftError("it is not missing any more", path=task.finding.path)
@@ -207,7 +232,8 @@ class Mender:
             raise LeftError("the log does not say it any more", path=task.finding.path)
         current = facts.entries[0] if facts.entries else None
         put = Put(
-            to_item(replace(state, pending=""), self._store.keys), ABSENT if current is None else unchanged(current)
+            to_item(replace(state, pending=""), self._store.keys),
+            ABSENT if current is None else unchanged(current),
         )
         parent = _native.split(state.path)[0]
         checks: list[ItemAction] = []
@@ -217,11 +243,14 @@ class Mender:
                 raise MissingDirectoryError("its directory is not there yet", path=parent)
             checks.append(Check(self._store.keys.key(parent), is_unmarked_directory()))
         await self._store.items.transact([put, *checks], self._sources.uuid())
-        # Between the look and the write another repair may have put it back, and a client may have removed that.
+        # Between the look and the write another repair may have put it back, and a client may have
+        # removed that.
         now = next(iter(await look_again(self._ground, [facts], self._tail)), None)
         if now is None or now.truth != facts.truth:
             with suppress(ConditionFailedError):
-                await self._store.items.write(Delete(put.key, unchanged(replace(state, pending=""))))
+                await self._store.items.write(
+                    Delete(put.key, unchanged(replace(state, pending="")))
+                )
             raise LeftError("it was changed while it was put back", path=state.path)
 
     async def _remove_entry(self, task: Task) -> None:
@@ -231,27 +260,36 @@ class Mender:
         """Give an entry an id of its own, and a file bytes of its own."""
         entry = self._entry(task)
         identity = self._sources.uuid()
-        after = replace(entry, id=identity, version=1 if entry.is_dir else 2, operation=self._sources.uuid())
+        after = replace(
+            entry, id=identity, version=1 if entry.is_dir else 2, operation=self._sources.uuid()
+        )
         if not entry.is_dir and entry.committed:
             content = await self._storage.copy_from(self._storage, entry.content, identity)
             checksum = content.checksum or entry.checksum
             after = replace(after, physical=content.physical, etag=content.etag, checksum=checksum)
-        operation = self._store.changes.operation("create" if entry.is_dir else "update", None, after)
+        operation = self._store.changes.operation(
+            "create" if entry.is_dir else "update", None, after
+        )
         put = Put(to_item(after, self._store.keys), unchanged(entry))
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
     async def _settle_job(self, task: Task) -> None:
-        """End what a dead job has left: all of its marks are folded in or dropped, and its record is removed."""
+        """End what a dead job has left: all of its marks are folded in or dropped, and its record
+        is removed."""
         if isinstance(task.facts, ChangeFacts):
             assert task.facts.job is not None
             await self._complete(await self._abandoned(task.facts.job))
             return
-        marked = next(entry for entry in self._facts(task).entries if entry.path == task.finding.path and entry.pending)
+        marked = next(
+            entry
+            for entry in self._facts(task).entries
+            if entry.path == task.finding.path and entry.pending
+        )
         await self._store.settle(marked)
 
     async def _finish_change(self, task: Task) -> None:
-        """End an interrupted change as a whole: all marks of its job are folded in or dropped, and the log learns what
-        became of it by one write for each segment."""
+        """End an interrupted change as a whole: all marks of its job are folded in or dropped, and
+        the log learns what became of it by one write for each segment."""
         assert isinstance(task.facts, ChangeFacts)
         job = task.facts.job
         if job is None:
@@ -315,7 +353,9 @@ class Mender:
     async def _quarantine(self, task: Task) -> None:
         if isinstance(task.facts, LogObjectFacts):
             if not await still_damaged(self._ground, task.facts):
-                raise LeftError("the log object is not there, or can be understood", path=task.facts.key)
+                raise LeftError(
+                    "the log object is not there, or can be understood", path=task.facts.key
+                )
             await self._quarantine_log(task.facts.key)
             return
         assert isinstance(task.facts, ItemFacts)
@@ -357,13 +397,16 @@ class Mender:
         await self._store.changes.run([operation], lambda _: self._store.items.write(put))
 
     async def _put_log(self, key: str, data: bytes) -> None:
-        """Write an object of the log; the same bytes may be there, also of somebody who mends the same thing now."""
+        """Write an object of the log; the same bytes may be there, also of somebody who mends the
+        same thing now."""
         blobs = self._log()
         try:
             await blobs.put(key, data, if_absent=True)
         except BlobExistsError as error:
             if await blobs.get(key, 0, len(data) + 1) != data:
-                raise ConflictError("the operation log holds something else under this key", path=key) from error
+                raise ConflictError(
+                    "the operation log holds something else under this key", path=key
+                ) from error
 
     def _log(self) -> BlobStore:
         if self._log_blobs is None:
@@ -385,7 +428,9 @@ class Mender:
     def _entry(self, task: Task) -> Entry:
         """The stored entry that the finding is about."""
         facts = self._facts(task)
-        entries = [entry for entry in facts.entries if entry.path == task.finding.path] or list(facts.entries)
+        entries = [entry for entry in facts.entries if entry.path == task.finding.path] or list(
+            facts.entries
+        )
         if not entries or entries[0] not in standing(facts).entries:
             raise LeftError("the entry is not there, or is being changed", path=task.finding.path)
         return entries[0]
@@ -410,13 +455,17 @@ class Mender:
 def _removal(item: Item) -> Delete:
     """Remove exactly this item.
 
-    Attributes of foreign types are known by their text form only, which no stored value equals. Every write of an
-    entry sets an id and an operation, so the other attributes, present or missing, identify this item.
+    Attributes of foreign types are known by their text form only, which no stored value equals.
+    Every write of an entry sets an id and an operation, so the other attributes, present or
+    missing, identify this item.
     """
     key = Key(str(item[PARTITION]), str(item[SORT]))
     equals = {
         name: value
         for name, value in item.items()
-        if name not in {PARTITION, SORT} and not (isinstance(value, str) and _TYPED.fullmatch(value))
+        if name not in {PARTITION, SORT}
+        and not (isinstance(value, str) and _TYPED.fullmatch(value))
     }
-    return Delete(key, Condition(equals=equals, missing=tuple(name for name in _ALWAYS if name not in item)))
+    return Delete(
+        key, Condition(equals=equals, missing=tuple(name for name in _ALWAYS if name not in item))
+    )

@@ -53,7 +53,8 @@ class Named:
 def names_in(items: Iterable[Item], key_of: KeyOf) -> Named:
     """What the items name now, and what they will when the jobs that mark them are published.
 
-    An item is taken for what it may mean: a hidden entry, one that will be gone, and one that is damaged count too.
+    An item is taken for what it may mean: a hidden entry, one that will be gone, and one that is
+    damaged count too.
     """
     named = Named()
     for item in items:
@@ -77,7 +78,8 @@ def names_in(items: Iterable[Item], key_of: KeyOf) -> Named:
 def nameless_item(place: str) -> ItemFormatError:
     """The error for an item that may name any bytes."""
     return ItemFormatError(
-        "an item of the table cannot be understood, and it may name any bytes; s3k fsck repair puts it into quarantine",
+        "an item of the table cannot be understood, and it may name any bytes; s3k fsck repair "
+        "puts it into quarantine",
         path=place,
     )
 
@@ -102,7 +104,9 @@ def _add(named: Named, key: str | None) -> None:
         named.keys.add(key)
 
 
-async def scan_segment(items: ItemStore, segment: int, segments: int = SEGMENTS) -> AsyncIterator[list[Item]]:
+async def scan_segment(
+    items: ItemStore, segment: int, segments: int = SEGMENTS
+) -> AsyncIterator[list[Item]]:
     """The items of entries in one part of the table, page by page."""
     cursor: str | None = None
     while True:
@@ -114,7 +118,8 @@ async def scan_segment(items: ItemStore, segment: int, segments: int = SEGMENTS)
 
 
 def digest_of(items: Iterable[Item]) -> int:
-    """A number that tells tables apart, whatever order they were read in: to be added up, modulo 2^64."""
+    """A number that tells tables apart, whatever order they were read in: to be added up, modulo
+    2^64."""
     total = 0
     for item in items:
         text = json.dumps(sorted(item.items()), separators=(",", ":"))
@@ -123,12 +128,15 @@ def digest_of(items: Iterable[Item]) -> int:
 
 
 async def open_transactions(items: ItemStore) -> bool:
-    """Whether there is a job of kind `transaction`, at work or left behind: operations that the log holds as pending
-    may then become visible however old they are."""
+    """Whether there is a job of kind `transaction`, at work or left behind: operations that the log
+    holds as pending may then become visible however old they are."""
     cursor: str | None = None
     while True:
         page = await items.query(JOB_PARTITION, cursor=cursor)
-        if any(PART_SEPARATOR not in str(item[SORT]) and item.get("kind") == "transaction" for item in page.items):
+        if any(
+            PART_SEPARATOR not in str(item[SORT]) and item.get("kind") == "transaction"
+            for item in page.items
+        ):
             return True
         if page.next is None:
             return False
@@ -136,8 +144,8 @@ async def open_transactions(items: ItemStore) -> bool:
 
 
 async def need_settled(items: ItemStore, before: Item | None = None) -> Item:
-    """The volume's record. Raises BusyError if the volume is being loaded, moved to another layout or destroyed, or if
-    the record is not what it was `before`."""
+    """The volume's record. Raises BusyError if the volume is being loaded, moved to another layout
+    or destroyed, or if the record is not what it was `before`."""
     record = await items.get(RECORD_KEY)
     if record is None:
         raise BusyError("the volume's record is gone", path=RECORD_KEY.partition)

@@ -1,7 +1,8 @@
 """What the scans have seen, divided by object id into parts that fit into memory.
 
-Little is held as it is. More than that is written to files of a directory, a line of JSON for each thing, so that a
-volume of any size is decided part by part, and so that a run can go on where it was interrupted.
+Little is held as it is. More than that is written to files of a directory, a line of JSON for each
+thing, so that a volume of any size is decided part by part, and so that a run can go on where it
+was interrupted.
 """
 
 from __future__ import annotations
@@ -70,14 +71,19 @@ def _record_row(record: LogRecord) -> list[Any]:
 
 
 def _record_of(row: list[Any]) -> LogRecord:
-    operation = Operation(row[2], row[3], row[4], row[5], row[6], _entry_of(row[7]), _entry_of(row[8]))
+    operation = Operation(
+        row[2], row[3], row[4], row[5], row[6], _entry_of(row[7]), _entry_of(row[8])
+    )
     return LogRecord(operation, row[0], row[1])
 
 
 _FORMS: Final[Mapping[Pile, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
     "entries": (_entry_row, _entry_of),
     "records": (_record_row, _record_of),
-    "blobs": (lambda blob: [blob.key, blob.size, blob.etag, blob.mtime_ms], lambda row: BlobInfo(*row)),
+    "blobs": (
+        lambda blob: [blob.key, blob.size, blob.etag, blob.mtime_ms],
+        lambda row: BlobInfo(*row),
+    ),
     "directories": (lambda path: path, lambda row: row),
     "adopted": (lambda key: key, lambda row: row),
     "children": (list, tuple),
@@ -121,7 +127,8 @@ class _Lines:
 class Parts:
     """Piles of things, each thing in the part that its key belongs to.
 
-    `directory`: where the files are, and stay; without one, a temporary directory is made when it is needed.
+    `directory`: where the files are, and stay; without one, a temporary directory is made when it
+    is needed.
     """
 
     def __init__(self, directory: str | None = None, *, held: int = HELD) -> None:
@@ -176,8 +183,8 @@ class Parts:
                     yield from_line(pile, line)
 
     def keep(self, pile: Pile, number: int, things: Iterable[object]) -> None:
-        """Keep things of one part for a later run, in the place of what was kept before; nothing if the directory is
-        not the caller's.
+        """Keep things of one part for a later run, in the place of what was kept before; nothing if
+        the directory is not the caller's.
         """
         if not self._is_kept:
             return
@@ -200,17 +207,21 @@ class Parts:
                 self._forget(pile, number)
 
     def load_state(self) -> State:
-        """What `save_state` kept; empty at the beginning. Raises InvalidArgumentError if it cannot be read."""
+        """What `save_state` kept; empty at the beginning. Raises InvalidArgumentError if it cannot
+        be read."""
         if not self._is_kept or not os.path.exists(self._path("state", None)):
             return {}
         try:
             with open(self._path("state", None), encoding="ascii") as file:
                 return cast("State", json.load(file))
         except ValueError as error:
-            raise InvalidArgumentError("not the directory of an interrupted fsck", path=self._directory) from error
+            raise InvalidArgumentError(
+                "not the directory of an interrupted fsck", path=self._directory
+            ) from error
 
     def save_state(self, state: State) -> None:
-        """Keep how far the run has come, if the directory is kept; all that was gathered is in its files then."""
+        """Keep how far the run has come, if the directory is kept; all that was gathered is in its
+        files then."""
         if not self._is_kept:
             return
         self.flush()

@@ -1,7 +1,9 @@
-"""`fsck repair` on one machine: what verify finds is decided once more from strong reads, and mended.
+"""`fsck repair` on one machine: what verify finds is decided once more from strong reads, and
+mended.
 
-Safe beside writers: every write carries what was seen, what is younger than the grace period is left alone, and what a
-live job has marked is not looked at. A run goes round until a whole look at the volume finds nothing that it can mend.
+Safe beside writers: every write carries what was seen, what is younger than the grace period is
+left alone, and what a live job has marked is not looked at. A run goes round until a whole look at
+the volume finds nothing that it can mend.
 """
 
 from __future__ import annotations
@@ -26,7 +28,16 @@ from s3k_async.fsck.verify import GRACE_SECONDS, Report, Tell, Verifier, loose
 from s3k_async.model import ROOT, Progress
 from s3k_async.oplog.reader import JavaLogReader, LogReader
 
-__all__ = ["ROUNDS", "Mended", "Outcome", "RepairReport", "Round", "ground_of", "repair_volume", "verify_volume"]
+__all__ = [
+    "ROUNDS",
+    "Mended",
+    "Outcome",
+    "RepairReport",
+    "Round",
+    "ground_of",
+    "repair_volume",
+    "verify_volume",
+]
 
 Outcome = str
 """`planned` (a dry run), `done`, `left` (it is no longer as it was seen), `failed`."""
@@ -145,9 +156,10 @@ async def verify_volume(
 ) -> Report:
     """Tell what is wrong in an open volume, or below a path of it; changes nothing.
 
-    `grace`: seconds; what is younger is not reported. `deep`: read every byte and compare checksums. `directory`: keeps
-    the parts of a large volume, so that the same call goes on after an interruption. Raises InvalidArgumentError (the
-    directory is that of another run), the stores' errors.
+    `grace`: seconds; what is younger is not reported. `deep`: read every byte and compare
+    checksums. `directory`: keeps the parts of a large volume, so that the same call goes on after
+    an interruption. Raises InvalidArgumentError (the directory is that of another run), the stores'
+    errors.
     """
     ground = ground_of(volume)
     verifier = Verifier(
@@ -177,16 +189,18 @@ async def repair_volume(
 ) -> RepairReport:
     """Mend what is wrong in an open volume, or below a path of it.
 
-    `dry_run`: change nothing and tell what would be done. `grace`: seconds; what is younger is left alone.
-    `audit_file`: a local file to which the audit trail is added, beside the one in the log's place. `directory`: keeps
-    the parts of a large volume, so that the same call goes on after an interruption; it may be removed afterwards.
-    Running it again after an error is always right.
+    `dry_run`: change nothing and tell what would be done. `grace`: seconds; what is younger is left
+    alone. `audit_file`: a local file to which the audit trail is added, beside the one in the log's
+    place. `directory`: keeps the parts of a large volume, so that the same call goes on after an
+    interruption; it may be removed afterwards. Running it again after an error is always right.
 
     Raises ReadOnlyVolumeError (s3k-1.0 volumes, and all that are open for reading
     only), InvalidArgumentError (the directory is that of another run), the stores' errors.
     """
     if volume.read_only and not dry_run:
-        raise errors.ReadOnlyVolumeError("the volume is open for reading only", path=volume.record.name)
+        raise errors.ReadOnlyVolumeError(
+            "the volume is open for reading only", path=volume.record.name
+        )
     ground = ground_of(volume, grace=grace, path=path)
     audit = None if dry_run else AuditTrail(volume.log_blobs, ground.sources.uuid(), audit_file)
     report = RepairReport(audit.run if audit else "", dry_run)
@@ -213,7 +227,9 @@ async def repair_volume(
 class Round:
     """One look at the whole volume, and what is mended during it."""
 
-    def __init__(self, gatherer: Gatherer, mender: Mender, audit: AuditTrail | None, report: RepairReport) -> None:
+    def __init__(
+        self, gatherer: Gatherer, mender: Mender, audit: AuditTrail | None, report: RepairReport
+    ) -> None:
         """`audit`: None changes nothing."""
         self._gatherer = gatherer
         self._ground = gatherer.ground
@@ -226,7 +242,8 @@ class Round:
         self._written = 0
         """Lines of the audit trail that say what is to be done."""
         self.finished = False
-        """Whether a change of many entries was brought to its end: the rest is told by a new look."""
+        """Whether a change of many entries was brought to its end: the rest is told by a new look.
+        """
         self.waiting: dict[str, Finding] = {}
         """Entries that are to be put back, by the directory that is to be there first."""
 
@@ -265,8 +282,8 @@ class Round:
             await self._objects(batch)
 
     async def parents(self, lonely: Iterable[Child], *, later: bool = False) -> None:
-        """Make the directories that are missing, unless the log's own are still to be put back, here or elsewhere
-        (`later`)."""
+        """Make the directories that are missing, unless the log's own are still to be put back,
+        here or elsewhere (`later`)."""
         for facts in await parent_facts(self._ground, lonely):
             found = decide_parent(facts)
             self._report.left.add(found)
@@ -274,7 +291,8 @@ class Round:
                 await self._mend([Task(finding, facts) for finding in found])
 
     async def unknown_directories(self) -> None:
-        """Make the directories that are waited for: nothing else could be mended, so the log does not know them."""
+        """Make the directories that are waited for: nothing else could be mended, so the log does
+        not know them."""
         await self._mend([_parent_task(parent, child) for parent, child in self.waiting.items()])
 
     async def _objects(self, batch: Sequence[tuple[Facts, list[Finding]]]) -> None:
@@ -282,14 +300,19 @@ class Round:
         said = list(batch)
         for _ in range(STEPS):
             if self._audit is None:
-                await self._mend([Task(finding, facts) for facts, found in said for finding in found])
+                await self._mend(
+                    [Task(finding, facts) for facts, found in said for finding in found]
+                )
                 return
             tasks = [Task(finding, facts) for facts, found in said for finding in _first(found)]
             if not tasks:
                 return
             done = await self._mend(sorted(tasks, key=_parents_first))
             again = [task.facts for task in done if isinstance(task.facts, Facts)]
-            said = [(facts, decide(facts)) for facts in await look_again(self._ground, again, self._gatherer.tail)]
+            said = [
+                (facts, decide(facts))
+                for facts in await look_again(self._ground, again, self._gatherer.tail)
+            ]
 
     async def _mend(self, tasks: Sequence[Task]) -> list[Task]:
         """Mend what can be; the tasks that were carried out."""
@@ -301,7 +324,12 @@ class Round:
         async for some in _in_turn(wanted):
             numbers = range(self._written, self._written + len(some))
             self._written += len(some)
-            await self._tell([{"number": number, **task.line()} for number, task in zip(numbers, some, strict=True)])
+            await self._tell(
+                [
+                    {"number": number, **task.line()}
+                    for number, task in zip(numbers, some, strict=True)
+                ]
+            )
             results = await gather(self._one, some, limit=AT_ONCE)
             await self._tell(
                 [
@@ -310,7 +338,9 @@ class Round:
                 ]
             )
             self._report.add(results)
-            done += [task for task, each in zip(some, results, strict=True) if each.outcome == "done"]
+            done += [
+                task for task, each in zip(some, results, strict=True) if each.outcome == "done"
+            ]
         await self._ground.store.changes.log.drained()
         self.done += len(done)
         return done
@@ -318,7 +348,11 @@ class Round:
     async def _tell(self, lines: Sequence[Deed]) -> None:
         """Write lines into the audit trail: what is about to be done, or what became of it."""
         assert self._audit is not None
-        head = {"run": self._audit.run, "round": self._report.rounds, "time_ms": self._ground.sources.now_ms()}
+        head = {
+            "run": self._audit.run,
+            "round": self._report.rounds,
+            "time_ms": self._ground.sources.now_ms(),
+        }
         await self._audit.write([{**head, **line} for line in lines])
 
     async def _one(self, task: Task) -> Mended:
@@ -343,7 +377,13 @@ def _first(found: Iterable[Finding]) -> list[Finding]:
 
 def _parent_task(parent: str, child: Finding) -> Task:
     facts = ParentFacts(parent, child.path, child.object_id, child_is_young=False, is_file=False)
-    finding = Finding("missing_parent", "its parent is not there", child.object_id, child.path, action="make_parent")
+    finding = Finding(
+        "missing_parent",
+        "its parent is not there",
+        child.object_id,
+        child.path,
+        action="make_parent",
+    )
     return Task(finding, facts)
 
 

@@ -1,7 +1,9 @@
-"""A lost table, or a lost part of one, rebuilt from the log and from which bytes exist, by one machine.
+"""A lost table, or a lost part of one, rebuilt from the log and from which bytes exist, by one
+machine.
 
-The log is sorted by object in a temporary file, each object is decided (`restoring`), and what the objects claim is
-then made a tree (`restore_tree`). Memory is bounded. Over Spark, `spark.restoring` does the same.
+The log is sorted by object in a temporary file, each object is decided (`restoring`), and what the
+objects claim is then made a tree (`restore_tree`). Memory is bounded. Over Spark, `spark.restoring`
+does the same.
 
 Nothing is decided from two tables: whoever writes holds the volume alone.
 """
@@ -43,10 +45,11 @@ async def plan_restore(
     directory: str | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> RestorePlan:
-    """Read log, bytes and what the table still has (`standing`), and decide what to restore at and below `path`.
+    """Read log, bytes and what the table still has (`standing`), and decide what to restore at and
+    below `path`.
 
-    `has_key`: as of `LogReader`. `directory`: where the temporary file is made. The plan has to be closed. Raises the
-    stores' errors; damage is an outcome.
+    `has_key`: as of `LogReader`. `directory`: where the temporary file is made. The plan has to be
+    closed. Raises the stores' errors; damage is an outcome.
     """
     plan = RestorePlan(Spill(directory), volume_id, path)
     tell = progress or (lambda _: None)
@@ -113,7 +116,9 @@ class RestorePlan:
         self._add_blobs(blobs)
 
     def _add_blobs(self, blobs: Sequence[BlobInfo]) -> None:
-        self._spill.many("INSERT OR REPLACE INTO blobs VALUES (?, ?)", [(blob.key, blob.size) for blob in blobs])
+        self._spill.many(
+            "INSERT OR REPLACE INTO blobs VALUES (?, ?)", [(blob.key, blob.size) for blob in blobs]
+        )
 
     def add_standing(self, entries: Sequence[Entry]) -> None:
         """Keep what the table has."""
@@ -127,7 +132,9 @@ class RestorePlan:
         for records in self._spill.objects():
             object_id = records[0].operation.object_id
             sizes = self._sizes(named_keys(records))
-            decision, was_removed = decide_object(records, sizes, now_ms, self._path, self.tree.stands)
+            decision, was_removed = decide_object(
+                records, sizes, now_ms, self._path, self.tree.stands
+            )
             if decision is None:
                 continue
             if decision.entry is None:
@@ -147,5 +154,8 @@ class RestorePlan:
         removed.clear()
 
     def _sizes(self, keys: set[str]) -> dict[str, int]:
-        rows = [self._database.execute("SELECT key, size FROM blobs WHERE key = ?", (key,)).fetchone() for key in keys]
+        rows = [
+            self._database.execute("SELECT key, size FROM blobs WHERE key = ?", (key,)).fetchone()
+            for key in keys
+        ]
         return {row[0]: row[1] for row in rows if row is not None}

@@ -1,10 +1,11 @@
 """What objects claim of a lost table, made a tree.
 
-Each object was decided by itself (`restoring`). Here what was only taken as done yields to what is certain, a directory
-that was moved but not wholly is moved back, no two objects share a path, and what has no directory above it gets one.
-It is done in a temporary file, so that memory is bounded.
+Each object was decided by itself (`restoring`). Here what was only taken as done yields to what is
+certain, a directory that was moved but not wholly is moved back, no two objects share a path, and
+what has no directory above it gets one. It is done in a temporary file, so that memory is bounded.
 
-Where many machines have decided, only what can matter to others is given to a tree: see `TreePlan.summarise`.
+Where many machines have decided, only what can matter to others is given to a tree: see
+`TreePlan.summarise`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,16 @@ from s3k_async.model import Entry
 from s3k_async.oplog.entries import entry_document, entry_from
 from s3k_async.oplog.spill import Spill
 
-__all__ = ["LISTED_OUTCOMES", "UNTOLD", "Outcome", "RestoreReport", "TreePlan", "entry_line", "entry_of", "is_plain"]
+__all__ = [
+    "LISTED_OUTCOMES",
+    "UNTOLD",
+    "Outcome",
+    "RestoreReport",
+    "TreePlan",
+    "entry_line",
+    "entry_of",
+    "is_plain",
+]
 
 ROWS_AT_ONCE: Final = 1000
 LISTED_OUTCOMES: Final = 10_000
@@ -34,11 +44,14 @@ UNTOLD: Final = frozenset({"committed", "deleted", "stands"})
 
 _SCHEMA: Final = """
 CREATE TABLE claims (
-    object TEXT PRIMARY KEY, path TEXT NOT NULL, parent TEXT NOT NULL, depth INTEGER NOT NULL, isdir INTEGER NOT NULL,
-    rule TEXT NOT NULL, certain INTEGER NOT NULL, entry TEXT NOT NULL, before TEXT, came_from TEXT, detail TEXT NOT NULL
+    object TEXT PRIMARY KEY, path TEXT NOT NULL, parent TEXT NOT NULL, depth INTEGER NOT NULL,
+    isdir INTEGER NOT NULL, rule TEXT NOT NULL, certain INTEGER NOT NULL, entry TEXT NOT NULL,
+    before TEXT, came_from TEXT, detail TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE removed (path TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE standing (path TEXT PRIMARY KEY, object TEXT NOT NULL, isdir INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE standing (
+    path TEXT PRIMARY KEY, object TEXT NOT NULL, isdir INTEGER NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE files (parent TEXT PRIMARY KEY, ctime INTEGER) WITHOUT ROWID;
 CREATE TABLE refused (path TEXT PRIMARY KEY) WITHOUT ROWID;
 """
@@ -74,7 +87,8 @@ class RestoreReport:
     log_records: int = 0
     counts: Counter[RuleName] = field(default_factory=Counter)
     outcomes: list[Outcome] = field(default_factory=list)
-    """What is worth telling: everything but what was restored as the log says, stays deleted or stands."""
+    """What is worth telling: everything but what was restored as the log says, stays deleted or
+    stands."""
     written: int = 0
     """Entries written; 0 for a dry run."""
     run: str = ""
@@ -129,7 +143,11 @@ class TreePlan:
 
     def claim(self, decisions: Iterable[tuple[str, Decision]]) -> None:
         """Add objects, by id, whose decisions have an entry."""
-        rows = [_row(object_id, decision, decision.entry) for object_id, decision in decisions if decision.entry]
+        rows = [
+            _row(object_id, decision, decision.entry)
+            for object_id, decision in decisions
+            if decision.entry
+        ]
         self._spill.many(f"INSERT INTO claims VALUES ({', '.join('?' * 11)})", rows)  # noqa: S608 - question marks
 
     def remove(self, paths: Iterable[str]) -> None:
@@ -141,19 +159,20 @@ class TreePlan:
         self._spill.many("INSERT OR REPLACE INTO standing VALUES (?, ?, ?)", list(entries))
 
     def summarise(self, parents: Iterable[tuple[str, int | None]]) -> None:
-        """Add files that are not claimed here one by one: the directory that some are in, and the earliest ctime of
-        those at whose path the table has nothing.
+        """Add files that are not claimed here one by one: the directory that some are in, and the
+        earliest ctime of those at whose path the table has nothing.
 
-        A file can be left out of the claims if it is plain (`is_plain`), and its path is neither that of another claim,
-        nor where an uncertain one was before, nor above any of these. Whoever leaves it out drops it if its path is
-        occupied, or its directory among `refused`.
+        A file can be left out of the claims if it is plain (`is_plain`), and its path is neither
+        that of another claim, nor where an uncertain one was before, nor above any of these.
+        Whoever leaves it out drops it if its path is occupied, or its directory among `refused`.
         """
         self._spill.many("INSERT OR REPLACE INTO files VALUES (?, ?)", list(parents))
 
     # What comes out
 
     def entries(self) -> Iterator[list[Entry]]:
-        """The entries to restore, some at a time: no list holds a directory and what is in it, which comes later."""
+        """The entries to restore, some at a time: no list holds a directory and what is in it,
+        which comes later."""
         rows = self._database.execute("SELECT depth, entry FROM claims ORDER BY depth, path")
         for _, level in groupby(rows, key=lambda row: row[0]):
             while some := list(islice(level, ROWS_AT_ONCE)):
@@ -161,7 +180,9 @@ class TreePlan:
 
     def made_parents(self) -> Iterator[list[Entry]]:
         """The directories that no log knows."""
-        rows = self._database.execute("SELECT entry FROM claims WHERE rule = 'parent_made' ORDER BY depth, path")
+        rows = self._database.execute(
+            "SELECT entry FROM claims WHERE rule = 'parent_made' ORDER BY depth, path"
+        )
         while some := rows.fetchmany(ROWS_AT_ONCE):
             yield [entry_of(text) for (text,) in some]
 
@@ -205,26 +226,41 @@ class TreePlan:
         return row
 
     def _remove_below_removed(self) -> None:
-        """A directory is removed after everything in it: what was being removed below one is gone for certain."""
-        rows = self._all("SELECT object, path FROM claims WHERE rule = 'delete_undone' ORDER BY depth")
+        """A directory is removed after everything in it: what was being removed below one is gone
+        for certain."""
+        rows = self._all(
+            "SELECT object, path FROM claims WHERE rule = 'delete_undone' ORDER BY depth"
+        )
         for object_id, path in rows:
             above = _native.ancestors(path)
             if any(self._is_removed(directory) for directory in above):
-                self._drop(object_id, Decision("delete_done", None, path=path, detail="its directory was removed"))
+                self._drop(
+                    object_id,
+                    Decision("delete_done", None, path=path, detail="its directory was removed"),
+                )
 
     def _is_removed(self, directory: str) -> bool:
         gone = self._one("SELECT 1 FROM removed WHERE path = ?", directory)
-        return gone is not None and self._one("SELECT 1 FROM claims WHERE path = ?", directory) is None
+        return (
+            gone is not None and self._one("SELECT 1 FROM claims WHERE path = ?", directory) is None
+        )
 
     def _move_back_what_was_not_moved_wholly(self) -> None:
-        """Everything in a directory is moved, or none of it: what stays in it was never marked to go along."""
+        """Everything in a directory is moved, or none of it: what stays in it was never marked to
+        go along."""
         moved = self._all(
-            "SELECT came_from FROM claims WHERE rule = 'rename_done' AND isdir AND came_from <> path ORDER BY depth"
+            "SELECT came_from FROM claims WHERE rule = 'rename_done' AND isdir AND came_from <> "
+            "path ORDER BY depth"
         )
         for (source,) in moved:
             low, high = source + "/", source + "0"
-            left = self._one("SELECT 1 FROM claims WHERE path > ? AND path < ?", low, high) or self._one(
-                "SELECT 1 FROM files WHERE parent = ? OR (parent > ? AND parent < ?)", source, low, high
+            left = self._one(
+                "SELECT 1 FROM claims WHERE path > ? AND path < ?", low, high
+            ) or self._one(
+                "SELECT 1 FROM files WHERE parent = ? OR (parent > ? AND parent < ?)",
+                source,
+                low,
+                high,
             )
             taken = self._one("SELECT 1 FROM claims WHERE path = ?", source)
             if left and not taken:
@@ -247,14 +283,19 @@ class TreePlan:
                 for object_id, rule, certain in rows:
                     if rule == "delete_undone" and others:
                         detail = "its path was taken"
-                        self._drop(object_id, Decision("delete_done", None, path=path, detail=detail))
+                        self._drop(
+                            object_id, Decision("delete_done", None, path=path, detail=detail)
+                        )
                     elif not certain and rule != "rename_undone" and any(row[2] for row in others):
                         self._take_back(object_id, "yielded")
         for (path,) in self._all(shared):
             rows = self._all("SELECT object FROM claims WHERE path = ?", path)
             ids = ", ".join(sorted(object_id for (object_id,) in rows))
             for (object_id,) in rows:
-                self._drop(object_id, Decision("path_conflict", None, path=path, detail=f"claimed by {ids}"))
+                self._drop(
+                    object_id,
+                    Decision("path_conflict", None, path=path, detail=f"claimed by {ids}"),
+                )
 
     def _refuse_occupied(self) -> None:
         rows = self._all("SELECT claims.object, path FROM claims JOIN standing USING (path)")
@@ -264,16 +305,20 @@ class TreePlan:
     def _make_parents(self) -> None:
         """Make the directories that are missing, or refuse what a file is above."""
         missing = (
-            "SELECT parent, min(ctime) FROM (SELECT parent, json_extract(entry, '$.ctime') AS ctime FROM claims"
+            "SELECT parent, min(ctime) FROM (SELECT parent, json_extract(entry, '$.ctime') AS "
+            "ctime FROM claims"
             " UNION ALL SELECT parent, ctime FROM files)"
             " AS child WHERE parent <> '/' AND ctime IS NOT NULL"
             " AND NOT EXISTS (SELECT 1 FROM claims WHERE path = child.parent AND isdir)"
-            " AND NOT EXISTS (SELECT 1 FROM standing WHERE path = child.parent AND isdir) GROUP BY parent"
+            " AND NOT EXISTS (SELECT 1 FROM standing WHERE path = child.parent AND isdir) GROUP BY "
+            "parent"
         )
         while rows := self._all(missing):
             for parent, ctime in rows:
                 if self._is_below_a_file(parent):
-                    for object_id, path in self._all("SELECT object, path FROM claims WHERE parent = ?", parent):
+                    for object_id, path in self._all(
+                        "SELECT object, path FROM claims WHERE parent = ?", parent
+                    ):
                         self._drop(object_id, Decision("parent_is_file", None, path=path))
                     self._refuse(parent)
                     continue
@@ -294,14 +339,19 @@ class TreePlan:
         )
 
     def _new_directory(self, path: str, ctime: int) -> Entry:
-        """The same one whenever the same restore is run again, so that no second one comes to be at its path."""
+        """The same one whenever the same restore is run again, so that no second one comes to be at
+        its path."""
         digest = hashlib.sha256(f"{self._volume_id}\n{path}".encode()).digest()
-        identity, operation = (str(uuid.UUID(bytes=digest[start : start + 16], version=4)) for start in (0, 16))
+        identity, operation = (
+            str(uuid.UUID(bytes=digest[start : start + 16], version=4)) for start in (0, 16)
+        )
         return Entry(path, True, identity, 1, ctime, ctime * 1000, operation=operation)
 
     def _take_back(self, object_id: str, rule: RuleName) -> None:
         """Put what was before in the place of what was taken as done."""
-        ((path, before, detail),) = self._all("SELECT path, before, detail FROM claims WHERE object = ?", object_id)
+        ((path, before, detail),) = self._all(
+            "SELECT path, before, detail FROM claims WHERE object = ?", object_id
+        )
         if before is None:
             self._drop(object_id, Decision(rule, None, path=path, detail=detail))
             return

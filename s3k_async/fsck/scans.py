@@ -1,7 +1,8 @@
-"""The scans of fsck, each by pieces that can be read anywhere: what a piece holds, as things for the piles of `Parts`.
+"""The scans of fsck, each by pieces that can be read anywhere: what a piece holds, as things for
+the piles of `Parts`.
 
-A piece is a scan segment of the table, some of the log's findings, or ranges of the bytes' keys. What has no object id
-goes to a pile of its own, by no key.
+A piece is a scan segment of the table, some of the log's findings, or ranges of the bytes' keys.
+What has no object id goes to a pile of its own, by no key.
 """
 
 from __future__ import annotations
@@ -49,8 +50,11 @@ _NEWEST: Final = {
 """The newest format of each kind of log object that this version reads."""
 
 
-async def table_things(ground: Ground, segment: int, segments: int, counts: Counts) -> AsyncIterator[list[Thing]]:
-    """What one of the table's scan segments holds, page by page, added to the counts. Raises the store's errors."""
+async def table_things(
+    ground: Ground, segment: int, segments: int, counts: Counts
+) -> AsyncIterator[list[Thing]]:
+    """What one of the table's scan segments holds, page by page, added to the counts. Raises the
+    store's errors."""
     cursor: str | None = None
     while True:
         page = await ground.store.items.scan(segment, segments, cursor=cursor)
@@ -83,8 +87,12 @@ def _is_ours(ground: Ground, item: Item, things: list[Thing]) -> bool:
         try:
             things.append(("jobs", "", record_from(item)))
         except ItemFormatError as error:
-            things.append(("items", "", ItemFacts(partition, sort, is_foreign=False, problem=str(error))))
-    elif partition not in OWN_PARTITIONS and not (ground.is_legacy and partition.startswith(ENTRY_PREFIX)):
+            things.append(
+                ("items", "", ItemFacts(partition, sort, is_foreign=False, problem=str(error)))
+            )
+    elif partition not in OWN_PARTITIONS and not (
+        ground.is_legacy and partition.startswith(ENTRY_PREFIX)
+    ):
         things.append(("items", "", ItemFacts(partition, sort, is_foreign=True, problem="")))
     return False
 
@@ -103,7 +111,9 @@ def _understood(ground: Ground, items: list[Item], things: list[Thing]) -> list[
             try:
                 entries.append(checked_entry(ground, item))
             except ItemFormatError as error:
-                things.append(("items", "", ItemFacts(*_place(item), is_foreign=False, problem=str(error))))
+                things.append(
+                    ("items", "", ItemFacts(*_place(item), is_foreign=False, problem=str(error)))
+                )
             else:
                 good.append(item)
         items[:] = good
@@ -111,14 +121,16 @@ def _understood(ground: Ground, items: list[Item], things: list[Thing]) -> list[
 
 
 def checked_entry(ground: Ground, item: Item) -> Entry:
-    """The entry of an item. Raises ItemFormatError for what is none, and for an id that no log can hold."""
+    """The entry of an item. Raises ItemFormatError for what is none, and for an id that no log can
+    hold."""
     entry = from_item(item, ground.store.keys)
     _need_logged_id(ground, entry)
     return entry
 
 
 def _need_logged_id(ground: Ground, entry: Entry) -> None:
-    """Raise ItemFormatError for an id that no key of the log can hold: no change of such an entry can be logged."""
+    """Raise ItemFormatError for an id that no key of the log can hold: no change of such an entry
+    can be logged."""
     if isinstance(ground.log, LogReader) and not is_id(entry.id):
         raise ItemFormatError("an id that no key of the operation log can hold", path=entry.path)
 
@@ -145,14 +157,19 @@ def _add(ground: Ground, entry: Entry, things: list[Thing], counts: Counts) -> N
         things.append(("children", parent, (parent, entry.path, entry.id, entry.mtime_ms)))
 
 
-async def log_things(ground: Ground, findings: AsyncIterable[Finding], counts: Counts) -> AsyncIterator[list[Thing]]:
-    """What some findings of the volume's log are, added to the counts. Raises the store's errors."""
+async def log_things(
+    ground: Ground, findings: AsyncIterable[Finding], counts: Counts
+) -> AsyncIterator[list[Thing]]:
+    """What some findings of the volume's log are, added to the counts. Raises the store's
+    errors."""
     things: list[Thing] = []
     open_segments: dict[str, OpenSegment] = {}
     async for finding in findings:
         if isinstance(finding, DamagedLog):
             newer = await is_newer_format(ground.log_blobs, finding.key)
-            things.append(("log_objects", "", LogObjectFacts(finding.key, str(finding.error), newer)))
+            things.append(
+                ("log_objects", "", LogObjectFacts(finding.key, str(finding.error), newer))
+            )
         else:
             counts.log_records += 1
             things.append(("records", finding.operation.object_id, finding))
@@ -184,7 +201,8 @@ async def blob_things(ground: Ground, keys: KeyRange, counts: Counts) -> AsyncIt
 
 
 async def is_newer_format(log_blobs: BlobStore | None, key: str) -> bool:
-    """Whether a log object says of itself that it is of a format, or a kind, that this version does not know."""
+    """Whether a log object says of itself that it is of a format, or a kind, that this version does
+    not know."""
     if log_blobs is None:
         return False
     try:

@@ -1,4 +1,5 @@
-"""What becomes of bytes that the table was not seen to name: decided from what the log says of them, and their age.
+"""What becomes of bytes that the table was not seen to name: decided from what the log says of
+them, and their age.
 
 Pure. Each row of RULES is a condition and the verdict if it holds; the first that holds counts.
 """
@@ -32,25 +33,29 @@ __all__ = [
 
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 PHYSICAL_KEY: Final = re.compile(rf"{_UUID}\.id=({_UUID})", re.ASCII)
-"""A key that this package gives. Every other key belongs to an adopted file, or to somebody else, and is left alone."""
+"""A key that this package gives. Every other key belongs to an adopted file, or to somebody else,
+and is left alone."""
 
 GRACE_SECONDS: Final = 3 * 86_400.0
 """Far longer than a lease, the longest read and the longest Spark job."""
 LATE_SECONDS: Final = 900.0
-"""How long after its lease a writer's last request may still arrive: it looks at the lease before it writes to log and
-table, and each of these is sent again for a minute at most. Services refuse requests that were signed so long ago."""
+"""How long after its lease a writer's last request may still arrive: it looks at the lease before
+it writes to log and table, and each of these is sent again for a minute at most. Services refuse
+requests that were signed so long ago."""
 
 Dead: TypeAlias = Literal["deleted", "replaced", "unpublished", "unnamed"]
 """Why bytes are collected. `unnamed`: in a volume without a log, where no more is known."""
 Kept: TypeAlias = Literal["damaged", "lost"]
 """Why bytes are kept that the table does not name."""
 KeyOf: TypeAlias = Callable[[str], str | None]
-"""The key, below the volume's data location, of what an entry names as its bytes; None if it lies elsewhere."""
+"""The key, below the volume's data location, of what an entry names as its bytes; None if it lies
+elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """How old things must be, seconds. `lease`: the longest that any client of the volume is configured with."""
+    """How old things must be, seconds. `lease`: the longest that any client of the volume is
+    configured with."""
 
     grace: float = GRACE_SECONDS
     lease: float = 3600.0
@@ -68,7 +73,8 @@ class Ages:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One blob and everything the log says of its object. The table was read before the log, and did not name it."""
+    """One blob and everything the log says of its object. The table was read before the log, and
+    did not name it."""
 
     blob: BlobInfo
     records: Sequence[LogRecord]
@@ -78,7 +84,11 @@ class Case:
 
     def names(self, entry: Entry | None) -> bool:
         """Whether the entry's bytes are this blob."""
-        return entry is not None and bool(entry.physical) and self.key_of(str(entry.physical)) == self.blob.key
+        return (
+            entry is not None
+            and bool(entry.physical)
+            and self.key_of(str(entry.physical)) == self.blob.key
+        )
 
     def touches(self, operation: Operation) -> bool:
         """Whether the operation is on an entry that names this blob, or makes one."""
@@ -86,7 +96,8 @@ class Case:
 
     @property
     def last(self) -> list[Operation]:
-        """The committed operations of the highest version: one, unless the log contradicts itself."""
+        """The committed operations of the highest version: one, unless the log contradicts
+        itself."""
         truth = latest(self.records).get(self._object_id)
         if truth is None or truth.committed is None:
             return []
@@ -116,8 +127,16 @@ def _is_deleted(case: Case) -> bool:
 
 
 RULES: Final[tuple[tuple[str, Callable[[Case], bool], Dead | Kept], ...]] = (
-    ("something in the log about its object cannot be understood", lambda case: case.damaged, "damaged"),
-    ("the log's last committed operation names it, the table does not", _is_live_in_the_log, "lost"),
+    (
+        "something in the log about its object cannot be understood",
+        lambda case: case.damaged,
+        "damaged",
+    ),
+    (
+        "the log's last committed operation names it, the table does not",
+        _is_live_in_the_log,
+        "lost",
+    ),
     ("only a pending operation names it", _is_pending, "unpublished"),
     ("the log does not know its object", lambda case: not case.last, "unpublished"),
     ("the log's last committed operation removes its object", _is_deleted, "deleted"),
@@ -173,4 +192,9 @@ def named_by(operations: Iterable[Operation], key_of: KeyOf) -> set[str]:
 
 
 def _paths(operations: Iterable[Operation]) -> set[str]:
-    return {entry.path for each in operations for entry in (each.before, each.after) if entry is not None}
+    return {
+        entry.path
+        for each in operations
+        for entry in (each.before, each.after)
+        if entry is not None
+    }

@@ -1,4 +1,5 @@
-"""`fsck verify` on one machine: read everything, decide, and look again at whatever seems wrong. Nothing is written."""
+"""`fsck verify` on one machine: read everything, decide, and look again at whatever seems wrong.
+Nothing is written."""
 
 from __future__ import annotations
 
@@ -68,8 +69,8 @@ class Report(Counts):
 class Verifier:
     """Compares table, log and bytes of one volume, or of a subtree of it.
 
-    `log` is None for a volume without one. With a `path` other than the root, entries outside it are passed over, and
-    so are bytes that nobody names (whose they are cannot be told).
+    `log` is None for a volume without one. With a `path` other than the root, entries outside it
+    are passed over, and so are bytes that nobody names (whose they are cannot be told).
     """
 
     def __init__(
@@ -85,10 +86,12 @@ class Verifier:
         held: int = HELD,
         legacy: bool = False,
     ) -> None:
-        """`log_blobs`: where the log is; with it, objects of newer formats are told from damaged ones. `place`: as of
-        `Ground`. `held`: what is kept in memory before it is written to files. `legacy`: the volume is
-        S3-FileSystem 1.0's, log or not."""
-        self._ground = Ground(store, blobs, log, log_blobs, sources, int(grace * 1000), legacy=legacy, place=place)
+        """`log_blobs`: where the log is; with it, objects of newer formats are told from damaged
+        ones. `place`: as of `Ground`. `held`: what is kept in memory before it is written to files.
+        `legacy`: the volume is S3-FileSystem 1.0's, log or not."""
+        self._ground = Ground(
+            store, blobs, log, log_blobs, sources, int(grace * 1000), legacy=legacy, place=place
+        )
         self._held = held
 
     async def verify(
@@ -101,9 +104,9 @@ class Verifier:
     ) -> Report:
         """Read all three and report; `deep` reads every byte too and compares checksums.
 
-        `directory`: where the parts of a large volume are, which a run that was interrupted goes on from. Raises the
-        stores' errors, InvalidArgumentError (the directory is that of another run); damage is a finding, never an
-        error.
+        `directory`: where the parts of a large volume are, which a run that was interrupted goes on
+        from. Raises the stores' errors, InvalidArgumentError (the directory is that of another
+        run); damage is a finding, never an error.
         """
         ground = replace(self._ground, path=path)
         parts = Parts(directory, held=self._held)
@@ -150,7 +153,9 @@ async def part_findings(gatherer: Gatherer, number: int, *, deep: bool) -> list[
     return found + (await _deep(gatherer, number) if deep else [])
 
 
-async def loose(gatherer: Gatherer) -> list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]]:
+async def loose(
+    gatherer: Gatherer,
+) -> list[tuple[ItemFacts | LogObjectFacts | ChangeFacts, Finding]]:
     """The findings about what has no object id, with what they are about; items are read anew."""
     seen = gatherer.loose
     items = await item_facts(gatherer.ground, seen.items)
@@ -158,7 +163,9 @@ async def loose(gatherer: Gatherer) -> list[tuple[ItemFacts | LogObjectFacts | C
         (item, finding) for item in items for finding in decide_item(item)
     ]
     found += [(log, finding) for log in seen.log_objects for finding in decide_log_object(log)]
-    return found + [(change, finding) for change in gatherer.changes() for finding in decide_change(change)]
+    return found + [
+        (change, finding) for change in gatherer.changes() for finding in decide_change(change)
+    ]
 
 
 async def _deep(gatherer: Gatherer, number: int) -> list[Finding]:

@@ -1,7 +1,7 @@
 """Hadoop's builders of streams: options first, then `build`.
 
-Options named by strings are hints (`opt`) or demands (`must`). None of the known ones has an effect here, so hints are
-dropped and a demand is refused unless it is known.
+Options named by strings are hints (`opt`) or demands (`must`). None of the known ones has an effect
+here, so hints are dropped and a demand is refused unless it is known.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ OPEN_OPTIONS = frozenset(
     f"fs.option.openfile.{name}"
     for name in ("read.policy", "length", "split.start", "split.end", "buffer.size", "footer.cache")
 )
-"""What Hadoop 3.4 defines for opening a file. Source: its file system specification, `fsdatainputstreambuilder`."""
+"""What Hadoop 3.4 defines for opening a file. Source: its file system specification,
+`fsdatainputstreambuilder`."""
 
 
 class CreateFlag(enum.Flag):
-    """What `create_non_recursive` is to do. The flags that are not about existence have no effect."""
+    """What `create_non_recursive` is to do. The flags that are not about existence have no
+    effect."""
 
     CREATE = enum.auto()
     OVERWRITE = enum.auto()
@@ -86,8 +88,8 @@ class OpenFileBuilder(_Builder):
         return self
 
     def build(self) -> Awaitable[HadoopInputStream]:
-        """Begin to open. Raises InvalidArgumentError for a demand that is not known; what is wrong with the file is
-        raised when the result is awaited.
+        """Begin to open. Raises InvalidArgumentError for a demand that is not known; what is wrong
+        with the file is raised when the result is awaited.
         """
         self._need_known()
         return self._open()
@@ -99,7 +101,8 @@ class OpenFileBuilder(_Builder):
 
 
 class OutputStreamBuilder(_Builder):
-    """Creates a file, replacing one that is there and requiring the parent to exist, unless told otherwise."""
+    """Creates a file, replacing one that is there and requiring the parent to exist, unless told
+    otherwise."""
 
     def __init__(self, filesystem: HadoopFileSystem, path: str) -> None:
         super().__init__(filesystem, path)
@@ -117,8 +120,11 @@ class OutputStreamBuilder(_Builder):
         return self
 
     async def build(self) -> HadoopOutputStream:
-        """Create the file. Raises InvalidArgumentError for any demand, and as `create` or `create_non_recursive`."""
+        """Create the file. Raises InvalidArgumentError for any demand, and as `create` or
+        `create_non_recursive`."""
         self._need_known()
         if self._recursive:
-            return await self._filesystem.create(self._path, overwrite=CreateFlag.OVERWRITE in self._flags)
+            return await self._filesystem.create(
+                self._path, overwrite=CreateFlag.OVERWRITE in self._flags
+            )
         return await self._filesystem.create_non_recursive(self._path, self._flags)

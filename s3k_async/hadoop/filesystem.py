@@ -53,13 +53,14 @@ PathFilter = Callable[[str], bool]
 class HadoopFileSystem:
     """A volume as Hadoop's `FileSystem` shows one.
 
-    Paths are `s3k://<volume>/a/b`, `/a/b`, or relative to the working directory. Every method raises CrossVolumeError
-    (a ValueError) for another scheme or volume. What Hadoop calls an IOException is an OSError here.
+    Paths are `s3k://<volume>/a/b`, `/a/b`, or relative to the working directory. Every method
+    raises CrossVolumeError (a ValueError) for another scheme or volume. What Hadoop calls an
+    IOException is an OSError here.
     """
 
     def __init__(self, client: S3kClient, *, user: str | None = None) -> None:
-        """`client`: an entered client. `user`: shown as owner and group, and names the home directory; None: the
-        user of this process.
+        """`client`: an entered client. `user`: shown as owner and group, and names the home
+        directory; None: the user of this process.
         """
         self._client = client
         self._user = user if user is not None else _process_user()
@@ -127,13 +128,17 @@ class HadoopFileSystem:
         """Whether a directory is at the path."""
         return await self._client.is_dir(self._local(path))
 
-    async def list_status(self, path: str, path_filter: PathFilter | None = None) -> list[HadoopFileStatus]:
-        """The children of a directory by name, or the file itself; all in memory. Raises PathNotFoundError."""
+    async def list_status(
+        self, path: str, path_filter: PathFilter | None = None
+    ) -> list[HadoopFileStatus]:
+        """The children of a directory by name, or the file itself; all in memory. Raises
+        PathNotFoundError."""
         found = [status async for status in self._children(self._local(path))]
         return self._shown(sorted(found, key=lambda status: status.path), path_filter)
 
     async def list_status_iterator(self, path: str) -> AsyncIterator[HadoopFileStatus]:
-        """As `list_status`, a page in memory at a time, in no order. Raises when the iteration starts."""
+        """As `list_status`, a page in memory at a time, in no order. Raises when the iteration
+        starts."""
         async for status in self._children(self._local(path)):
             yield self._status(status)
 
@@ -145,8 +150,11 @@ class HadoopFileSystem:
             if path_filter is None or path_filter(self._url(status.path)):
                 yield self._located(status)
 
-    async def list_files(self, path: str, recursive: bool) -> AsyncIterator[HadoopLocatedFileStatus]:
-        """The files of a directory, with `recursive` of all below it, or the file itself; in no order.
+    async def list_files(
+        self, path: str, recursive: bool
+    ) -> AsyncIterator[HadoopLocatedFileStatus]:
+        """The files of a directory, with `recursive` of all below it, or the file itself; in no
+        order.
 
         Raises PathNotFoundError when the iteration starts.
         """
@@ -154,27 +162,40 @@ class HadoopFileSystem:
             if status.is_file:
                 yield self._located(status)
 
-    async def glob_status(self, pattern: str, path_filter: PathFilter | None = None) -> list[HadoopFileStatus] | None:
+    async def glob_status(
+        self, pattern: str, path_filter: PathFilter | None = None
+    ) -> list[HadoopFileStatus] | None:
         """What matches a pattern (Hadoop's syntax: `glob.py`), by path.
 
-        None if the pattern has no special characters and nothing is there. Raises InvalidArgumentError for a malformed
-        pattern.
+        None if the pattern has no special characters and nothing is there. Raises
+        InvalidArgumentError for a malformed pattern.
         """
         inside = self._inside(pattern)
         patterns = [components(expanded) for expanded in expand(inside)]
-        found = {status.path: status for pattern in patterns for status in await self._glob(pattern)}
-        if not found and len(patterns) == 1 and all(component.pattern is None for component in patterns[0]):
+        found = {
+            status.path: status for pattern in patterns for status in await self._glob(pattern)
+        }
+        if (
+            not found
+            and len(patterns) == 1
+            and all(component.pattern is None for component in patterns[0])
+        ):
             return None
         return self._shown([found[path] for path in sorted(found)], path_filter)
 
     async def get_content_summary(self, path: str) -> HadoopContentSummary:
-        """Totals of a file or subtree; files being written count for nothing. Raises PathNotFoundError."""
+        """Totals of a file or subtree; files being written count for nothing. Raises
+        PathNotFoundError."""
         summary = await self._client.content_summary(self._local(path))
-        return HadoopContentSummary(summary.length, summary.file_count, summary.directory_count, summary.length)
+        return HadoopContentSummary(
+            summary.length, summary.file_count, summary.directory_count, summary.length
+        )
 
-    async def get_file_block_locations(self, path: str, start: int, length: int) -> tuple[BlockLocation, ...]:
-        """Locations of a part of a file; none for a directory. Raises PathNotFoundError, InvalidArgumentError for
-        a negative start or length.
+    async def get_file_block_locations(
+        self, path: str, start: int, length: int
+    ) -> tuple[BlockLocation, ...]:
+        """Locations of a part of a file; none for a directory. Raises PathNotFoundError,
+        InvalidArgumentError for a negative start or length.
         """
         found = await self._client.stat(self._local(path))
         return () if found.is_dir else locate(found.size, start, length)
@@ -182,7 +203,8 @@ class HadoopFileSystem:
     # Reading and writing
 
     async def open(self, path: str) -> HadoopInputStream:
-        """Open a file for reading. Raises PathNotFoundError (a directory as well), UncommittedFileError."""
+        """Open a file for reading. Raises PathNotFoundError (a directory as well),
+        UncommittedFileError."""
         local = self._local(path)
         try:
             reader = await self._client.open(local, "rb")
@@ -197,8 +219,9 @@ class HadoopFileSystem:
     async def create(self, path: str, overwrite: bool = True) -> HadoopOutputStream:
         """Create a file and its missing parents; what is written appears when the stream is closed.
 
-        The path of a new file exists at once, with length 0. Raises PathExistsError (a file and not `overwrite`, a
-        directory in any case), IsDirectoryError (the root), NotDirectoryError (the path leads through a file).
+        The path of a new file exists at once, with length 0. Raises PathExistsError (a file and not
+        `overwrite`, a directory in any case), IsDirectoryError (the root), NotDirectoryError (the
+        path leads through a file).
         """
         local = self._local(path)
         if local == ROOT:
@@ -213,12 +236,15 @@ class HadoopFileSystem:
         """A builder of `create`."""
         return OutputStreamBuilder(self, path)
 
-    async def create_non_recursive(self, path: str, flags: CreateFlag = CreateFlag.CREATE) -> HadoopOutputStream:
+    async def create_non_recursive(
+        self, path: str, flags: CreateFlag = CreateFlag.CREATE
+    ) -> HadoopOutputStream:
         """Create or replace a file whose parent must be a directory.
 
-        CREATE: the file must not exist, unless OVERWRITE is there too; OVERWRITE alone: it must. Raises as `create`,
-        and PathNotFoundError (no parent; nothing to overwrite), NotDirectoryError (the parent is a file),
-        UnsupportedError (APPEND), InvalidArgumentError (neither CREATE nor OVERWRITE).
+        CREATE: the file must not exist, unless OVERWRITE is there too; OVERWRITE alone: it must.
+        Raises as `create`, and PathNotFoundError (no parent; nothing to overwrite),
+        NotDirectoryError (the parent is a file), UnsupportedError (APPEND), InvalidArgumentError
+        (neither CREATE nor OVERWRITE).
         """
         local = self._local(path)
         if local == ROOT:
@@ -259,9 +285,11 @@ class HadoopFileSystem:
         return True
 
     async def delete(self, path: str, recursive: bool) -> bool:
-        """Delete a file or directory; False if nothing is there, and for the root, which stays as it is.
+        """Delete a file or directory; False if nothing is there, and for the root, which stays as
+        it is.
 
-        Raises DirectoryNotEmptyError (not `recursive`), PartialFailureError (calling again finishes the work).
+        Raises DirectoryNotEmptyError (not `recursive`), PartialFailureError (calling again finishes
+        the work).
         """
         local = self._local(path)
         if local == ROOT:
@@ -275,12 +303,14 @@ class HadoopFileSystem:
     async def rename(self, source: str, target: str) -> bool:
         """Move a file or a directory, atomically.
 
-        An existing directory as target receives the source beneath it. False if the target is an existing file, or
-        the place beneath the target directory is taken. A path renamed to itself stays, and the answer is True. What
-        an interrupted rename that was not atomic left at the target is completed.
+        An existing directory as target receives the source beneath it. False if the target is an
+        existing file, or the place beneath the target directory is taken. A path renamed to itself
+        stays, and the answer is True. What an interrupted rename that was not atomic left at the
+        target is completed.
 
-        Raises PathNotFoundError (no source; no parent of the target), NotDirectoryError (that parent is a file),
-        RenameIntoSelfError (the root, or a target below the source), UncommittedFileError, BusyError.
+        Raises PathNotFoundError (no source; no parent of the target), NotDirectoryError (that
+        parent is a file), RenameIntoSelfError (the root, or a target below the source),
+        UncommittedFileError, BusyError.
         """
         old, new = self._local(source), self._local(target)
         if old == new:
@@ -321,7 +351,8 @@ class HadoopFileSystem:
         return paths.normalize(self._inside(path))
 
     def _inside(self, path: str) -> str:
-        """The path inside the volume, absolute unless empty, not normalised. Raises CrossVolumeError."""
+        """The path inside the volume, absolute unless empty, not normalised. Raises
+        CrossVolumeError."""
         url = _URL.fullmatch(path)
         if url is not None:
             if (url[1].lower(), url[2]) != (SCHEME, self._client.name):
@@ -338,7 +369,9 @@ class HadoopFileSystem:
     def _located(self, status: FileStatus) -> HadoopLocatedFileStatus:
         return HadoopLocatedFileStatus.of(status, self._url(status.path), self._user)
 
-    def _shown(self, found: Iterable[FileStatus], path_filter: PathFilter | None) -> list[HadoopFileStatus]:
+    def _shown(
+        self, found: Iterable[FileStatus], path_filter: PathFilter | None
+    ) -> list[HadoopFileStatus]:
         shown = map(self._status, found)
         return [status for status in shown if path_filter is None or path_filter(status.path)]
 
@@ -362,12 +395,15 @@ class HadoopFileSystem:
             if isinstance(children, AsyncGenerator):
                 await children.aclose()
             if first is not None:
-                raise DirectoryNotEmptyError("the root is not empty, and is never deleted", path=ROOT)
+                raise DirectoryNotEmptyError(
+                    "the root is not empty, and is never deleted", path=ROOT
+                )
         _LOG.warning("delete of the root of %s refused", self.get_uri())
         return False
 
     async def _rename_place(self, source: FileStatus, target: str) -> str | None:
-        """Where a rename to `target` would put the source, or None if that is taken by something else."""
+        """Where a rename to `target` would put the source, or None if that is taken by something
+        else."""
         existing = await self._find(target)
         if existing is None:
             await self._need_directory(paths.split(target)[0])
@@ -383,8 +419,8 @@ class HadoopFileSystem:
         return None
 
     async def _glob(self, pattern: list[Component]) -> list[FileStatus]:
-        """What matches the components. Literal ones are not looked up one by one: a listing or, at the end, a lookup
-        tells whether they exist.
+        """What matches the components. Literal ones are not looked up one by one: a listing or, at
+        the end, a lookup tells whether they exist.
         """
         places = [ROOT]
         found: list[FileStatus] | None = None
@@ -404,7 +440,11 @@ class HadoopFileSystem:
             places = [status.path for status in found]
         if found is not None:
             return found
-        return [status for status in await gather(self._find, places, limit=LOOKUPS) if status is not None]
+        return [
+            status
+            for status in await gather(self._find, places, limit=LOOKUPS)
+            if status is not None
+        ]
 
     async def _listing(self, place: str) -> list[FileStatus]:
         """The children of a directory; none where there is no directory."""

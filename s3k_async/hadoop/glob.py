@@ -1,8 +1,9 @@
 r"""Hadoop's glob syntax.
 
-Inside a component: `?` one character, `*` any, `[abc]`, `[a-c]`, `[^a]` and `[!a]` one character of a class, `{a,b}`
-alternatives, which may nest, `\c` the character itself. Alternatives may hold a `/`. Names that begin with a dot are
-nothing special. Source: the class documentation of Hadoop's `FileSystem.globStatus`.
+Inside a component: `?` one character, `*` any, `[abc]`, `[a-c]`, `[^a]` and `[!a]` one character of
+a class, `{a,b}` alternatives, which may nest, `\c` the character itself. Alternatives may hold a
+`/`. Names that begin with a dot are nothing special. Source: the class documentation of Hadoop's
+`FileSystem.globStatus`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ class Component:
 
     def matches(self, name: str) -> bool:
         """Whether a name fits."""
-        return name == self.literal if self.pattern is None else self.pattern.fullmatch(name) is not None
+        return (
+            name == self.literal
+            if self.pattern is None
+            else self.pattern.fullmatch(name) is not None
+        )
 
 
 def expand(pattern: str) -> list[str]:
@@ -50,7 +55,8 @@ def expand(pattern: str) -> list[str]:
 def components(pattern: str) -> list[Component]:
     """The components of an absolute pattern, `.` and `..` resolved.
 
-    Raises InvalidArgumentError for a malformed one, InvalidPathError for an empty one and `..` above the root.
+    Raises InvalidArgumentError for a malformed one, InvalidPathError for an empty one and `..`
+    above the root.
     """
     if not pattern:
         raise InvalidPathError("the path is empty", path=pattern)
@@ -109,8 +115,11 @@ def _regex(text: str) -> str:
 
 
 def _class_body(body: str) -> str:
-    """The inside of a character class, for the regular expression: ranges stay, all else is literal."""
-    return re.sub(r"\\(.)|([\[\]^&~|])", lambda found: re.escape(found[1] or found[2]), body, flags=re.DOTALL)
+    """The inside of a character class, for the regular expression: ranges stay, all else is
+    literal."""
+    return re.sub(
+        r"\\(.)|([\[\]^&~|])", lambda found: re.escape(found[1] or found[2]), body, flags=re.DOTALL
+    )
 
 
 def _groups(pattern: str) -> list[tuple[int, int]]:
@@ -138,7 +147,9 @@ def _alternatives(inside: str) -> list[str]:
         depth += {"{": 1, "}": -1}.get(character, 0)
         if character == "," and depth == 0:
             cuts.append(position)
-    return [inside[start + 1 : end] for start, end in zip(cuts, [*cuts[1:], len(inside)], strict=True)]
+    return [
+        inside[start + 1 : end] for start, end in zip(cuts, [*cuts[1:], len(inside)], strict=True)
+    ]
 
 
 def _unescaped(text: str) -> list[tuple[int, str]]:

@@ -1,6 +1,7 @@
 """What the Hadoop-shaped surface tells about files: Hadoop's fields over ours.
 
-Times are epoch milliseconds, sizes bytes. A path is a URL, `s3k://<volume>/a/b`, its text not percent-encoded.
+Times are epoch milliseconds, sizes bytes. A path is a URL, `s3k://<volume>/a/b`, its text not
+percent-encoded.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ __all__ = [
 ]
 
 BLOCK_SIZE = 128 * 1024 * 1024
-"""What a file says its block size is. There are no blocks; jobs compute their input splits from it."""
+"""What a file says its block size is. There are no blocks; jobs compute their input splits from it.
+"""
 REPLICATION = 1
 DIRECTORY_PERMISSION = 0o777
 FILE_PERMISSION = 0o666
@@ -29,7 +31,8 @@ FILE_PERMISSION = 0o666
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadoopFileStatus:
-    """One file or directory. Permission, owner and group are placeholders: nothing enforces them."""
+    """One file or directory. Permission, owner and group are placeholders: nothing enforces
+    them."""
 
     path: str
     length: int
@@ -75,7 +78,8 @@ class HadoopFileStatus:
 
 @dataclass(frozen=True, slots=True)
 class BlockLocation:
-    """Where part of a file is. An object store is equally far from every host: always `localhost`."""
+    """Where part of a file is. An object store is equally far from every host: always
+    `localhost`."""
 
     offset: int
     length: int
@@ -94,12 +98,15 @@ class HadoopLocatedFileStatus(HadoopFileStatus):
         """As `HadoopFileStatus.of`."""
         plain = HadoopFileStatus.of(status, url, user)
         fields = {name: getattr(plain, name) for name in HadoopFileStatus.__slots__}
-        return cls(**fields, block_locations=() if status.is_dir else locate(status.size, 0, status.size))
+        return cls(
+            **fields, block_locations=() if status.is_dir else locate(status.size, 0, status.size)
+        )
 
 
 def locate(size: int, start: int, length: int) -> tuple[BlockLocation, ...]:
-    """Locations of `length` bytes from `start` of a file of `size` bytes, as Hadoop's default computes them: one for
-    the whole file, none past its end. Raises InvalidArgumentError for a negative start or length.
+    """Locations of `length` bytes from `start` of a file of `size` bytes, as Hadoop's default
+    computes them: one for the whole file, none past its end. Raises InvalidArgumentError for a
+    negative start or length.
     """
     if start < 0 or length < 0:
         raise InvalidArgumentError("start and length cannot be negative")
@@ -108,7 +115,8 @@ def locate(size: int, start: int, length: int) -> tuple[BlockLocation, ...]:
 
 @dataclass(frozen=True, slots=True)
 class HadoopContentSummary:
-    """Totals of a subtree. A directory counts itself, a file counts no directory. There are no quotas."""
+    """Totals of a subtree. A directory counts itself, a file counts no directory. There are no
+    quotas."""
 
     length: int
     file_count: int

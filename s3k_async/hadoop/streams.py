@@ -1,7 +1,8 @@
 """Hadoop's streams over our open files.
 
-What Hadoop calls an EOFException is EndOfFileError, and a read past the end answers -1 where Hadoop's does. Source of
-the rules: Hadoop's file system specification, `fsdatainputstream` and `outputstream`.
+What Hadoop calls an EOFException is EndOfFileError, and a read past the end answers -1 where
+Hadoop's does. Source of the rules: Hadoop's file system specification, `fsdatainputstream` and
+`outputstream`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ END = -1
 class HadoopInputStream:
     """A file open for reading, at the version it had when it was opened.
 
-    Every method but `close` raises StreamClosedError once the stream is closed. Not for several tasks at once, apart
-    from the positioned reads, which leave the position where it is.
+    Every method but `close` raises StreamClosedError once the stream is closed. Not for several
+    tasks at once, apart from the positioned reads, which leave the position where it is.
     """
 
     def __init__(self, reader: FileReader) -> None:
@@ -40,7 +41,9 @@ class HadoopInputStream:
         if position < 0:
             self._end_of_file(f"position {position} lies before the start of the file")
         if position > self._reader.size:
-            self._end_of_file(f"position {position} lies past the end of the file, {self._reader.size}")
+            self._end_of_file(
+                f"position {position} lies past the end of the file, {self._reader.size}"
+            )
         await self._reader.seek(position)
 
     async def get_pos(self) -> int:
@@ -56,18 +59,26 @@ class HadoopInputStream:
         data = await self._reader.read(1)
         return data[0] if data else END
 
-    async def read_into(self, buffer: bytearray | memoryview, offset: int = 0, length: int | None = None) -> int:
-        """Fill `length` bytes of the buffer from `offset` on (None: to its end) with the next bytes; how many, fewer
-        only at the end of the file, or END. Raises InvalidArgumentError, IndexError (more than the buffer has).
+    async def read_into(
+        self, buffer: bytearray | memoryview, offset: int = 0, length: int | None = None
+    ) -> int:
+        """Fill `length` bytes of the buffer from `offset` on (None: to its end) with the next
+        bytes; how many, fewer only at the end of the file, or END. Raises InvalidArgumentError,
+        IndexError (more than the buffer has).
         """
         view = self._span(buffer, offset, length)
         count = await self._reader.readinto(view)
         return END if len(view) and not count else count
 
     async def read_at(
-        self, position: int, buffer: bytearray | memoryview, offset: int = 0, length: int | None = None
+        self,
+        position: int,
+        buffer: bytearray | memoryview,
+        offset: int = 0,
+        length: int | None = None,
     ) -> int:
-        """As `read_into`, from `position`, which may lie past the end. Raises EndOfFileError for a negative one."""
+        """As `read_into`, from `position`, which may lie past the end. Raises EndOfFileError for a
+        negative one."""
         view = self._span(buffer, offset, length)
         self._need_position(position)
         data = await self._reader.read_at(position, len(view))
@@ -75,14 +86,20 @@ class HadoopInputStream:
         return END if len(view) and not data else len(data)
 
     async def read_fully(
-        self, position: int, buffer: bytearray | memoryview, offset: int = 0, length: int | None = None
+        self,
+        position: int,
+        buffer: bytearray | memoryview,
+        offset: int = 0,
+        length: int | None = None,
     ) -> None:
         """As `read_at`, but all of it. Raises EndOfFileError if the file ends before."""
         view = self._span(buffer, offset, length)
         self._need_position(position)
         data = await self._reader.read_at(position, len(view))
         if len(data) < len(view):
-            self._end_of_file(f"the file ends {len(view) - len(data)} bytes before what was asked for")
+            self._end_of_file(
+                f"the file ends {len(view) - len(data)} bytes before what was asked for"
+            )
         view[:] = data
 
     async def seek_to_new_source(self, position: int) -> bool:
@@ -99,7 +116,10 @@ class HadoopInputStream:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -125,7 +145,8 @@ class HadoopInputStream:
 
 
 class HadoopOutputStream:
-    """A file being written; `close` publishes it. Leaving `async with` by an exception publishes nothing.
+    """A file being written; `close` publishes it. Leaving `async with` by an exception publishes
+    nothing.
 
     Raises as `FileWriter`: a failure is final, so closing again after a failed close fails again.
     """
@@ -170,7 +191,10 @@ class HadoopOutputStream:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._writer.__aexit__(kind, error, trace)
 

@@ -5,14 +5,15 @@
     from pyarrow.fs import FileSelector
     from s3k_async.integrations.arrow import arrow_filesystem
 
-    fs = arrow_filesystem("s3k://analytics")                    # settings as S3kClient takes them
+    fs = arrow_filesystem("s3k://analytics")                # settings as S3kClient takes them
     pq.write_table(table, "/raw/day=1/part-0.parquet", filesystem=fs)
     ds.dataset("/raw", filesystem=fs, partitioning="hive").to_table(filter=ds.field("day") == 1)
-    fs.get_file_info(FileSelector("/raw", recursive=True))      # one listing, all directories in parallel
-    fs.move("/staging/day=2", "/raw/day=2")                     # no bytes are copied, seen wholly or not at all
+    fs.get_file_info(FileSelector("/raw", recursive=True))  # one listing, directories in parallel
+    fs.move("/staging/day=2", "/raw/day=2")                 # copies no bytes; atomic
 
-`pyarrow.fs.FileSystem.from_uri` cannot know the scheme `s3k`: a filesystem has to be passed beside the path.
-(`fsspec+s3k://analytics/raw` it does know: that is the filesystem of fsspec, not this one.)
+`pyarrow.fs.FileSystem.from_uri` cannot know the scheme `s3k`: a filesystem has to be passed beside
+the path. (`fsspec+s3k://analytics/raw` it does know: that is the filesystem of fsspec, not this
+one.)
 """
 
 from __future__ import annotations
@@ -61,24 +62,28 @@ APPENDING = 4 * 1024 * 1024
 def arrow_filesystem(volume: str | None = None, **settings: Any) -> PyFileSystem:
     """A volume as a `pyarrow.fs.FileSystem`; `volume` and `settings` are those of `S3kClient`.
 
-    It opens at the first call, for each process anew, and closes when nobody holds it any more; `handler.client` is
-    the blocking client under it. It may be pickled (configuration, no secrets), compared, used by any number of
-    threads, in forked children and beside a running event loop. Raises ConfigError.
+    It opens at the first call, for each process anew, and closes when nobody holds it any more;
+    `handler.client` is the blocking client under it. It may be pickled (configuration, no secrets),
+    compared, used by any number of threads, in forked children and beside a running event loop.
+    Raises ConfigError.
 
-    Paths are `/a/b`, `a/b` or `s3k://<volume>/a/b`, and come back as they were given. Errors are those of the client.
+    Paths are `/a/b`, `a/b` or `s3k://<volume>/a/b`, and come back as they were given. Errors are
+    those of the client.
 
-    Files are published one by one when they are closed, with everything in them or not at all: a `with` that is left
-    by an exception publishes nothing, and neither does `pyarrow.dataset.write_dataset` with the files that it has open
-    when it fails. Those that it had finished stay. To make all files of a dataset visible at once, write them to a
-    directory that nobody reads and `move` it. A stream with `compression` or `buffer_size` is to be used by `with`: one
-    that is forgotten is closed by Arrow itself, and published.
+    Files are published one by one when they are closed, with everything in them or not at all: a
+    `with` that is left by an exception publishes nothing, and neither does
+    `pyarrow.dataset.write_dataset` with the files that it has open when it fails. Those that it had
+    finished stay. To make all files of a dataset visible at once, write them to a directory that
+    nobody reads and `move` it. A stream with `compression` or `buffer_size` is to be used by
+    `with`: one that is forgotten is closed by Arrow itself, and published.
     """
     return PyFileSystem(S3kHandler(S3kSyncClient(volume, **settings)))
 
 
 class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
-    """What `pyarrow.fs.PyFileSystem` calls, from whichever thread of Arrow's. Each method is what pyarrow's
-    documentation says; below is only what a volume adds. All raise what the client raises."""
+    """What `pyarrow.fs.PyFileSystem` calls, from whichever thread of Arrow's. Each method is what
+    pyarrow's documentation says; below is only what a volume adds. All raise what the client
+    raises."""
 
     def __init__(self, client: S3kSyncClient) -> None:
         self.client = client
@@ -88,8 +93,11 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         if not isinstance(other, S3kHandler):
             return NotImplemented
         mine, yours = self.client.name, other.client.name
-        # A volume that is found by its directory has no name before it is opened, and is alone in its table.
-        return _table(self.client) == _table(other.client) and (mine == yours or not (mine and yours))
+        # A volume that is found by its directory has no name before it is opened, and is alone in
+        # its table.
+        return _table(self.client) == _table(other.client) and (
+            mine == yours or not (mine and yours)
+        )
 
     def __hash__(self) -> int:
         return hash(_table(self.client))
@@ -99,10 +107,11 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         return "s3k"
 
     def normalize_path(self, path: str) -> str:
-        """The path without superfluous parts: absolute if it was or if it was a URL, else relative, the root empty.
+        """The path without superfluous parts: absolute if it was or if it was a URL, else relative,
+        the root empty.
 
-        A slash at its end stays: by it a `SubTreeFileSystem` knows its own root again. Raises CrossVolumeError,
-        InvalidPathError.
+        A slash at its end stays: by it a `SubTreeFileSystem` knows its own root again. Raises
+        CrossVolumeError, InvalidPathError.
         """
         normal = self._normal(path)
         if path.endswith("/") and normal != ROOT:
@@ -112,13 +121,14 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
     # Looking
 
     def get_file_info(self, paths: list[str]) -> list[FileInfo]:
-        """One request for a hundred paths. A file that is being written for the first time is not found."""
+        """One request for a hundred paths. A file that is being written for the first time is not
+        found."""
         statuses = self.client.stat_many([path or ROOT for path in paths])
         return [_info(path, status) for path, status in zip(paths, statuses, strict=True)]
 
     def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
-        """One listing, by path, since Dask reads files in the order of the listing; up to 50,000 entries see an atomic
-        change of many wholly or not at all.
+        """One listing, by path, since Dask reads files in the order of the listing; up to 50,000
+        entries see an atomic change of many wholly or not at all.
 
         Raises NotDirectoryError (the base is a file), PathNotFoundError.
         """
@@ -153,10 +163,13 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         self.client.delete(place, recursive=True, expected=self._need(place, directory=True))
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
-        """Entry by entry; each directory in it at once. The root is refused with InvalidArgumentError."""
+        """Entry by entry; each directory in it at once. The root is refused with
+        InvalidArgumentError."""
         place = self._normal(path)
         if place == ROOT:
-            raise InvalidArgumentError("emptying the root has to be asked for: accept_root_dir=True", path=place)
+            raise InvalidArgumentError(
+                "emptying the root has to be asked for: accept_root_dir=True", path=place
+            )
         try:
             self._empty(place)
         except PathNotFoundError:
@@ -177,10 +190,11 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
                 return
 
     def move(self, src: str, dest: str) -> None:
-        """No bytes are copied. A file at the target is replaced by a file, an empty directory by a directory.
+        """No bytes are copied. A file at the target is replaced by a file, an empty directory by a
+        directory.
 
-        Raises PathExistsError (the target is of another kind), DirectoryNotEmptyError, RenameIntoSelfError, and
-        PathNotFoundError also where the target's parent is missing.
+        Raises PathExistsError (the target is of another kind), DirectoryNotEmptyError,
+        RenameIntoSelfError, and PathNotFoundError also where the target's parent is missing.
         """
         source, target = self._normal(src), self._normal(dest)
         try:
@@ -193,7 +207,8 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
             self.client.rename(source, target)
 
     def copy_file(self, src: str, dest: str) -> None:
-        """Inside the service where it can; missing parents are made. Raises IsDirectoryError for either."""
+        """Inside the service where it can; missing parents are made. Raises IsDirectoryError for
+        either."""
         self.client.copy(self._normal(src), self._normal(dest), overwrite=True)
 
     # Files
@@ -203,18 +218,21 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         return self.open_input_file(path)
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        """The file at the version it has now: nothing is fetched yet, and of what is read here and there nothing more
-        than was asked for. Buffers are the bytes that were fetched, without a copy."""
+        """The file at the version it has now: nothing is fetched yet, and of what is read here and
+        there nothing more than was asked for. Buffers are the bytes that were fetched, without a
+        copy."""
         return pa.PythonFile(self.client.open(self._normal(path)), mode="r")
 
     def open_output_stream(self, path: str, _metadata: object) -> pa.NativeFile:
-        """A new file, or another version of one, visible when it is closed. Metadata is not kept."""
+        """A new file, or another version of one, visible when it is closed. Metadata is not
+        kept."""
         return pa.PythonFile(_Output(self.client.open(self._normal(path), "wb")), mode="w")
 
     def open_append_stream(self, path: str, _metadata: object) -> pa.NativeFile:
         """A new version that begins with the bytes of this one: they are read and written again.
 
-        Visible when it is closed, and refused then (ConflictError) if the file was changed meanwhile.
+        Visible when it is closed, and refused then (ConflictError) if the file was changed
+        meanwhile.
         """
         return pa.PythonFile(_Output(self._appending(self._normal(path))), mode="w")
 
@@ -251,7 +269,8 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         if done.failures:
             count = len(done.failures)
             raise PartialFailureError(
-                f"{count} of the entries below could not be deleted; the same call again finishes the work",
+                f"{count} of the entries below could not be deleted; the same call again finishes "
+                "the work",
                 path=path,
                 failures=done.failures,
             ) from done.failures[0][1]
@@ -259,7 +278,8 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
     def _appending(self, path: str) -> SyncFileWriter:
         if not self.client.exists(path):
             return self.client.open(path, "xb")
-        # The writer first: it replaces the version that it finds, and is refused if what is read now is a later one.
+        # The writer first: it replaces the version that it finds, and is refused if what is read
+        # now is a later one.
         writer = self.client.open(path, "wb")
         try:
             with self.client.open(path) as reader:
@@ -272,10 +292,12 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
 
 
 class _Output:
-    """What Arrow's stream writes into. Closing it publishes, unless it is closed because something failed.
+    """What Arrow's stream writes into. Closing it publishes, unless it is closed because something
+    failed.
 
-    Arrow closes it in the thread in which Python code closes the stream, or in one of its own threads when a dataset's
-    file is complete; what it gives up, it drops without closing, and the writer's finaliser discards it.
+    Arrow closes it in the thread in which Python code closes the stream, or in one of its own
+    threads when a dataset's file is complete; what it gives up, it drops without closing, and the
+    writer's finaliser discards it.
     """
 
     def __init__(self, writer: SyncFileWriter) -> None:
@@ -320,4 +342,6 @@ def _table(client: S3kSyncClient) -> TableLocation:
     if not isinstance(table, DynamoTable):
         return table
     aws = table.aws
-    return replace(table, aws=AwsConfig(region=aws.region, endpoint=aws.endpoint, profile=aws.profile))
+    return replace(
+        table, aws=AwsConfig(region=aws.region, endpoint=aws.endpoint, profile=aws.profile)
+    )

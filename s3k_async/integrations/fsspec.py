@@ -1,4 +1,5 @@
-"""`s3k://` for fsspec, and so for pandas, Dask, zarr, universal-pathlib and all that speaks fsspec."""
+"""`s3k://` for fsspec, and so for pandas, Dask, zarr, universal-pathlib and all that speaks
+fsspec."""
 
 from __future__ import annotations
 
@@ -38,7 +39,12 @@ from s3k_async.integrations.fsspec_arguments import (
     texts,
 )
 from s3k_async.integrations.fsspec_base import VolumeFileSystem, blocking
-from s3k_async.integrations.fsspec_files import CompressedFile, S3kAsyncFile, S3kReadFile, S3kWriteFile
+from s3k_async.integrations.fsspec_files import (
+    CompressedFile,
+    S3kAsyncFile,
+    S3kReadFile,
+    S3kWriteFile,
+)
 from s3k_async.integrations.fsspec_looking import Info, info_of, is_reserved, status_of
 from s3k_async.integrations.fsspec_moving import merge, merges, pairs_of
 from s3k_async.integrations.fsspec_transfer import download, download_into, upload
@@ -58,17 +64,18 @@ PATHS = 16
 class S3kFileSystem(VolumeFileSystem):
     """A volume for fsspec. Everything it promises is the client's (`s3k_async.S3kClient`).
 
-    `volume` is what `S3kClient` takes: `s3k://name`, `./directory`, or nothing for the configured default; the URL of a
-    path names a volume, too. All other settings of the client are taken by the same names (`region`, `endpoint`,
-    `table`, `max_concurrency`, ...; also `config`, `context`, `hadoop`, `session`). Of fsspec's own options these mean
-    something: `asynchronous`, `loop`, `batch_size`, `skip_instance_cache`, and `use_listings_cache` with
-    `listings_expiry_time` and `max_paths`: without it nothing is cached, and every look is a strong read.
+    `volume` is what `S3kClient` takes: `s3k://name`, `./directory`, or nothing for the configured
+    default; the URL of a path names a volume, too. All other settings of the client are taken by
+    the same names (`region`, `endpoint`, `table`, `max_concurrency`, ...; also `config`, `context`,
+    `hadoop`, `session`). Of fsspec's own options these mean something: `asynchronous`, `loop`,
+    `batch_size`, `skip_instance_cache`, and `use_listings_cache` with `listings_expiry_time` and
+    `max_paths`: without it nothing is cached, and every look is a strong read.
 
-    Paths are absolute in the volume (`/raw/x`), or URLs of it: the URL of another volume is refused (CrossVolumeError).
-    Any thread, event loop, and forked or spawned process may use one object; each has connections of its own. A pickle
-    is the configuration without secrets, which are looked for anew where it arrives. A file that is being written for
-    the first time is not there for anybody before it is published. Raises ConfigError, and what the client's verbs
-    raise.
+    Paths are absolute in the volume (`/raw/x`), or URLs of it: the URL of another volume is refused
+    (CrossVolumeError). Any thread, event loop, and forked or spawned process may use one object;
+    each has connections of its own. A pickle is the configuration without secrets, which are looked
+    for anew where it arrives. A file that is being written for the first time is not there for
+    anybody before it is published. Raises ConfigError, and what the client's verbs raise.
     """
 
     # Looking
@@ -79,7 +86,8 @@ class S3kFileSystem(VolumeFileSystem):
         return info_of(await status_of(await self._client(), path)) if known is None else known
 
     async def _exists(self, path: str, **kwargs: Any) -> bool:
-        """As fsspec's: at a path that nothing can have (with a NUL, with too long a name) there is nothing."""
+        """As fsspec's: at a path that nothing can have (with a NUL, with too long a name) there is
+        nothing."""
         try:
             await self._info(path, **kwargs)
         except (PathNotFoundError, InvalidPathError):
@@ -107,12 +115,16 @@ class S3kFileSystem(VolumeFileSystem):
                 raise PathNotFoundError("no such file or directory", path=place)
         return [status.size for status in statuses if status is not None]
 
-    async def _ls(self, path: str, detail: bool = True, refresh: bool = False, **kwargs: Any) -> list[Any]:
+    async def _ls(
+        self, path: str, detail: bool = True, refresh: bool = False, **kwargs: Any
+    ) -> list[Any]:
         path = self._strip_protocol(path)
         infos = None if refresh else self._ls_from_cache(path)
         if infos is None:
             changes = self._changes
-            infos = [info_of(status) for status in await looking.children(await self._client(), path)]
+            infos = [
+                info_of(status) for status in await looking.children(await self._client(), path)
+            ]
             is_listing = not infos or infos[0]["name"] != path
             if is_listing and changes == self._changes:
                 self.dircache[path] = [dict(info) for info in infos]
@@ -145,7 +157,9 @@ class S3kFileSystem(VolumeFileSystem):
             deeper = None if maxdepth is None else maxdepth - 1
             for name in list(dirs):
                 below = f"{path.rstrip('/')}/{name}"
-                async for found in self._walk(below, deeper, topdown, on_error, detail=detail, **kwargs):
+                async for found in self._walk(
+                    below, deeper, topdown, on_error, detail=detail, **kwargs
+                ):
                     yield found
         if not topdown:
             yield path, dirs, files
@@ -162,18 +176,29 @@ class S3kFileSystem(VolumeFileSystem):
         need_depth(maxdepth)
         client = await self._client()
         path = self._strip_protocol(path)
-        found = await looking.find(client, path, maxdepth=maxdepth, withdirs=withdirs, prefix=prefix)
+        found = await looking.find(
+            client, path, maxdepth=maxdepth, withdirs=withdirs, prefix=prefix
+        )
         return found if detail else list(found)
 
     async def _glob(
-        self, path: str, maxdepth: int | None = None, detail: bool = False, withdirs: bool = True, **kwargs: Any
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        detail: bool = False,
+        withdirs: bool = True,
+        **kwargs: Any,
     ) -> Any:
         need_depth(maxdepth)
         pattern = self._strip_protocol(path)
         if has_magic(pattern):
             only_dirs = stringify_path(path).endswith("/")
             found = await looking.glob(
-                await self._client(), pattern, maxdepth=maxdepth, withdirs=withdirs, only_dirs=only_dirs
+                await self._client(),
+                pattern,
+                maxdepth=maxdepth,
+                withdirs=withdirs,
+                only_dirs=only_dirs,
             )
         else:
             try:
@@ -183,17 +208,28 @@ class S3kFileSystem(VolumeFileSystem):
         return found if detail else list(found)
 
     async def _du(
-        self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **kwargs: Any
+        self,
+        path: str,
+        total: bool = True,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        **kwargs: Any,
     ) -> int | dict[str, int]:
         found = await self._find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True, **kwargs)
         sizes = {name: info["size"] for name, info in found.items()}
         return sum(sizes.values()) if total else sizes
 
     async def _expand_path(
-        self, path: Any, recursive: bool = False, maxdepth: int | None = None, assume_literal: bool = False
+        self,
+        path: Any,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        assume_literal: bool = False,
     ) -> list[str]:
         path = stringify_path(path)
-        return cast("list[str]", await super()._expand_path(path, recursive, maxdepth, assume_literal))
+        return cast(
+            "list[str]", await super()._expand_path(path, recursive, maxdepth, assume_literal)
+        )
 
     async def _created(self, path: str) -> datetime:
         """When what is at the path was made, UTC."""
@@ -204,7 +240,8 @@ class S3kFileSystem(VolumeFileSystem):
         return datetime.fromtimestamp((await self._info(path, refresh=True))["mtime"], tz=UTC)
 
     async def _ukey(self, path: str) -> str:
-        """64 hex digits of what is at the path: its id and version, so other ones after each change."""
+        """64 hex digits of what is at the path: its id and version, so other ones after each
+        change."""
         return looking.ukey_of(await self._info(path, refresh=True))
 
     async def _checksum(self, path: str) -> int:
@@ -213,7 +250,9 @@ class S3kFileSystem(VolumeFileSystem):
 
     # Reading
 
-    async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
+    async def _cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
+    ) -> bytes:
         client = await self._client()
         path = self._strip_protocol(path)
         if start is not None or end is not None:
@@ -224,26 +263,44 @@ class S3kFileSystem(VolumeFileSystem):
             raise _not_yet(path) from error
 
     async def _cat(
-        self, path: Any, recursive: bool = False, on_error: str = "raise", batch_size: int | None = None, **kwargs: Any
+        self,
+        path: Any,
+        recursive: bool = False,
+        on_error: str = "raise",
+        batch_size: int | None = None,
+        **kwargs: Any,
     ) -> Any:
-        """As fsspec's; `recursive` reads the files below a directory. Whole files take a request for a hundred entries
-        and one for the bytes of each, unless `batch_size` says how many are read at once.
+        """As fsspec's; `recursive` reads the files below a directory. Whole files take a request
+        for a hundred entries and one for the bytes of each, unless `batch_size` says how many are
+        read at once.
         """
         paths = await self._expand_path(path, recursive=recursive)
         if len(paths) > 1 and batch_size is None and not kwargs:
             contents = await self._whole(paths)
         else:
-            contents = await gather(lambda each: self._contents(each, kwargs), paths, limit=batch_size or PATHS)
+            contents = await gather(
+                lambda each: self._contents(each, kwargs), paths, limit=batch_size or PATHS
+            )
         found = dict(zip(paths, contents, strict=True))
         if recursive:
-            found = {each: data for each, data in found.items() if not isinstance(data, IsDirectoryError)}
-        single = not isinstance(path, list | tuple | set) and list(found) == [self._strip_protocol(path)]
+            found = {
+                each: data for each, data in found.items() if not isinstance(data, IsDirectoryError)
+            }
+        single = not isinstance(path, list | tuple | set) and list(found) == [
+            self._strip_protocol(path)
+        ]
         for data in found.values():
-            if isinstance(data, Exception) and (on_error == "raise" or (single and on_error == "omit")):
+            if isinstance(data, Exception) and (
+                on_error == "raise" or (single and on_error == "omit")
+            ):
                 raise data
         if single:
             return found[paths[0]]
-        return {each: data for each, data in found.items() if on_error != "omit" or isinstance(data, bytes)}
+        return {
+            each: data
+            for each, data in found.items()
+            if on_error != "omit" or isinstance(data, bytes)
+        }
 
     async def _whole(self, paths: list[str]) -> list[bytes | S3kError]:
         try:
@@ -271,8 +328,8 @@ class S3kFileSystem(VolumeFileSystem):
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[Any]:
-        """As fsspec's: one strong read of each file; ranges with at most `max_gap` bytes between them (64 KiB unless
-        given) are fetched as one.
+        """As fsspec's: one strong read of each file; ranges with at most `max_gap` bytes between
+        them (64 KiB unless given) are fetched as one.
         """
         wanted = ranges_of(paths, starts, ends)
         places = [self._strip_protocol(path) for path in paths]
@@ -295,7 +352,12 @@ class S3kFileSystem(VolumeFileSystem):
         return [next(found[place]) for place in places]
 
     async def _get_file(
-        self, rpath: str, lpath: Any = None, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
+        self,
+        rpath: str,
+        lpath: Any = None,
+        callback: Any = DEFAULT_CALLBACK,
+        outfile: Any = None,
+        **kwargs: Any,
     ) -> None:
         """A file to a local path, or into an open file; of a directory, a local directory."""
         client = await self._client()
@@ -317,14 +379,18 @@ class S3kFileSystem(VolumeFileSystem):
 
     # Writing
 
-    async def _pipe_file(self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any) -> None:
+    async def _pipe_file(
+        self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any
+    ) -> None:
         path = self._strip_protocol(path)
         try:
             await (await self._changes()).write(path, value, overwrite=overwrites(mode))
         finally:
             self.invalidate_cache(path)
 
-    async def _pipe(self, path: Any, value: Any = None, batch_size: int | None = None, **kwargs: Any) -> None:
+    async def _pipe(
+        self, path: Any, value: Any = None, batch_size: int | None = None, **kwargs: Any
+    ) -> None:
         """Bytes to a path, or a mapping of paths to bytes, up to a hundred files in a request."""
         if not isinstance(path, dict):
             await self._pipe_file(stringify_path(path), value, **kwargs)
@@ -338,7 +404,12 @@ class S3kFileSystem(VolumeFileSystem):
                 self.invalidate_cache(each)
 
     async def _put_file(
-        self, lpath: Any, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **kwargs: Any
+        self,
+        lpath: Any,
+        rpath: str,
+        callback: Any = DEFAULT_CALLBACK,
+        mode: str = "overwrite",
+        **kwargs: Any,
     ) -> None:
         """A local file to a path; of a local directory, a directory."""
         changes = await self._changes()
@@ -353,13 +424,19 @@ class S3kFileSystem(VolumeFileSystem):
             self.invalidate_cache(path)
 
     async def _put(
-        self, lpath: Any, rpath: Any, recursive: bool = False, batch_size: int | None = None, **kwargs: Any
+        self,
+        lpath: Any,
+        rpath: Any,
+        recursive: bool = False,
+        batch_size: int | None = None,
+        **kwargs: Any,
     ) -> Any:
         kwargs["batch_size"] = batch_size or self.batch_size or FILES
         return await super()._put(texts(lpath), texts(rpath), recursive=recursive, **kwargs)
 
     async def _touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
-        """An empty file; without `truncate`, what is there already gets a new version with the time of now."""
+        """An empty file; without `truncate`, what is there already gets a new version with the time
+        of now."""
         changes = await self._changes()
         path = self._strip_protocol(path)
         try:
@@ -370,7 +447,8 @@ class S3kFileSystem(VolumeFileSystem):
     # Changing the tree
 
     async def _mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """A directory that was not there. Raises PathExistsError, PathNotFoundError (no parent, and none to make)."""
+        """A directory that was not there. Raises PathExistsError, PathNotFoundError (no parent, and
+        none to make)."""
         path = self._strip_protocol(path)
         await (await self._changes()).make_directory(path, parents=create_parents, exist_ok=False)
         self.invalidate_cache(path)
@@ -403,7 +481,8 @@ class S3kFileSystem(VolumeFileSystem):
     ) -> None:
         """Remove files and, with `recursive`, directories with all that is in them, each at once.
 
-        Nothing is removed unless all paths are there. Raises PathNotFoundError, IsDirectoryError (not `recursive`).
+        Nothing is removed unless all paths are there. Raises PathNotFoundError, IsDirectoryError
+        (not `recursive`).
         """
         client = await self._client()
         if recursive and maxdepth is not None:
@@ -417,14 +496,18 @@ class S3kFileSystem(VolumeFileSystem):
             if status.is_dir and not recursive:
                 raise IsDirectoryError("a directory is there; recursive=True removes it", path=each)
         try:
-            await (await self._changes()).remove([status for status in statuses if status is not None])
+            await (await self._changes()).remove(
+                [status for status in statuses if status is not None]
+            )
         finally:
             for each in paths:
                 self.invalidate_cache(each)
 
     async def _rm_levels(self, client: S3kClient, path: Any, maxdepth: int) -> None:
         if self._together is not None:
-            raise UnsupportedError("a transaction removes directories as a whole, not down to a depth")
+            raise UnsupportedError(
+                "a transaction removes directories as a whole, not down to a depth"
+            )
         paths = await self._expand_path(path, recursive=True, maxdepth=maxdepth)
         result = await client.delete_many(paths)
         for each in paths:
@@ -457,17 +540,25 @@ class S3kFileSystem(VolumeFileSystem):
             self.invalidate_cache(target)
 
     async def _mv(
-        self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
+        self,
+        path1: Any,
+        path2: Any,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        **kwargs: Any,
     ) -> None:
-        """Rename: no bytes are copied, and each path moves at once. A file at the target is replaced; a directory there
-        receives the source beneath it, or among what is in it if the source ends in "/": then, and with `maxdepth`,
-        each file moves by itself. Directories move with all that is in them, `recursive` or not.
+        """Rename: no bytes are copied, and each path moves at once. A file at the target is
+        replaced; a directory there receives the source beneath it, or among what is in it if the
+        source ends in "/": then, and with `maxdepth`, each file moves by itself. Directories move
+        with all that is in them, `recursive` or not.
         """
         source, target = texts(path1), texts(path2)
         listed = isinstance(source, list) and isinstance(target, list)
         if (maxdepth is not None and not listed) or await merges(self, source, target):
             if self._together is not None:
-                raise UnsupportedError("a transaction moves directories as a whole, not into one another")
+                raise UnsupportedError(
+                    "a transaction moves directories as a whole, not into one another"
+                )
             try:
                 await merge(self, source, target, maxdepth)
             finally:
@@ -492,7 +583,8 @@ class S3kFileSystem(VolumeFileSystem):
         compression: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As fsspec's. Modes are those of reading, `w`, `x` and `a`, as text or bytes; see `S3kWriteFile`."""
+        """As fsspec's. Modes are those of reading, `w`, `x` and `a`, as text or bytes; see
+        `S3kWriteFile`."""
         codec = get_compression(path, compression)
         if codec is None or "r" in mode:
             return super().open(path, mode, block_size, cache_options, codec, **kwargs)
@@ -514,7 +606,13 @@ class S3kFileSystem(VolumeFileSystem):
     ) -> S3kReadFile | S3kWriteFile:
         if mode == "rb":
             entry = self._wait(lambda: self._entry(path))
-            return S3kReadFile(self, entry, block_size=block_size, cache_type=cache_type, cache_options=cache_options)
+            return S3kReadFile(
+                self,
+                entry,
+                block_size=block_size,
+                cache_type=cache_type,
+                cache_options=cache_options,
+            )
         writer = self._wait(lambda: self._writer(path, mode))
         # In a transaction closing a file makes it a part of that.
         autocommit = autocommit or self._together is not None
@@ -523,7 +621,9 @@ class S3kFileSystem(VolumeFileSystem):
     async def open_async(self, path: Any, mode: str = "rb", **kwargs: Any) -> S3kAsyncFile:
         """A file for coroutines, `rb`, `wb`, `xb` or `ab`."""
         if "b" not in mode or kwargs.get("compression"):
-            raise InvalidArgumentError("files for coroutines are opened as bytes, uncompressed", path=str(path))
+            raise InvalidArgumentError(
+                "files for coroutines are opened as bytes, uncompressed", path=str(path)
+            )
         inside = self._strip_protocol(path)
         if mode != "rb":
             return S3kAsyncFile(self, await self._writer(inside, mode), mode)
@@ -547,7 +647,8 @@ class S3kFileSystem(VolumeFileSystem):
             check_mode(mode, path)
         writer = await (await self._changes()).open(path, "xb" if mode == "xb" else "wb")
         if mode == "ab" and writer._entry.committed:
-            # A new version: what is there, and what is written. Published only over the version that was copied.
+            # A new version: what is there, and what is written. Published only over the version
+            # that was copied.
             async with FileReader(client._volume, writer._entry) as reader:
                 await looking.copy_into(writer, reader)
         return writer
@@ -589,7 +690,9 @@ class S3kFileSystem(VolumeFileSystem):
     mv_file = blocking(_mv_file)
     mv = blocking(_mv)
 
-    def walk(self, path: str, maxdepth: int | None = None, topdown: bool = True, **kwargs: Any) -> Iterator[Any]:
+    def walk(
+        self, path: str, maxdepth: int | None = None, topdown: bool = True, **kwargs: Any
+    ) -> Iterator[Any]:
         """As fsspec's."""
         steps = self._walk(path, maxdepth, topdown, **kwargs)
         while (step := self._wait(lambda: anext(steps, None))) is not None:

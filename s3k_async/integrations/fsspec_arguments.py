@@ -11,7 +11,16 @@ from s3k_async import _native
 from s3k_async.errors import ArgumentTypeError, InvalidArgumentError
 from s3k_async.model import ROOT
 
-__all__ = ["Range", "Stripping", "is_related", "need_depth", "overwrites", "ranges_of", "split", "texts"]
+__all__ = [
+    "Range",
+    "Stripping",
+    "is_related",
+    "need_depth",
+    "overwrites",
+    "ranges_of",
+    "split",
+    "texts",
+]
 
 SCHEME = "s3k://"
 
@@ -20,7 +29,8 @@ Range: TypeAlias = tuple[int | None, int | None]
 
 
 def split(path: object) -> tuple[str, str]:
-    """The volume that a URL names (empty: none), and the normalised path in it. Raises InvalidPathError."""
+    """The volume that a URL names (empty: none), and the normalised path in it. Raises
+    InvalidPathError."""
     text: object = stringify_path(path)
     if not isinstance(text, str):
         raise ArgumentTypeError(f"a path is text, not {type(text).__name__}", path=repr(path))
@@ -31,8 +41,9 @@ def split(path: object) -> tuple[str, str]:
 
 
 class Stripping:
-    """`_strip_protocol`: fsspec asks the class, before there is an object, and then it strips any volume away; an
-    object refuses the URLs of other volumes, so that `fs.rm("s3k://other/x")` never removes its own `/x`.
+    """`_strip_protocol`: fsspec asks the class, before there is an object, and then it strips any
+    volume away; an object refuses the URLs of other volumes, so that `fs.rm("s3k://other/x")` never
+    removes its own `/x`.
     """
 
     def __get__(self, fs: Any, cls: type[Any]) -> Any:
@@ -45,14 +56,18 @@ def _stripped(path: Any) -> Any:
 
 def texts(paths: Any) -> Any:
     """A path as text, or a list of them."""
-    return stringify_path(paths) if not isinstance(paths, list | tuple | set) else [stringify_path(p) for p in paths]
+    return (
+        stringify_path(paths)
+        if not isinstance(paths, list | tuple | set)
+        else [stringify_path(p) for p in paths]
+    )
 
 
 def is_related(known: str, changed: str) -> bool:
     """Whether a directory is at or below a path, or above it."""
-    return f"{known.rstrip('/')}/".startswith(f"{changed.rstrip('/')}/") or f"{changed}/".startswith(
-        ROOT if known == ROOT else f"{known}/"
-    )
+    return f"{known.rstrip('/')}/".startswith(
+        f"{changed.rstrip('/')}/"
+    ) or f"{changed}/".startswith(ROOT if known == ROOT else f"{known}/")
 
 
 def need_depth(maxdepth: int | None) -> None:
@@ -69,7 +84,8 @@ def overwrites(mode: str) -> bool:
 
 
 def ranges_of(paths: object, starts: Any, ends: Any) -> list[Range]:
-    """One range for each path. Raises ArgumentTypeError (no list of paths), InvalidArgumentError (not one for each)."""
+    """One range for each path. Raises ArgumentTypeError (no list of paths), InvalidArgumentError
+    (not one for each)."""
     if not isinstance(paths, list):
         raise ArgumentTypeError(f"a list of paths is wanted, not {type(paths).__name__}")
     begins = list(starts) if isinstance(starts, Iterable) else [starts] * len(paths)

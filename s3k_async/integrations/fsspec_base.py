@@ -1,4 +1,5 @@
-"""What a filesystem of fsspec is before it does anything: a volume, loops and processes, paths, listings in memory."""
+"""What a filesystem of fsspec is before it does anything: a volume, loops and processes, paths,
+listings in memory."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc]  # fsspec is untyped
-    """A volume, and who may use it: any thread, event loop and process, each with connections of its own."""
+    """A volume, and who may use it: any thread, event loop and process, each with connections of
+    its own."""
 
     protocol = "s3k"
     root_marker = ROOT
@@ -98,13 +100,15 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """Where blocking calls run: the loop that was given, else fsspec's; in a forked child the child's own."""
+        """Where blocking calls run: the loop that was given, else fsspec's; in a forked child the
+        child's own."""
         if self.asynchronous:
             return None
         if self._pid == os.getpid():
             return cast(asyncio.AbstractEventLoop, self._loop)
         if fsspec.asyn.loop[0] is None:
-            # The parent may have held this lock when it forked; fsspec only forgets the loop that it guards.
+            # The parent may have held this lock when it forked; fsspec only forgets the loop that
+            # it guards.
             fsspec.asyn.reset_lock()
         return cast(asyncio.AbstractEventLoop, fsspec.asyn.get_loop())
 
@@ -116,7 +120,8 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
         return self._name
 
     async def close(self) -> None:
-        """Release the connections of this process. They are made again when the object is used again."""
+        """Release the connections of this process. They are made again when the object is used
+        again."""
         await self._sessions.close()
 
     def close_session(self) -> None:
@@ -139,7 +144,8 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
         return (await self._client()).transaction()
 
     def start_transaction(self) -> VolumeTransaction:
-        """Begin what `end_transaction` ends; `with fs.transaction:` is better, since it ends it in any case."""
+        """Begin what `end_transaction` ends; `with fs.transaction:` is better, since it ends it in
+        any case."""
         self._transaction = self.transaction_type(self)
         self._transaction.start()
         return self._transaction
@@ -147,7 +153,9 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
     def _wait(self, call: Callable[[], Awaitable[T]]) -> T:
         loop = self.loop
         if loop is None:
-            raise WrongLoopError("the filesystem is asynchronous: await the methods that begin with an underscore")
+            raise WrongLoopError(
+                "the filesystem is asynchronous: await the methods that begin with an underscore"
+            )
         if _is_running(loop):
             raise WrongLoopError("a blocking call on the loop that would have to do the work")
         return run_on(loop, call)
@@ -180,7 +188,8 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
     # Listings in memory, only if they were asked for
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Forget the listings of a path, of what is below it and of what it is in; of everything without a path."""
+        """Forget the listings of a path, of what is below it and of what it is in; of everything
+        without a path."""
         self._forgotten += 1
         if path is None:
             self.dircache.clear()
@@ -192,7 +201,8 @@ class VolumeFileSystem(AsyncFileSystem, metaclass=Volumes):  # type: ignore[misc
         super().invalidate_cache(path)
 
     def _known(self, path: str) -> Info | None:
-        """What the listing of the directory that a path is in says of it; None if there is none in memory.
+        """What the listing of the directory that a path is in says of it; None if there is none in
+        memory.
 
         Raises PathNotFoundError if there is one, without the path.
         """

@@ -1,4 +1,5 @@
-"""How a filesystem of fsspec changes things: each at once, or in `with fs.transaction:` all together at its end."""
+"""How a filesystem of fsspec changes things: each at once, or in `with fs.transaction:` all
+together at its end."""
 
 from __future__ import annotations
 
@@ -72,9 +73,12 @@ class AtOnce:
         if len(tops) == 1:
             await self._client.delete(tops[0].path, recursive=tops[0].is_dir)
             return
-        # A file may be a directory by then, and only directories that were seen may go with what is in them.
+        # A file may be a directory by then, and only directories that were seen may go with what is
+        # in them.
         recursive = any(top.is_dir for top in tops)
-        for _, error in (await self._client.delete_many([top.path for top in tops], recursive=recursive)).failures:
+        for _, error in (
+            await self._client.delete_many([top.path for top in tops], recursive=recursive)
+        ).failures:
             raise error
 
     async def remove_directory(self, status: FileStatus) -> None:
@@ -85,7 +89,8 @@ class AtOnce:
 
 
 class Together:
-    """By a transaction of the client: noted now, done at its end. What is looked up is what was there before it."""
+    """By a transaction of the client: noted now, done at its end. What is looked up is what was
+    there before it."""
 
     def __init__(self, client: S3kClient, transaction: Transaction) -> None:
         self._client = client
@@ -135,8 +140,9 @@ class Together:
 
 
 class VolumeTransaction(FsspecTransaction):  # type: ignore[misc]  # fsspec is untyped
-    """`with fs.transaction:`: what is written, made, moved and removed inside happens at its end, together or not at
-    all. It is the object's: all threads that use the object at the same time are in it.
+    """`with fs.transaction:`: what is written, made, moved and removed inside happens at its end,
+    together or not at all. It is the object's: all threads that use the object at the same time are
+    in it.
     """
 
     fs: Any
@@ -151,8 +157,8 @@ class VolumeTransaction(FsspecTransaction):  # type: ignore[misc]  # fsspec is u
         self.fs._intrans = True
 
     def complete(self, commit: bool = True) -> None:
-        """End it; where none was begun, or it has ended already, nothing. Raises what keeps it from happening; then
-        nothing has happened.
+        """End it; where none was begun, or it has ended already, nothing. Raises what keeps it from
+        happening; then nothing has happened.
         """
         fs = self.fs
         if fs is None or fs._together is None:

@@ -37,10 +37,11 @@ LINE_BLOCK = 64 * 1024
 class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is untyped
     """A file, open for reading at the version it had: old bytes stay old while others overwrite it.
 
-    `cache_type` and `block_size` say how much is fetched at once and what is kept, as for every filesystem of fsspec.
-    It holds no connection: in a forked child, or unpickled elsewhere, it goes on reading the same version. What the
-    cache fetches in order from the start of the file is verified where its last bytes are fetched. Every read may raise
-    DataMissingError, CorruptDataError, StreamClosedError.
+    `cache_type` and `block_size` say how much is fetched at once and what is kept, as for every
+    filesystem of fsspec. It holds no connection: in a forked child, or unpickled elsewhere, it goes
+    on reading the same version. What the cache fetches in order from the start of the file is
+    verified where its last bytes are fetched. Every read may raise DataMissingError,
+    CorruptDataError, StreamClosedError.
     """
 
     def __init__(
@@ -68,7 +69,8 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
         )
 
     def read(self, length: int | None = -1) -> bytes:
-        """The next bytes, fewer only at the end of the file; all that is left for a negative length or None."""
+        """The next bytes, fewer only at the end of the file; all that is left for a negative length
+        or None."""
         self._need_open()
         return cast(bytes, super().read(-1 if length is None else length))
 
@@ -84,7 +86,8 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
         return cast(bytes, super().readuntil(char, blocks or LINE_BLOCK))
 
     def readline(self, size: int | None = -1) -> bytes:
-        """The next line with its end; at most `size` bytes of it, unless that is negative or None."""
+        """The next line with its end; at most `size` bytes of it, unless that is negative or
+        None."""
         line = self.readuntil(b"\n")
         if size is not None and 0 <= size < len(line):
             self.seek(size - len(line), io.SEEK_CUR)
@@ -92,7 +95,8 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
         return line
 
     def readlines(self, hint: int | None = -1) -> list[bytes]:
-        """The lines that are left; about `hint` bytes of them, as `io` has it, unless that is 0, negative or None."""
+        """The lines that are left; about `hint` bytes of them, as `io` has it, unless that is 0,
+        negative or None."""
         return io.IOBase.readlines(self, -1 if hint is None else hint)
 
     def write(self, _data: ReadableBuffer) -> int:
@@ -101,10 +105,20 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
 
     def __reduce__(self) -> tuple[Any, ...]:
         place = 0 if self.closed else self.loc
-        return _reopened, (self.fs, self._entry, self.blocksize, self._cache_type, self._cache_options, place)
+        return _reopened, (
+            self.fs,
+            self._entry,
+            self.blocksize,
+            self._cache_type,
+            self._cache_options,
+            place,
+        )
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        data = cast(bytes, self.fs._wait(lambda: self.fs._fetch_span(self._entry, start, min(end, self.size))))
+        data = cast(
+            bytes,
+            self.fs._wait(lambda: self.fs._fetch_span(self._entry, start, min(end, self.size))),
+        )
         self._check.add(start, data)
         return data
 
@@ -121,22 +135,32 @@ def _reopened(
     cache_options: dict[str, Any] | None,
     place: int,
 ) -> S3kReadFile:
-    file = S3kReadFile(fs, entry, block_size=block_size, cache_type=cache_type, cache_options=cache_options)
+    file = S3kReadFile(
+        fs, entry, block_size=block_size, cache_type=cache_type, cache_options=cache_options
+    )
     file.seek(place)
     return file
 
 
 class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is untyped
-    """A file being written. Nothing is visible before `close`, and nothing ever if the writer raises.
+    """A file being written. Nothing is visible before `close`, and nothing ever if the writer
+    raises.
 
-    A file that is closed in the course of an exception which came up after it was opened is discarded, whoever closes
-    it, an `except` clause, too; a warning is logged, because `close` itself does not raise. One that is forgotten is
-    discarded by its finaliser, with a ResourceWarning. With `autocommit=False` it is published by `commit`, not by
-    `close`. A failure is final: it is raised again by every later call.
+    A file that is closed in the course of an exception which came up after it was opened is
+    discarded, whoever closes it, an `except` clause, too; a warning is logged, because `close`
+    itself does not raise. One that is forgotten is discarded by its finaliser, with a
+    ResourceWarning. With `autocommit=False` it is published by `commit`, not by `close`. A failure
+    is final: it is raised again by every later call.
     """
 
     def __init__(
-        self, fs: S3kFileSystem, writer: FileWriter, mode: str, *, block_size: int | None, autocommit: bool
+        self,
+        fs: S3kFileSystem,
+        writer: FileWriter,
+        mode: str,
+        *,
+        block_size: int | None,
+        autocommit: bool,
     ) -> None:
         super().__init__(fs, writer.name, mode, block_size=block_size, autocommit=autocommit)
         self.loc = writer.size
@@ -149,7 +173,8 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
     def write(self, data: ReadableBuffer) -> int:
         """Take in bytes, send them in parts as they come together; returns how many were taken.
 
-        Raises StreamClosedError, ArgumentTypeError (no bytes), NoSpaceError, the errors of the service.
+        Raises StreamClosedError, ArgumentTypeError (no bytes), NoSpaceError, the errors of the
+        service.
         """
         view = bytes_of(data, self.path)
         if self._forgotten:
@@ -177,8 +202,8 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
     def commit(self) -> None:
         """Publish the file, durably; called again, nothing.
 
-        Raises ConflictError (the path was changed by others meanwhile), LeaseExpiredError, OutcomeUnknownError,
-        StreamClosedError (discarded), and what the upload failed with.
+        Raises ConflictError (the path was changed by others meanwhile), LeaseExpiredError,
+        OutcomeUnknownError, StreamClosedError (discarded), and what the upload failed with.
         """
         self._need_process()
         try:
@@ -188,7 +213,8 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
             self.fs.invalidate_cache(self.path)
 
     def close(self) -> None:
-        """Publish the file; if an exception closes it, discard it. Harmless when called again. Raises as `commit`."""
+        """Publish the file; if an exception closes it, discard it. Harmless when called again.
+        Raises as `commit`."""
         if self.closed:
             return
         if self._forgotten:
@@ -209,7 +235,10 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
             self.fs._wait(self._writer.discard)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is None:
             self.close()
@@ -217,11 +246,15 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
             self.discard()
 
     def _dealloc_warn(self, source: object) -> None:
-        """What `io` calls on the file below a wrapper that nobody has closed, before it closes it."""
+        """What `io` calls on the file below a wrapper that nobody has closed, before it closes
+        it."""
         if not self._forgotten and not self.closed:
             self._forgotten = True
             warnings.warn(
-                f"discarding a file that was not closed: {self.path}", ResourceWarning, stacklevel=2, source=source
+                f"discarding a file that was not closed: {self.path}",
+                ResourceWarning,
+                stacklevel=2,
+                source=source,
             )
 
     def __del__(self) -> None:
@@ -232,7 +265,10 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
         if not self._forgotten:
             self._forgotten = True
             warnings.warn(
-                f"discarding a file that was not closed: {self.path}", ResourceWarning, stacklevel=2, source=self
+                f"discarding a file that was not closed: {self.path}",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
             )
 
     def _post_discard(self) -> None:
@@ -250,13 +286,16 @@ class S3kWriteFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unt
 
     def _need_process(self) -> None:
         if self._pid != os.getpid():
-            raise ForkedClientError("the file was opened by a parent process: open it anew", path=self.path)
+            raise ForkedClientError(
+                "the file was opened by a parent process: open it anew", path=self.path
+            )
 
 
 class CompressedFile(io.BufferedIOBase):
     """A compressor and the file it writes into, closed and discarded as one.
 
-    The compressors of the standard library leave the file below them open, which then would never be published.
+    The compressors of the standard library leave the file below them open, which then would never
+    be published.
     """
 
     def __init__(self, compressor: Any, file: S3kWriteFile) -> None:
@@ -300,7 +339,10 @@ class CompressedFile(io.BufferedIOBase):
         self.close()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is None:
             self.close()
@@ -317,7 +359,8 @@ class CompressedFile(io.BufferedIOBase):
 
 
 class S3kAsyncFile(AbstractAsyncStreamedFile):  # type: ignore[misc]  # fsspec is untyped
-    """A file for coroutines: the client's reader or writer. Left by an exception, it publishes nothing."""
+    """A file for coroutines: the client's reader or writer. Left by an exception, it publishes
+    nothing."""
 
     def __init__(self, fs: S3kFileSystem, file: FileReader | FileWriter, mode: str) -> None:
         # Not the base's, which makes the cache of a blocking file.
@@ -351,7 +394,9 @@ class S3kAsyncFile(AbstractAsyncStreamedFile):  # type: ignore[misc]  # fsspec i
     def seek(self, loc: int, whence: int = io.SEEK_SET) -> int:
         """Raises UnsupportedError (open for writing), InvalidArgumentError (before the start)."""
         if not isinstance(self._file, FileReader):
-            raise UnsupportedError("a file that is being written has no places to go to", path=self.path)
+            raise UnsupportedError(
+                "a file that is being written has no places to go to", path=self.path
+            )
         self.loc = self._file.move(loc, whence)
         return self.loc
 
@@ -394,7 +439,10 @@ class S3kAsyncFile(AbstractAsyncStreamedFile):  # type: ignore[misc]  # fsspec i
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await (self.close() if error is None else self.discard())
 
@@ -406,4 +454,9 @@ class S3kAsyncFile(AbstractAsyncStreamedFile):  # type: ignore[misc]  # fsspec i
         if not isinstance(file, FileWriter) or file.over or self._pid != os.getpid():
             return
         post_on(self._loop, file.discard)
-        warnings.warn(f"discarding a file that was not closed: {self.path}", ResourceWarning, stacklevel=2, source=self)
+        warnings.warn(
+            f"discarding a file that was not closed: {self.path}",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )

@@ -1,4 +1,5 @@
-"""Which filesystem object somebody gets: fsspec keeps one for equal arguments, here for equal meaning."""
+"""Which filesystem object somebody gets: fsspec keeps one for equal arguments, here for equal
+meaning."""
 
 from __future__ import annotations
 
@@ -23,14 +24,16 @@ OPTIONS_OF_FSSPEC: dict[str, Any] = {
     "listings_expiry_time": None,
     "max_paths": None,
 }
-"""Options of fsspec's own that a filesystem is told apart by, and what they are if they are not given."""
+"""Options of fsspec's own that a filesystem is told apart by, and what they are if they are not
+given."""
 
 
 class Volumes(type(AsyncFileSystem)):  # type: ignore[misc]  # fsspec is untyped
-    """The class of the class: settings are resolved before fsspec looks for an object that it has already.
+    """The class of the class: settings are resolved before fsspec looks for an object that it has
+    already.
 
-    So a relative directory means the one of now, a changed environment or configuration file is noticed, and who gives
-    other credentials gets another object.
+    So a relative directory means the one of now, a changed environment or configuration file is
+    noticed, and who gives other credentials gets another object.
     """
 
     def __call__(cls, volume: Any = None, **given: Any) -> Any:
@@ -38,13 +41,20 @@ class Volumes(type(AsyncFileSystem)):  # type: ignore[misc]  # fsspec is untyped
             given["volume"] = volume
         settings = dict(apply_config(cls, given))
         options = {name: settings.pop(name, usual) for name, usual in OPTIONS_OF_FSSPEC.items()}
-        options |= {name: settings.pop(name) for name in ("loop", "skip_instance_cache") if name in settings}
+        options |= {
+            name: settings.pop(name) for name in ("loop", "skip_instance_cache") if name in settings
+        }
         session = settings.pop("session", None)
         config = _config(settings)
-        made = super().__call__(config=config, session=session, identity=_identity(config), **options)
+        made = super().__call__(
+            config=config, session=session, identity=_identity(config), **options
+        )
         if "identity" in made.storage_options:
-            # What travels as JSON, and what people look at: as it was given, but for secrets and live objects.
-            made.storage_options = {name: _shown(name, value) for name, value in given.items() if _can_be_shown(name)}
+            # What travels as JSON, and what people look at: as it was given, but for secrets and
+            # live objects.
+            made.storage_options = {
+                name: _shown(name, value) for name, value in given.items() if _can_be_shown(name)
+            }
         return made
 
 
@@ -54,12 +64,19 @@ def unpickled(cls: Any, config: VolumeConfig, options: dict[str, Any]) -> Any:
 
 
 def _config(settings: dict[str, Any]) -> VolumeConfig:
-    """What the settings mean; `name` is what a URL says, and has to be the name of what else is given."""
-    volume, name, config = settings.pop("volume", None), settings.get("name"), settings.get("config")
+    """What the settings mean; `name` is what a URL says, and has to be the name of what else is
+    given."""
+    volume, name, config = (
+        settings.pop("volume", None),
+        settings.get("name"),
+        settings.get("config"),
+    )
     if isinstance(config, VolumeConfig):
         settings.pop("name", None)
         if name and config.name and name != config.name:
-            raise ConfigError(f"the volume of the configuration is {config.name!r}, not {name!r}", path=name)
+            raise ConfigError(
+                f"the volume of the configuration is {config.name!r}, not {name!r}", path=name
+            )
         config = resolve(volume, **settings)
         return replace(config, name=name) if name else config
     if volume is None and name:

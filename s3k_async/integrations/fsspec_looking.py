@@ -1,4 +1,5 @@
-"""What fsspec wants to know of a tree, asked of the client: descriptions, `find`, `glob`, ranges of bytes."""
+"""What fsspec wants to know of a tree, asked of the client: descriptions, `find`, `glob`, ranges of
+bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ from s3k_async._native import ancestors
 from s3k_async.calls import call
 from s3k_async.client import S3kClient
 from s3k_async.concurrency import gather
-from s3k_async.errors import CorruptDataError, DataMissingError, NotDirectoryError, PathNotFoundError
+from s3k_async.errors import (
+    CorruptDataError,
+    DataMissingError,
+    NotDirectoryError,
+    PathNotFoundError,
+)
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.integrations.fsspec_arguments import Range
 from s3k_async.listing import Listing
@@ -83,7 +89,8 @@ def is_reserved(status: FileStatus) -> bool:
 
 
 async def status_of(client: S3kClient, path: str) -> FileStatus:
-    """What is at a path. Raises PathNotFoundError, also where a file is being written for the first time."""
+    """What is at a path. Raises PathNotFoundError, also where a file is being written for the first
+    time."""
     status = await client.stat(path)
     if is_reserved(status):
         raise PathNotFoundError("no such file yet: it is being written", path=path)
@@ -99,17 +106,24 @@ async def children(client: S3kClient, path: str) -> list[FileStatus]:
 
 
 def divided(path: str, listing: Sequence[Info], *, detail: bool) -> tuple[Any, Any]:
-    """A listing as a step of a walk: directories and files, their descriptions by name, or their names alone."""
-    named = [("" if info["name"] == path else info["name"].rpartition("/")[2], info) for info in listing]
+    """A listing as a step of a walk: directories and files, their descriptions by name, or their
+    names alone."""
+    named = [
+        ("" if info["name"] == path else info["name"].rpartition("/")[2], info) for info in listing
+    ]
     dirs = {name: info for name, info in named if info["type"] == "directory" and name}
     files = {name: info for name, info in named if info["type"] == "file"}
     return (dirs, files) if detail else (list(dirs), list(files))
 
 
-async def find(client: S3kClient, path: str, *, maxdepth: int | None, withdirs: bool, prefix: str) -> Tree:
-    """What is below a directory, in the order of the paths: files, and with `withdirs` directories, itself included.
+async def find(
+    client: S3kClient, path: str, *, maxdepth: int | None, withdirs: bool, prefix: str
+) -> Tree:
+    """What is below a directory, in the order of the paths: files, and with `withdirs` directories,
+    itself included.
 
-    Of a file, the file. Without `maxdepth` it is one listing. `prefix` is how the paths go on after the directory's.
+    Of a file, the file. Without `maxdepth` it is one listing. `prefix` is how the paths go on after
+    the directory's.
     """
     try:
         start = await status_of(client, path)
@@ -150,16 +164,21 @@ async def _levels(client: S3kClient, path: str, depth: int) -> AsyncIterator[Seq
         level = [status.path for statuses in below for status in statuses if status.is_dir]
 
 
-async def glob(client: S3kClient, pattern: str, *, maxdepth: int | None, withdirs: bool, only_dirs: bool) -> Tree:
+async def glob(
+    client: S3kClient, pattern: str, *, maxdepth: int | None, withdirs: bool, only_dirs: bool
+) -> Tree:
     """What matches a pattern as fsspec understands it, in the order of the paths.
 
-    The client looks, and lists only directories in which something can match; fsspec's own expression decides. A
-    pattern that ends in `/**` is met by the directory before it, too. `only_dirs`: the pattern ended in a slash.
-    Raises ValueError for a `**` that is not a whole component.
+    The client looks, and lists only directories in which something can match; fsspec's own
+    expression decides. A pattern that ends in `/**` is met by the directory before it, too.
+    `only_dirs`: the pattern ended in a slash. Raises ValueError for a `**` that is not a whole
+    component.
     """
     matches = re.compile(glob_translate(pattern + ("/" if only_dirs else ""))).match
     with_slash = only_dirs or pattern.endswith("/**")
-    ours = _BRACES_AND_SETS.sub(lambda found: f"[{found[0]}]" if found[0] in "{}" else found[0], pattern)
+    ours = _BRACES_AND_SETS.sub(
+        lambda found: f"[{found[0]}]" if found[0] in "{}" else found[0], pattern
+    )
     looked_for = [ours, _EVERYTHING_BELOW.sub("", ours) or ROOT] if ours.endswith("/**") else [ours]
     deepest = _deepest(pattern, maxdepth)
     found: Tree = {}
@@ -183,7 +202,8 @@ def _deepest(pattern: str, maxdepth: int | None) -> int | None:
 
 
 def readable(entry: Entry) -> Entry:
-    """The entry, of a file that can be read. Raises PathNotFoundError (still being written), IsDirectoryError."""
+    """The entry, of a file that can be read. Raises PathNotFoundError (still being written),
+    IsDirectoryError."""
     if entry.is_reservation:
         raise PathNotFoundError("no such file yet: it is being written", path=entry.path)
     need_readable(entry)
@@ -191,12 +211,14 @@ def readable(entry: Entry) -> Entry:
 
 
 @call
-async def read_ranges(client: S3kClient, path: str, ranges: Sequence[Range], gap: int = GAP) -> list[bytes]:
+async def read_ranges(
+    client: S3kClient, path: str, ranges: Sequence[Range], gap: int = GAP
+) -> list[bytes]:
     """Ranges of one version of a file, found by one strong read; near ones are fetched together.
 
-    Positions are those of slices: negative ones count from the end, None is the end. A version that was replaced and
-    collected meanwhile is looked up again. Raises PathNotFoundError, IsDirectoryError, DataMissingError,
-    CorruptDataError.
+    Positions are those of slices: negative ones count from the end, None is the end. A version that
+    was replaced and collected meanwhile is looked up again. Raises PathNotFoundError,
+    IsDirectoryError, DataMissingError, CorruptDataError.
     """
     volume = client._volume()
     entry = readable(await existing(volume.store, path))
@@ -210,7 +232,9 @@ async def read_ranges(client: S3kClient, path: str, ranges: Sequence[Range], gap
     return await _read_ranges(client, entry, ranges, gap)
 
 
-async def _read_ranges(client: S3kClient, entry: Entry, ranges: Sequence[Range], gap: int) -> list[bytes]:
+async def _read_ranges(
+    client: S3kClient, entry: Entry, ranges: Sequence[Range], gap: int
+) -> list[bytes]:
     storage = client._volume().storage
     spans = [slice(start, end).indices(entry.size)[:2] for start, end in ranges]
     blocks = _joined(spans, gap)
@@ -227,7 +251,8 @@ async def _read_ranges(client: S3kClient, entry: Entry, ranges: Sequence[Range],
 
 
 def _joined(spans: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
-    """The fewest blocks that hold all spans, without more than `gap` bytes that nobody asked for between two."""
+    """The fewest blocks that hold all spans, without more than `gap` bytes that nobody asked for
+    between two."""
     blocks: list[tuple[int, int]] = []
     for start, end in sorted(span for span in spans if span[0] < span[1]):
         if blocks and start - blocks[-1][1] <= gap:

@@ -25,15 +25,26 @@ Pairs = list[tuple[str, str]]
 
 
 async def merges(fs: S3kFileSystem, source: object, target: object) -> bool:
-    """Whether fsspec would put what is in the source directory among what is in the target: `mv("a/", "b")`."""
-    if not isinstance(source, str) or not isinstance(target, str) or not source.endswith("/") or has_magic(source):
+    """Whether fsspec would put what is in the source directory among what is in the target:
+    `mv("a/", "b")`."""
+    if (
+        not isinstance(source, str)
+        or not isinstance(target, str)
+        or not source.endswith("/")
+        or has_magic(source)
+    ):
         return False
-    return fs._strip_protocol(source) != ROOT and await fs._isdir(source) and await fs._isdir(target)
+    return (
+        fs._strip_protocol(source) != ROOT and await fs._isdir(source) and await fs._isdir(target)
+    )
 
 
-async def merge(fs: S3kFileSystem, source: str | list[str], target: str | list[str], maxdepth: int | None) -> None:
-    """Rename each file to where fsspec's `copy` would put it, and remove the directories that are empty then. What
-    others put into them meanwhile stays where it is, and so does what lies deeper than `maxdepth`.
+async def merge(
+    fs: S3kFileSystem, source: str | list[str], target: str | list[str], maxdepth: int | None
+) -> None:
+    """Rename each file to where fsspec's `copy` would put it, and remove the directories that are
+    empty then. What others put into them meanwhile stays where it is, and so does what lies deeper
+    than `maxdepth`.
 
     Raises what the first that failed failed with; the other files were moved.
     """
@@ -43,7 +54,9 @@ async def merge(fs: S3kFileSystem, source: str | list[str], target: str | list[s
     if isinstance(source, str) and has_magic(source):
         beneath = len(paths) == 1
     else:
-        beneath = isinstance(source, str) and not source.endswith("/") and await _is_directory(fs, target)
+        beneath = (
+            isinstance(source, str) and not source.endswith("/") and await _is_directory(fs, target)
+        )
     targets = other_paths(paths, into, exists=beneath, flatten=isinstance(source, list))
     files: Pairs = []
     directories: dict[str, tuple[FileStatus, str]] = {}
@@ -66,14 +79,18 @@ async def _is_directory(fs: S3kFileSystem, target: str | list[str]) -> bool:
     return isinstance(target, str) and (target.endswith("/") or bool(await fs._isdir(target)))
 
 
-async def pairs_of(fs: S3kFileSystem, source: str | list[str], target: str | list[str], *, recursive: bool) -> Pairs:
+async def pairs_of(
+    fs: S3kFileSystem, source: str | list[str], target: str | list[str], *, recursive: bool
+) -> Pairs:
     """What is to be renamed to what. Patterns and lists mean what they mean to fsspec's `copy`.
 
     Raises PathNotFoundError, before anything was changed.
     """
     client = await fs._client()
     if isinstance(source, list) and isinstance(target, list):
-        return list(zip(map(fs._strip_protocol, source), map(fs._strip_protocol, target), strict=True))
+        return list(
+            zip(map(fs._strip_protocol, source), map(fs._strip_protocol, target), strict=True)
+        )
     if isinstance(source, str) and isinstance(target, str) and not has_magic(source):
         old, new = fs._strip_protocol(source), fs._strip_protocol(target)
         await status_of(client, old)
@@ -82,21 +99,29 @@ async def pairs_of(fs: S3kFileSystem, source: str | list[str], target: str | lis
     return await _expanded(fs, source, target, recursive=recursive)
 
 
-async def _expanded(fs: S3kFileSystem, source: str | list[str], target: str | list[str], *, recursive: bool) -> Pairs:
+async def _expanded(
+    fs: S3kFileSystem, source: str | list[str], target: str | list[str], *, recursive: bool
+) -> Pairs:
     """As fsspec expands them for `copy`, but without what moves along with a directory above it."""
     paths = await fs._expand_path(source, recursive=recursive)
     if isinstance(source, str) and not recursive:
         paths = [path for path in paths if not await fs._isdir(path)]
     into = fs._strip_protocol(target)
     targets = other_paths(
-        paths, into, exists=isinstance(source, str) and len(paths) == 1, flatten=isinstance(source, list)
+        paths,
+        into,
+        exists=isinstance(source, str) and len(paths) == 1,
+        flatten=isinstance(source, list),
     )
     known = set(paths)
-    return [pair for pair in zip(paths, targets, strict=True) if known.isdisjoint(ancestors(pair[0]))]
+    return [
+        pair for pair in zip(paths, targets, strict=True) if known.isdisjoint(ancestors(pair[0]))
+    ]
 
 
 async def rename(client: S3kClient, pairs: Pairs) -> None:
-    """Rename each pair, files over files; missing parents of the targets are made. Several are not one change.
+    """Rename each pair, files over files; missing parents of the targets are made. Several are not
+    one change.
 
     Raises what the first that failed failed with.
     """
@@ -109,7 +134,9 @@ async def rename(client: S3kClient, pairs: Pairs) -> None:
         else:
             return
     parents = {target.rpartition("/")[0] or ROOT for _, target in pairs}
-    for (source, _), status in zip(pairs, await client.stat_many(source for source, _ in pairs), strict=True):
+    for (source, _), status in zip(
+        pairs, await client.stat_many(source for source, _ in pairs), strict=True
+    ):
         if status is None:
             raise PathNotFoundError("no such file or directory", path=source)
     for parent in sorted(parents - {ROOT}):
@@ -128,9 +155,11 @@ async def seen_at(fs: S3kFileSystem, path: str) -> list[FileStatus]:
 
 
 async def remove_seen(fs: S3kFileSystem, seen: Sequence[FileStatus]) -> None:
-    """Remove what `seen_at` found, as far as it is the same; in a transaction, all of it at its end.
+    """Remove what `seen_at` found, as far as it is the same; in a transaction, all of it at its
+    end.
 
-    Raises what the first that could not be removed failed with: ConflictError, DirectoryNotEmptyError.
+    Raises what the first that could not be removed failed with: ConflictError,
+    DirectoryNotEmptyError.
     """
     try:
         if fs._together is not None:

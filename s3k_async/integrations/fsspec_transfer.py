@@ -22,11 +22,13 @@ CHUNK = 8 * 1024 * 1024
 """Bytes of a piece; a file of fewer is written in one step."""
 
 
-async def upload(changes: Changes, local: str, target: str, callback: Any, *, exclusive: bool) -> None:
+async def upload(
+    changes: Changes, local: str, target: str, callback: Any, *, exclusive: bool
+) -> None:
     """A local file to `target`. `callback` hears the size, and of every piece.
 
-    Raises PathNotFoundError (no such local file), UnsupportedError (no regular file), PathExistsError (`exclusive`),
-    and what writing raises.
+    Raises PathNotFoundError (no such local file), UnsupportedError (no regular file),
+    PathExistsError (`exclusive`), and what writing raises.
     """
     descriptor, size = await to_thread.run_sync(local_files.open_regular, local)
     try:
@@ -48,10 +50,11 @@ async def upload(changes: Changes, local: str, target: str, callback: Any, *, ex
 
 
 async def download(client: S3kClient, source: str, local: str, callback: Any) -> None:
-    """A file to a local path, which has the whole file or what it had before; missing local directories are made.
+    """A file to a local path, which has the whole file or what it had before; missing local
+    directories are made.
 
-    Raises PathNotFoundError, IsDirectoryError (a local directory is in the way), NotDirectoryError, UnsupportedError (a
-    device, a pipe or a socket is there), CorruptDataError.
+    Raises PathNotFoundError, IsDirectoryError (a local directory is in the way), NotDirectoryError,
+    UnsupportedError (a device, a pipe or a socket is there), CorruptDataError.
     """
     reader = await _opened(client, source)
     if not await to_thread.run_sync(os.path.isdir, local):
@@ -64,7 +67,8 @@ async def download(client: S3kClient, source: str, local: str, callback: Any) ->
 
 
 async def download_into(client: S3kClient, source: str, file: Any, callback: Any) -> None:
-    """A file's bytes into an open local file. Raises as `download`, and what writing to the file raises."""
+    """A file's bytes into an open local file. Raises as `download`, and what writing to the file
+    raises."""
     reader = await _opened(client, source)
     callback.set_size(reader.size)
     async for piece in verified(reader):

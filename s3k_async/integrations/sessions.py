@@ -1,8 +1,9 @@
-"""The clients of one filesystem object: one for each process and event loop that uses it, opened when first needed.
+"""The clients of one filesystem object: one for each process and event loop that uses it, opened
+when first needed.
 
-A client belongs to its loop and process. Libraries call from several loops (their own, fsspec's, a notebook's) and fork
-when they like; so nobody is ever given another loop's client, and what a forked child has inherited it neither uses nor
-finalises.
+A client belongs to its loop and process. Libraries call from several loops (their own, fsspec's, a
+notebook's) and fork when they like; so nobody is ever given another loop's client, and what a
+forked child has inherited it neither uses nor finalises.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ EXIT_SECONDS: Final = 10.0
 """How long closing a client may take when the interpreter exits."""
 
 _open: Final[set[_Session]] = set()
-"""Those that are open, those of parent processes included, so that nothing of theirs is ever finalised here."""
+"""Those that are open, those of parent processes included, so that nothing of theirs is ever
+finalised here."""
 
 
 _posted: Final[set[asyncio.Task[None]]] = set()
@@ -37,8 +39,8 @@ _posted: Final[set[asyncio.Task[None]]] = set()
 
 
 def post_on(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[object]]) -> None:
-    """Have `call()` awaited on a loop some time soon, if the loop still runs. For finalisers, on any thread of the
-    loop's process, which must not wait.
+    """Have `call()` awaited on a loop some time soon, if the loop still runs. For finalisers, on
+    any thread of the loop's process, which must not wait.
     """
 
     async def posted() -> None:
@@ -85,8 +87,8 @@ class _Session:
                 await life.aclose()
 
     async def _lifetime(self) -> AsyncGenerator[None, None]:
-        """An asynchronous generator, because a loop closes those that were begun on it before it ends itself
-        (`asyncio.run` does so): no library has to be told to close its filesystems.
+        """An asynchronous generator, because a loop closes those that were begun on it before it
+        ends itself (`asyncio.run` does so): no library has to be told to close its filesystems.
         """
         await self.client.open_volume()
         _open.add(self)
@@ -108,7 +110,8 @@ class Sessions:
         self._known: dict[tuple[int, asyncio.AbstractEventLoop], _Session] = {}
 
     async def client(self) -> S3kClient:
-        """The client of this process and of the running loop, open. Raises what opening the volume raises."""
+        """The client of this process and of the running loop, open. Raises what opening the volume
+        raises."""
         key = os.getpid(), asyncio.get_running_loop()
         session = self._known.get(key)
         if session is None:
@@ -127,16 +130,20 @@ class Sessions:
         return [session for (pid, _), session in list(self._known.items()) if pid == os.getpid()]
 
     async def close(self) -> None:
-        """Close all clients of this process, each on its loop; they open again when they are used again."""
+        """Close all clients of this process, each on its loop; they open again when they are used
+        again."""
         here = asyncio.get_running_loop()
         for session in self.of_this_process():
             if session.loop is here:
                 await session.close()
             elif session.loop.is_running():
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(session.close(), session.loop))
+                await asyncio.wrap_future(
+                    asyncio.run_coroutine_threadsafe(session.close(), session.loop)
+                )
 
     def abandon_with(self, owner: object) -> None:
-        """Close the clients when nobody holds `owner` any more; at the interpreter's exit they are closed anyway."""
+        """Close the clients when nobody holds `owner` any more; at the interpreter's exit they are
+        closed anyway."""
         weakref.finalize(owner, _abandon, self._known).atexit = False
 
     def _forget_ended_loops(self) -> None:
@@ -153,6 +160,13 @@ def _abandon(known: dict[tuple[int, asyncio.AbstractEventLoop], _Session]) -> No
 
 def _close_all() -> None:
     """At the interpreter's exit. Quiet: nobody is left to act on a failure."""
-    ours = [session for session in list(_open) if session.pid == os.getpid() and session.loop.is_running()]
-    closing = [asyncio.run_coroutine_threadsafe(session.close(timeout=HURRY), session.loop) for session in ours]
+    ours = [
+        session
+        for session in list(_open)
+        if session.pid == os.getpid() and session.loop.is_running()
+    ]
+    closing = [
+        asyncio.run_coroutine_threadsafe(session.close(timeout=HURRY), session.loop)
+        for session in ours
+    ]
     concurrent.futures.wait(closing, EXIT_SECONDS)

@@ -1,4 +1,5 @@
-"""`UPath("s3k://lake/raw")`: paths of a volume for universal-pathlib, which finds this class by its entry point."""
+"""`UPath("s3k://lake/raw")`: paths of a volume for universal-pathlib, which finds this class by its
+entry point."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ SCHEME = "s3k://"
 class S3kPath(UPath):
     """A path in a volume. Storage options are those of `S3kFileSystem`; the volume is one of them.
 
-    What differs from other paths of universal-pathlib: `str` gives the URL with the volume in it, a path or URL of
-    another volume raises CrossVolumeError instead of being taken for one of this volume, and `move` within a volume is
-    the rename.
+    What differs from other paths of universal-pathlib: `str` gives the URL with the volume in it, a
+    path or URL of another volume raises CrossVolumeError instead of being taken for one of this
+    volume, and `move` within a volume is the rename.
     """
 
     __slots__ = ()
@@ -31,7 +32,9 @@ class S3kPath(UPath):
     def _transform_init_args(
         cls, args: tuple[JoinablePathLike, ...], protocol: str, storage_options: dict[str, Any]
     ) -> tuple[tuple[JoinablePathLike, ...], str, dict[str, Any]]:
-        get_filesystem_class("s3k")  # universal-pathlib parses URLs by the classes that fsspec has loaded
+        get_filesystem_class(
+            "s3k"
+        )  # universal-pathlib parses URLs by the classes that fsspec has loaded
         if args:
             options = _merged(args[0], storage_options)
             for arg in args[1:]:
@@ -40,7 +43,11 @@ class S3kPath(UPath):
 
     def __str__(self) -> str:
         name = _name(self.storage_options)
-        return super().__str__() if name is None or not self.is_absolute() else f"{SCHEME}{name}{self.path}"
+        return (
+            super().__str__()
+            if name is None or not self.is_absolute()
+            else f"{SCHEME}{name}{self.path}"
+        )
 
     def rename(self, target: WritablePathLike, **options: Any) -> Self:
         """One step; a file at the target is replaced. Raises CrossVolumeError."""
@@ -48,10 +55,11 @@ class S3kPath(UPath):
         return super().rename(target, **options)
 
     def move(self, target: Any, **options: Any) -> Any:
-        """`rename` within the volume; to any other place a copy, and then a deletion of what was copied.
+        """`rename` within the volume; to any other place a copy, and then a deletion of what was
+        copied.
 
-        What was changed meanwhile stays. Raises IsADirectoryError, ConflictError (a file was changed meanwhile),
-        DirectoryNotEmptyError.
+        What was changed meanwhile stays. Raises IsADirectoryError, ConflictError (a file was
+        changed meanwhile), DirectoryNotEmptyError.
         """
         if not isinstance(target, S3kPath) or options:
             return self._copied_and_removed(target, options)
@@ -60,7 +68,8 @@ class S3kPath(UPath):
         if target.fs == self.fs:
             return self.rename(target)
         if target.exists() and target.fs.info(target.path)["id"] == self.fs.info(self.path)["id"]:
-            return target  # the same file, by another way to name its volume: a copy and a deletion would lose it
+            # the same file, by another way to name its volume: a copy and a deletion would lose it
+            return target
         return self._copied_and_removed(target, {})
 
     def _copied_and_removed(self, target: Any, options: dict[str, Any]) -> Any:
@@ -90,9 +99,14 @@ def _merged(first: JoinablePathLike, options: Mapping[str, Any]) -> dict[str, An
 
 
 def _refuse_others(path: WritablePathLike | JoinablePathLike, options: Mapping[str, Any]) -> None:
-    """Raises CrossVolumeError for a path or URL in another volume than that of the storage options."""
+    """Raises CrossVolumeError for a path or URL in another volume than that of the storage
+    options."""
     if isinstance(path, S3kPath):
-        if path.is_absolute() and path.storage_options != options and path.fs != _filesystem(options):
+        if (
+            path.is_absolute()
+            and path.storage_options != options
+            and path.fs != _filesystem(options)
+        ):
             raise CrossVolumeError("the path is not in this volume", path=str(path))
     elif isinstance(path, str) and path.startswith(SCHEME):
         _filesystem(options)._strip_protocol(path)

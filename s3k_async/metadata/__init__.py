@@ -1,1 +1,2 @@
-"""The tree in the table: keys, entries, directories, files, recursive changes, the volume record."""
+"""The tree in the table: keys, entries, directories, files, recursive changes, the volume
+record."""

@@ -1,9 +1,9 @@
 """Renames and deletions of whole directories that are visible at once, or not at all.
 
-Every entry is prepared: what goes is marked as going, and where it goes to there is an entry that nobody sees yet.
-Directories are marked before they are listed. Then one write of the job's record publishes all of it. What fails
-before that is undone, and nothing has happened; afterwards nothing can fail any more, and what is left to fold in is
-folded in by whoever comes next.
+Every entry is prepared: what goes is marked as going, and where it goes to there is an entry that
+nobody sees yet. Directories are marked before they are listed. Then one write of the job's record
+publishes all of it. What fails before that is undone, and nothing has happened; afterwards nothing
+can fail any more, and what is left to fold in is folded in by whoever comes next.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ __all__ = ["AtomicChange", "AtomicTree"]
 _LOG = logging.getLogger(__name__)
 
 UNDO_SECONDS = 10.0
-"""How long a cancelled change goes on dropping its marks; what is left then is dropped by whoever comes next."""
+"""How long a cancelled change goes on dropping its marks; what is left then is dropped by whoever
+comes next."""
 
 OnProgress = Callable[[Progress], object] | None
 
@@ -62,11 +63,12 @@ class AtomicTree:
         self._plain = tree
 
     async def delete(self, entry: Entry, *, progress: OnProgress = None) -> TreeResult:
-        """Delete a directory and all below it, reservations included. The bytes are left to garbage collection.
+        """Delete a directory and all below it, reservations included. The bytes are left to garbage
+        collection.
 
-        Raises PathNotFoundError, NotDirectoryError, ConflictError (another directory is there), BusyError, and the
-        services' errors: then nothing was changed.
-        OutcomeUnknownError: all of it was deleted, or nothing.
+        Raises PathNotFoundError, NotDirectoryError, ConflictError (another directory is there),
+        BusyError, and the services' errors: then nothing was changed. OutcomeUnknownError: all of
+        it was deleted, or nothing.
         """
         self._store.require_writable(entry.path)
         async with self._store.jobs.hold("delete", entry.path) as job:
@@ -80,12 +82,16 @@ class AtomicTree:
             await change.run(prepare)
         return change.result
 
-    async def rename(self, source: Entry, target: str, *, progress: OnProgress = None) -> TreeResult:
-        """Move a directory and all below it; object ids stay, versions grow by one. The target must not exist.
+    async def rename(
+        self, source: Entry, target: str, *, progress: OnProgress = None
+    ) -> TreeResult:
+        """Move a directory and all below it; object ids stay, versions grow by one. The target must
+        not exist.
 
-        Raises RenameIntoSelfError, PathExistsError, PathNotFoundError (source, or target's parent), NotDirectoryError,
-        UncommittedFileError (somebody is writing a new file below), BusyError, and the services' errors: then nothing
-        was changed. OutcomeUnknownError: all of it was moved, or nothing.
+        Raises RenameIntoSelfError, PathExistsError, PathNotFoundError (source, or target's parent),
+        NotDirectoryError, UncommittedFileError (somebody is writing a new file below), BusyError,
+        and the services' errors: then nothing was changed. OutcomeUnknownError: all of it was
+        moved, or nothing.
         """
         store = self._store
         store.require_writable(target)
@@ -103,15 +109,16 @@ class AtomicTree:
             store.still_time(deadline, target)
             if obstacle is not None:
                 await store.settle(obstacle)
-            # Two renames into each other that stood back at the same time must not come back at the same time.
+            # Two renames into each other that stood back at the same time must not come back at the
+            # same time.
             await store.sources.sleep(store.sources.uniform(0.0, pause))
             pause = min(POLL_CAP_SECONDS, pause * 2)
 
     async def _attempt(
         self, source: Entry, target: str, progress: OnProgress
     ) -> tuple[AtomicChange | None, Entry | None]:
-        """The change, when it was made. Otherwise another job is at work where it would go, and was not waited for:
-        it might wait for us. The entry that it marks, if known.
+        """The change, when it was made. Otherwise another job is at work where it would go, and was
+        not waited for: it might wait for us. The entry that it marks, if known.
         """
         obstacle: Entry | None = None
         async with self._store.jobs.hold("rename", source.path, target) as job:
@@ -120,7 +127,8 @@ class AtomicTree:
             async def prepare() -> bool:
                 nonlocal obstacle
                 marked = await change.mark_top(source)
-                # The mark is set before these are read: of two renames into each other one sees the other.
+                # The mark is set before these are read: of two renames into each other one sees the
+                # other.
                 obstacle = await self._look_ahead(target)
                 if obstacle is not None:
                     return False
@@ -133,8 +141,8 @@ class AtomicTree:
         return (change if made else None), obstacle
 
     async def _is_half_way(self, source: Entry, target: str) -> bool:
-        """Whether the target is what an interrupted plain rename of this very directory has left there: that way it is
-        finished. Raises as `rename`.
+        """Whether the target is what an interrupted plain rename of this very directory has left
+        there: that way it is finished. Raises as `rename`.
         """
         existing = await self._store.get(target)
         if existing is not None and existing.id == source.id:
@@ -167,7 +175,9 @@ class _JobLog:
         self._job = job
         self._held: list[HeldLog] = []
 
-    async def run_parts(self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]) -> None:
+    async def run_parts(
+        self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]
+    ) -> None:
         """As `Changes.run_parts`, but what the body notes counts only once the job is published."""
         try:
             pending = await self._log.begin(operations, job=self._job.id)
@@ -210,14 +220,16 @@ class AtomicChange:
     # From beginning to end
 
     async def run(self, prepare: Callable[[], Awaitable[bool]]) -> bool:
-        """Prepare, publish, fold in. Whatever goes wrong before it is published is undone; so is what `prepare` gives
-        up by answering False.
+        """Prepare, publish, fold in. Whatever goes wrong before it is published is undone; so is
+        what `prepare` gives up by answering False.
         """
         try:
             if not await prepare():
                 await self._undo()
                 return False
-            for parent in dict.fromkeys(_native.split(path)[0] for path in (self.source, self.target) if path):
+            for parent in dict.fromkeys(
+                _native.split(path)[0] for path in (self.source, self.target) if path
+            ):
                 self.job.check()
                 await self.store.touch(parent)
             await to_the_end(self._publish)
@@ -241,14 +253,18 @@ class AtomicChange:
         await self._log.commit()
 
     async def _find_out(self, unknown: OutcomeUnknownError) -> None:
-        """Return if the job is published after all: an abort settles it, whether it comes first or too late."""
+        """Return if the job is published after all: an abort settles it, whether it comes first or
+        too late."""
         try:
             state = await self.store.jobs.abort(self.job)
         except S3kError as error:
-            raise unknown from error  # a service that cannot be reached does not tell that nothing has happened
+            # a service that cannot be reached does not tell that nothing has happened
+            raise unknown from error
         if state == "aborted":
             self._published = False
-            raise ServiceError("the change could not be published; nothing was changed", path=self.source) from unknown
+            raise ServiceError(
+                "the change could not be published; nothing was changed", path=self.source
+            ) from unknown
         if state != "published":
             raise unknown
 
@@ -258,7 +274,9 @@ class AtomicChange:
                 await self.store.settling.end(self.job, self.source, self.target, published=True)
         except S3kError as error:
             # It has happened. Whoever comes next folds in what is left.
-            _LOG.warning("job %s is published, but not all of it could be folded in: %s", self.job.id, error)
+            _LOG.warning(
+                "job %s is published, but not all of it could be folded in: %s", self.job.id, error
+            )
 
     async def _take_back(self, error: BaseException) -> None:
         if isinstance(error, S3kError):
@@ -272,14 +290,16 @@ class AtomicChange:
         await to_the_end(while_there_is_time)
 
     async def _undo(self) -> None:
-        """Nothing has happened, and nothing will: only we could publish it. What cannot be cleared away now is cleared
-        away by whoever comes next.
+        """Nothing has happened, and nothing will: only we could publish it. What cannot be cleared
+        away now is cleared away by whoever comes next.
         """
         try:
             if await self.store.jobs.abort(self.job) == "aborted":
                 await self.store.settling.end(self.job, self.source, self.target, published=False)
         except S3kError as error:
-            _LOG.warning("job %s is aborted, but its marks could not be dropped: %s", self.job.id, error)
+            _LOG.warning(
+                "job %s is aborted, but its marks could not be dropped: %s", self.job.id, error
+            )
         await self._log.rollback()
 
     # Preparing
@@ -300,11 +320,14 @@ class AtomicChange:
         await self._log.run_parts([removal], nothing_more)
 
     async def put_top(self, marked: Entry) -> tuple[bool, Entry | None]:
-        """Make the directory at the target. If somebody is in the way: the entry that he marks, if that is known."""
+        """Make the directory at the target. If somebody is in the way: the entry that he marks, if
+        that is known."""
         store = self.store
         source = replace(marked, pending="")
         moved = source.moved(self.target, operation=store.sources.uuid())
-        actions: list[Action] = [Put(to_item(replace(moved, pending=self.job.here), store.keys), ABSENT)]
+        actions: list[Action] = [
+            Put(to_item(replace(moved, pending=self.job.here), store.keys), ABSENT)
+        ]
         parent = _native.split(self.target)[0]
         if parent != ROOT:
             actions.append(Check(store.keys.key(parent), is_unmarked_directory()))
@@ -361,7 +384,8 @@ class AtomicChange:
         return plan_moves(entries, target, self.store.keys, self.store.sources, marks)
 
     async def _ready(self, entries: Entries) -> Entries:
-        """The entries without marks of others and without reservations that ran out, each as it is by now."""
+        """The entries without marks of others and without reservations that ran out, each as it is
+        by now."""
         odd = {place for place, _ in entries.marked()}
         if self.target and len(entries.without_reservations()) < len(entries):
             odd |= {place for place, entry in enumerate(entries) if entry.is_reservation}
@@ -385,14 +409,17 @@ class AtomicChange:
         return await self.store.stored(entry.path)
 
     async def _refused(self, plan: ColumnPlan, refused: Mapping[int, Refusal]) -> Entries:
-        """What is there by now where entries were not what was read; what is in the way at a target is settled."""
+        """What is there by now where entries were not what was read; what is in the way at a target
+        is settled."""
         again = []
         for row, refusal in refused.items():
             there = refusal.get(1)
             if there is not None:
                 if not there.get(NEXT):
                     path = plan.entries[row].path
-                    raise PathExistsError("something is at the target, below a directory that is not there", path=path)
+                    raise PathExistsError(
+                        "something is at the target, below a directory that is not there", path=path
+                    )
                 await self.store.settle(from_item(there, self.store.keys))
             if 0 not in refusal:
                 again.append(plan.entries[row])

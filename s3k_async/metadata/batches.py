@@ -1,6 +1,8 @@
-"""Many files published together: batched reads beforehand, transactions of a hundred, one segment in the log.
+"""Many files published together: batched reads beforehand, transactions of a hundred, one segment
+in the log.
 
-Each file succeeds or fails by itself. What is lost to others is left to whoever called: prepared again, one by one.
+Each file succeeds or fails by itself. What is lost to others is left to whoever called: prepared
+again, one by one.
 """
 
 from __future__ import annotations
@@ -43,11 +45,13 @@ DIRECTORIES = 16
 Prepared: TypeAlias = dict[str, Target | S3kError]
 """What each path was prepared for, or why it cannot be written."""
 Published: TypeAlias = dict[str, Entry | S3kError]
-"""What became of each path; a ConflictError: what is there is not what was prepared for, and nothing was changed."""
+"""What became of each path; a ConflictError: what is there is not what was prepared for, and
+nothing was changed."""
 
 
 async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
-    """As `MetadataStore.prepare` for different paths: read a hundred in a request, missing parents made once.
+    """As `MetadataStore.prepare` for different paths: read a hundred in a request, missing parents
+    made once.
 
     Raises the errors of the service; those of one path are in the result.
     """
@@ -65,7 +69,9 @@ async def prepare_many(store: MetadataStore, paths: Sequence[str]) -> Prepared:
     for path, entry in entries.items():
         if entry is not None and entry.is_dir:
             prepared[path] = IsDirectoryError("a directory is at the path", path=path)
-        elif entry is not None and (entry.is_reservation or entry.pending or _native.split(path)[0] not in standing):
+        elif entry is not None and (
+            entry.is_reservation or entry.pending or _native.split(path)[0] not in standing
+        ):
             again.append(path)
         else:
             prepared[path] = store.target(path, entry)
@@ -84,8 +90,11 @@ def _fits(store: MetadataStore, path: str, prepared: Prepared) -> bool:
     return True
 
 
-async def _entries(store: MetadataStore, paths: Sequence[str], prepared: Prepared) -> dict[str, Entry | None]:
-    """What is at the paths whose parents stand or could be made; why the others cannot be written is in `prepared`."""
+async def _entries(
+    store: MetadataStore, paths: Sequence[str], prepared: Prepared
+) -> dict[str, Entry | None]:
+    """What is at the paths whose parents stand or could be made; why the others cannot be written
+    is in `prepared`."""
     parents = {_native.split(path)[0] for path in paths} - {ROOT}
     unknown = [parent for parent in parents if parent not in store.known]
     above = {ancestor for parent in unknown for ancestor in [*_native.ancestors(parent), parent]}
@@ -101,7 +110,8 @@ async def _entries(store: MetadataStore, paths: Sequence[str], prepared: Prepare
 async def _make_parents(
     store: MetadataStore, parents: Sequence[str], found: dict[str, Entry | None]
 ) -> dict[str, S3kError]:
-    """Make missing parents, topmost first, and wait for those that are marked; why that failed, by parent."""
+    """Make missing parents, topmost first, and wait for those that are marked; why that failed, by
+    parent."""
     refused: dict[str, S3kError] = {}
     missing: dict[int, list[str]] = {}
     for parent in parents:
@@ -136,7 +146,8 @@ def _not_directory(error: S3kError, parent: str) -> S3kError:
 
 
 async def _standing(store: MetadataStore, parents: set[str]) -> set[str]:
-    """Those of the parents that stand, read after the files below them were: see `MetadataStore._look_whole`."""
+    """Those of the parents that stand, read after the files below them were: see
+    `MetadataStore._look_whole`."""
     wanted = sorted(parents)
     found = await store.get_each(wanted) if wanted else []
     return {
@@ -156,7 +167,9 @@ async def _one_by_one(store: MetadataStore, paths: Sequence[str], prepared: Prep
     await run_all(one, paths, limit=DIRECTORIES)
 
 
-async def publish_many(store: MetadataStore, files: Sequence[tuple[Target, Content]], *, overwrite: bool) -> Published:
+async def publish_many(
+    store: MetadataStore, files: Sequence[tuple[Target, Content]], *, overwrite: bool
+) -> Published:
     """Make each content the file at its target, as `MetadataStore.publish` does."""
     batch = _Batch(store, overwrite=overwrite)
     for target, content in files:
@@ -195,10 +208,16 @@ class _Batch:
             self.published[path] = PathExistsError("the file exists", path=path)
             return
         if now > target.lease_ms:
-            self.published[path] = LeaseExpiredError("the upload took longer than its lease", path=path)
+            self.published[path] = LeaseExpiredError(
+                "the upload took longer than its lease", path=path
+            )
             return
-        base = current or Entry(path, False, target.object_id, version=1, ctime=now // 1000, mtime_ms=now)
-        entry = replace(base.with_content(content, mtime_ms=now, operation=store.sources.uuid()), pending="")
+        base = current or Entry(
+            path, False, target.object_id, version=1, ctime=now // 1000, mtime_ms=now
+        )
+        entry = replace(
+            base.with_content(content, mtime_ms=now, operation=store.sources.uuid()), pending=""
+        )
         operation = store.changes.operation("update", current, entry)
         put = Put(to_item(entry, store.keys), ABSENT if current is None else unchanged(current))
         self.files.append(_File(current, entry, operation, put))
@@ -217,7 +236,8 @@ class _Batch:
         except LogFormatError as error:
             await self._without_the_odd(error)
         except S3kError as error:
-            # Nothing but the pending entry comes before the table here, and each transaction's failure stays its own.
+            # Nothing but the pending entry comes before the table here, and each transaction's
+            # failure stays its own.
             for file in self.files:
                 self.published.setdefault(file.entry.path, error)
 
@@ -237,7 +257,9 @@ class _Batch:
         await self._confirm()
         outcome.unknown = self.unknown
         outcome.succeeded = {
-            file.operation.id for file in self.files if isinstance(self.published[file.entry.path], Entry)
+            file.operation.id
+            for file in self.files
+            if isinstance(self.published[file.entry.path], Entry)
         }
 
     async def _transaction(self, files: list[_File]) -> None:
@@ -245,7 +267,9 @@ class _Batch:
         left = files
         while left:
             try:
-                await self.store.items.transact([file.put for file in left], self.store.sources.uuid())
+                await self.store.items.transact(
+                    [file.put for file in left], self.store.sources.uuid()
+                )
             except ConditionFailedError as error:
                 for position, item in error.current.items():
                     # What a job has marked may be nothing: whoever prepares it again settles that.
@@ -297,7 +321,9 @@ class _Batch:
             stands = await self.store.parent_stands(files[0].entry.path)
         except S3kError as error:
             for file in files:
-                self._not_known(file, "written, but whether its directory still stands could not be read", error)
+                self._not_known(
+                    file, "written, but whether its directory still stands could not be read", error
+                )
             return
         if not stands:
             self.unsettled |= {file.entry.path: file for file in files}

@@ -1,7 +1,8 @@
-"""Many files of one directory in few requests: moved or deleted by transactions, logged by the page.
+"""Many files of one directory in few requests: moved or deleted by transactions, logged by the
+page.
 
-They stay columns on the way: nothing is made for a single file unless something is wrong with it. What changed
-meanwhile is decided anew from what is stored; what is gone is no failure.
+They stay columns on the way: nothing is made for a single file unless something is wrong with it.
+What changed meanwhile is decided anew from what is stored; what is gone is no failure.
 """
 
 from __future__ import annotations
@@ -51,16 +52,22 @@ class Done:
         self.gone += other.gone
 
 
-async def delete_files(store: MetadataStore, entries: Entries, turn: Turn = checkpoint_if_cancelled) -> Done:
-    """Delete files and reservations; what is gone already counts as deleted. `turn` is awaited before each transaction,
-    and what it raises ends the work.
+async def delete_files(
+    store: MetadataStore, entries: Entries, turn: Turn = checkpoint_if_cancelled
+) -> Done:
+    """Delete files and reservations; what is gone already counts as deleted. `turn` is awaited
+    before each transaction, and what it raises ends the work.
     """
-    return await _BulkChange(store, lambda entries: plan_deletes(entries, store.sources), turn).apply(entries)
+    return await _BulkChange(
+        store, lambda entries: plan_deletes(entries, store.sources), turn
+    ).apply(entries)
 
 
-async def move_files(store: MetadataStore, entries: Entries, target: str, turn: Turn = checkpoint_if_cancelled) -> Done:
-    """Move files into the directory `target`; what is gone from its old path counts as moved by somebody else.
-    Reservations are refused. `turn` as for `delete_files`.
+async def move_files(
+    store: MetadataStore, entries: Entries, target: str, turn: Turn = checkpoint_if_cancelled
+) -> Done:
+    """Move files into the directory `target`; what is gone from its old path counts as moved by
+    somebody else. Reservations are refused. `turn` as for `delete_files`.
     """
 
     def plan(entries: Entries) -> ColumnPlan:
@@ -82,7 +89,9 @@ async def move_files(store: MetadataStore, entries: Entries, target: str, turn: 
 class _BulkChange:
     """One change of many entries under way."""
 
-    def __init__(self, store: MetadataStore, plan: Callable[[Entries], ColumnPlan], turn: Turn) -> None:
+    def __init__(
+        self, store: MetadataStore, plan: Callable[[Entries], ColumnPlan], turn: Turn
+    ) -> None:
         self._store = store
         self._plan = plan
         self._turn = turn
@@ -130,7 +139,9 @@ class _BulkChange:
         store = self._store
         try:
             lanes, token = plan.lanes(), store.sources.uuid
-            report = await carry_out(store.items, store.changes, plan, lanes, token, turn=self._turn)
+            report = await carry_out(
+                store.items, store.changes, plan, lanes, token, turn=self._turn
+            )
         except LogFormatError as error:
             await self._without_the_odd(entries, error)
         except LeaseExpiredError:

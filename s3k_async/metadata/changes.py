@@ -1,4 +1,5 @@
-"""The order of every change: the log's pending entry, then the table, then, not waited for, the log's mark."""
+"""The order of every change: the log's pending entry, then the table, then, not waited for, the
+log's mark."""
 
 from __future__ import annotations
 
@@ -34,8 +35,11 @@ class Changes:
         self.log = log
         self._sources = sources
 
-    def operation(self, kind: OperationKind, before: Entry | None, after: Entry | None) -> Operation:
-        """One change of one entry. The operation id is that of `after`; a removal gets one of its own."""
+    def operation(
+        self, kind: OperationKind, before: Entry | None, after: Entry | None
+    ) -> Operation:
+        """One change of one entry. The operation id is that of `after`; a removal gets one of its
+        own."""
         if after is not None:
             identity, object_id, version = after.operation, after.id, after.version
         else:
@@ -51,12 +55,15 @@ class Changes:
             after=after,
         )
 
-    async def run(self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]) -> None:
-        """Log the operations around the table writes of `body`; the committed mark is not waited for.
+    async def run(
+        self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]
+    ) -> None:
+        """Log the operations around the table writes of `body`; the committed mark is not waited
+        for.
 
-        Once the pending entry is there, cancellation waits for the end: what follows is short, and abandoning it
-        half-way would leave its outcome unknown. A definite failure rolls the log back; an unknown outcome leaves it
-        pending, for fsck to decide.
+        Once the pending entry is there, cancellation waits for the end: what follows is short, and
+        abandoning it half-way would leave its outcome unknown. A definite failure rolls the log
+        back; an unknown outcome leaves it pending, for fsck to decide.
         """
         pending = await self._begin(operations)
 
@@ -75,9 +82,12 @@ class Changes:
 
         await to_the_end(rest)
 
-    async def run_parts(self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]) -> None:
-        """As `run`, for a body of many parts: a cancellation reaches it. Whatever ends it, what it has noted by then is
-        logged: operations that are noted neither as succeeded nor as unknown did not happen.
+    async def run_parts(
+        self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]
+    ) -> None:
+        """As `run`, for a body of many parts: a cancellation reaches it. Whatever ends it, what it
+        has noted by then is logged: operations that are noted neither as succeeded nor as unknown
+        did not happen.
         """
         pending = await self._begin(operations)
         outcome = Outcome(succeeded=set())
@@ -86,7 +96,9 @@ class Changes:
         finally:
             if outcome.unknown or outcome.succeeded != set():
                 note_change()
-            await to_the_end(lambda: pending.commit_later(outcome.succeeded, unknown=outcome.unknown))
+            await to_the_end(
+                lambda: pending.commit_later(outcome.succeeded, unknown=outcome.unknown)
+            )
 
     async def _begin(self, operations: Operations) -> PendingLog:
         try:

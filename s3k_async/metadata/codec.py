@@ -1,7 +1,8 @@
 """Entries as table items.
 
-Attributes and their meaning are S3-FileSystem 1.0's (`path`, `children`, `isdir`, `ctime`, `ver`, `id`, `size`,
-`physpath`, `physcommitted`); ours are `mtime`, `etag`, `sum`, `op`, `lease` and `next`.
+Attributes and their meaning are S3-FileSystem 1.0's (`path`, `children`, `isdir`, `ctime`, `ver`,
+`id`, `size`, `physpath`, `physcommitted`); ours are `mtime`, `etag`, `sum`, `op`, `lease` and
+`next`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.stores.items import OPERATION, PARTITION, SORT, Condition, Item, Value
 
-__all__ = ["NEXT", "from_item", "from_items", "in_columns", "is_unmarked_directory", "to_item", "unchanged"]
+__all__ = [
+    "NEXT",
+    "from_item",
+    "from_items",
+    "in_columns",
+    "is_unmarked_directory",
+    "to_item",
+    "unchanged",
+]
 
 _REMEDY = "s3k fsck reports what is damaged, s3k fsck repair quarantines it"
 
@@ -50,17 +59,20 @@ def to_item(entry: Entry, keys: KeyScheme) -> dict[str, Value]:
 
 
 def from_item(item: Item, keys: KeyScheme) -> Entry:
-    """The entry that an item stores. Raises ItemFormatError for anything S3-FileSystem 1.0 would refuse."""
+    """The entry that an item stores. Raises ItemFormatError for anything S3-FileSystem 1.0 would
+    refuse."""
     return from_items([item], keys)[0]
 
 
 def from_items(items: Sequence[Item], keys: KeyScheme, *, records: bool = False) -> Entries:
-    """The entries that items store, in their order; with `records`, without the items that are none but records of
-    the volume. Raises ItemFormatError as `from_item`."""
+    """The entries that items store, in their order; with `records`, without the items that are none
+    but records of the volume. Raises ItemFormatError as `from_item`."""
     try:
         return Rows(items).entries(keys.volume, records=records)
     except ItemFormatError as error:
-        raise ItemFormatError(f"a damaged item: {error.message} ({_REMEDY})", path=error.path) from error
+        raise ItemFormatError(
+            f"a damaged item: {error.message} ({_REMEDY})", path=error.path
+        ) from error
 
 
 def in_columns(entries: Iterable[Entry], keys: KeyScheme) -> Entries:
@@ -69,7 +81,8 @@ def in_columns(entries: Iterable[Entry], keys: KeyScheme) -> Entries:
 
 
 def unchanged(entry: Entry) -> Condition:
-    """The stored item is still what `entry` was read from: same id, same version, same pending change."""
+    """The stored item is still what `entry` was read from: same id, same version, same pending
+    change."""
     equals: dict[str, Value] = {"id": entry.id, "ver": entry.version}
     if entry.pending:
         return Condition(equals=equals | {NEXT: entry.pending})

@@ -1,10 +1,12 @@
-"""Those who work for the holder of a volume's exclusive lock in other processes: the tasks of a cluster.
+"""Those who work for the holder of a volume's exclusive lock in other processes: the tasks of a
+cluster.
 
-A deputy knows the lock by its id. It looks at the volume record again every few seconds, and sends nothing unless it
-has seen, LOOK_SECONDS ago at most, that the lock is held, with so much of the lease left that nobody can take it over
-while a request is on its way; when that is over, what it has under way is cancelled. Whoever holds the lock dismisses
-its deputies before giving it up for good: it changes the id and waits QUIET_SECONDS, as it does before its first
-change, and for the same reason. Whoever takes over interrupted work waits so as well.
+A deputy knows the lock by its id. It looks at the volume record again every few seconds, and sends
+nothing unless it has seen, LOOK_SECONDS ago at most, that the lock is held, with so much of the
+lease left that nobody can take it over while a request is on its way; when that is over, what it
+has under way is cancelled. Whoever holds the lock dismisses its deputies before giving it up for
+good: it changes the id and waits QUIET_SECONDS, as it does before its first change, and for the
+same reason. Whoever takes over interrupted work waits so as well.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ import anyio
 
 from s3k_async.concurrency import raise_first
 from s3k_async.errors import LeaseExpiredError, S3kError
-from s3k_async.metadata.exclusive import HELD_SECONDS, LEASE_SECONDS, LOOK_SECONDS, now, seconds_since
+from s3k_async.metadata.exclusive import (
+    HELD_SECONDS,
+    LEASE_SECONDS,
+    LOOK_SECONDS,
+    now,
+    seconds_since,
+)
 from s3k_async.metadata.record import LOCK, LOCK_LEASE, RECORD_KEY, STATE
 from s3k_async.sources import Sources
 from s3k_async.stores.reliable_items import ReliableItems
@@ -42,13 +50,18 @@ class Deputy:
     def check(self) -> None:
         """Raises LeaseExpiredError unless the lock certainly is held."""
         left = (self._lease_ms - self._sources.now_ms()) / 1000
-        if seconds_since(self._looked, self._sources) >= LOOK_SECONDS or left < LEASE_SECONDS - HELD_SECONDS:
-            raise LeaseExpiredError("the volume's exclusive lock, under which this was done, is not held any more")
+        if (
+            seconds_since(self._looked, self._sources) >= LOOK_SECONDS
+            or left < LEASE_SECONDS - HELD_SECONDS
+        ):
+            raise LeaseExpiredError(
+                "the volume's exclusive lock, under which this was done, is not held any more"
+            )
 
     @asynccontextmanager
     async def at_work(self, items: ReliableItems) -> AsyncIterator[None]:
-        """For the time of the body `items.load` may be used, as long as the lock is held. Raises LeaseExpiredError if
-        it is not, the body being cancelled, and the store's errors.
+        """For the time of the body `items.load` may be used, as long as the lock is held. Raises
+        LeaseExpiredError if it is not, the body being cancelled, and the store's errors.
         """
         await self._look(items)
         try:
@@ -73,8 +86,8 @@ class Deputy:
                 continue  # `check` stops the work if no look succeeds
 
     async def _end_in_time(self) -> None:
-        """End the work with what it has under way: a request that waits for credentials or a connection was checked
-        already, and must not be sent any more."""
+        """End the work with what it has under way: a request that waits for credentials or a
+        connection was checked already, and must not be sent any more."""
         while True:
             await self._sources.sleep(CHECK_SECONDS)
             self.check()

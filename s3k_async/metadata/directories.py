@@ -61,8 +61,8 @@ CHAIN_PART = 90
 
 
 class DirectoryStore(EntryReader):
-    """Directories under the rule that whoever removes or moves one marks it before listing it, and whoever creates
-    something below one makes sure that it stands unmarked before acknowledging.
+    """Directories under the rule that whoever removes or moves one marks it before listing it, and
+    whoever creates something below one makes sure that it stands unmarked before acknowledging.
     """
 
     def __init__(
@@ -92,11 +92,14 @@ class DirectoryStore(EntryReader):
         if self.read_only:
             raise ReadOnlyVolumeError("the volume is open for reading only", path=path)
 
-    async def make_directory(self, path: str, *, parents: bool = True, exist_ok: bool = True) -> Entry:
+    async def make_directory(
+        self, path: str, *, parents: bool = True, exist_ok: bool = True
+    ) -> Entry:
         """Make a directory, with `parents` its missing ancestors too, and return it.
 
-        Raises PathExistsError (a file is there; or a directory, unless `exist_ok`), NotDirectoryError (the path leads
-        through a file), PathNotFoundError (no parent, and not `parents`), BusyError.
+        Raises PathExistsError (a file is there; or a directory, unless `exist_ok`),
+        NotDirectoryError (the path leads through a file), PathNotFoundError (no parent, and not
+        `parents`), BusyError.
         """
         self.require_writable(path)
         deadline = self.deadline()
@@ -130,8 +133,9 @@ class DirectoryStore(EntryReader):
         return directory
 
     async def _make_missing(self, chain: list[tuple[str, Entry | None]], *checks: Check) -> Entry:
-        """Make the missing directories of a chain that begins with the root. Raises ConditionFailedError when the
-        chain is no longer what it was, or is marked, or one of the checks fails.
+        """Make the missing directories of a chain that begins with the root. Raises
+        ConditionFailedError when the chain is no longer what it was, or is marked, or one of the
+        checks fails.
         """
         made: list[Entry] = []
         now = self.sources.now_ms()
@@ -139,7 +143,9 @@ class DirectoryStore(EntryReader):
         for (_, above), (path, entry) in pairwise(chain):
             if entry is None:
                 operation = self.sources.uuid()
-                made.append(Entry(path, True, self.sources.uuid(), 1, now // 1000, now, operation=operation))
+                made.append(
+                    Entry(path, True, self.sources.uuid(), 1, now // 1000, now, operation=operation)
+                )
                 if above is not None and above.path != ROOT:
                     bases.append(above)
         for base in bases:
@@ -150,16 +156,21 @@ class DirectoryStore(EntryReader):
             actions: list[Action] = [Put(to_item(entry, self.keys), ABSENT) for entry in part]
             actions += [Check(self.keys.key(path), is_unmarked_directory()) for path in checked]
             actions += checks
-            await self.transact([self.changes.operation("create", None, entry) for entry in part], actions)
+            await self.transact(
+                [self.changes.operation("create", None, entry) for entry in part], actions
+            )
         return made[-1] if chain[-1][1] is None else chain[-1][1]
 
     async def transact(self, operations: Sequence[Operation], actions: Sequence[Action]) -> None:
-        """Apply logged operations in one transaction. Raises ConditionFailedError, OutcomeUnknownError."""
-        await self.changes.run(operations, lambda _: self.items.transact(actions, self.sources.uuid()))
+        """Apply logged operations in one transaction. Raises ConditionFailedError,
+        OutcomeUnknownError."""
+        await self.changes.run(
+            operations, lambda _: self.items.transact(actions, self.sources.uuid())
+        )
 
     async def settle(self, entry: Entry) -> None:
-        """Wait until no live job marks the entry, and see to the mark that it left behind. The entry may have changed
-        by then. Raises BusyError.
+        """Wait until no live job marks the entry, and see to the mark that it left behind. The
+        entry may have changed by then. Raises BusyError.
         """
         if entry.pending:
             await self.settling.settle(entry)
@@ -175,15 +186,16 @@ class DirectoryStore(EntryReader):
         return current
 
     async def settle_refused(self, error: ConditionFailedError) -> bool:
-        """Settle the marks of the items that refused a change; whether there were any. Raises BusyError."""
+        """Settle the marks of the items that refused a change; whether there were any. Raises
+        BusyError."""
         marked = [item for item in error.current.values() if item is not None and item.get(NEXT)]
         for item in marked:
             await self.settle(from_item(item, self.keys))
         return bool(marked)
 
     async def past_marks(self, change: Callable[[], Awaitable[T]], path: str) -> T:
-        """Make a change, again whenever it was refused because of marks, after these are settled. Raises what it raises
-        without them, and BusyError.
+        """Make a change, again whenever it was refused because of marks, after these are settled.
+        Raises what it raises without them, and BusyError.
         """
         deadline = self.deadline()
         while True:
@@ -197,14 +209,17 @@ class DirectoryStore(EntryReader):
                     raise BusyError("one job after the other marked it", path=path) from error
 
     async def mark(self, entry: Entry, job: Job, text: str = "") -> Entry:
-        """Put a job's mark on a directory; `text`: which of its marks, if not the one that holds the entry. Raises
-        BusyError (another live job's mark), ConflictError (it changed; read it again).
+        """Put a job's mark on a directory; `text`: which of its marks, if not the one that holds
+        the entry. Raises BusyError (another live job's mark), ConflictError (it changed; read it
+        again).
         """
         mark = text or job.mark
         if entry.pending == mark:
             return entry
         current = await self.settled(entry)
-        if current is None or current.id != entry.id:  # perhaps a file, since the job that marked it is over
+        if (
+            current is None or current.id != entry.id
+        ):  # perhaps a file, since the job that marked it is over
             raise ConflictError("the directory is gone", path=entry.path)
         return await self._set_mark(current, mark)
 
@@ -213,7 +228,8 @@ class DirectoryStore(EntryReader):
         try:
             await self._set_mark(replace(entry, pending=job.mark), "")
         except ConflictError:
-            # Somebody held the job for dead, dropped the mark and went on from there: nothing of ours is left.
+            # Somebody held the job for dead, dropped the mark and went on from there: nothing of
+            # ours is left.
             return
 
     async def release(self, entry: Entry, job: Job) -> None:
@@ -222,18 +238,21 @@ class DirectoryStore(EntryReader):
             await self.unmark(entry, job)
         except S3kError as error:
             # It holds nobody up once the job is over; whoever needs the entry drops it.
-            _LOG.warning("the mark of job %s on %s could not be dropped: %s", job.id, entry.path, error)
+            _LOG.warning(
+                "the mark of job %s on %s could not be dropped: %s", job.id, entry.path, error
+            )
 
     async def need_directory(self, path: str) -> None:
-        """Make a directory that something is about to be put into, or wait for whoever marks it. Raises as
-        `make_directory`.
+        """Make a directory that something is about to be put into, or wait for whoever marks it.
+        Raises as `make_directory`.
         """
         with incidental():
             await self.settle(await self.make_directory(path))
 
     async def keep_standing(self, path: str) -> None:
-        """Make a directory again if it is gone, and wait for whoever is moving or removing it: something was put into
-        it. Raises BusyError, NotDirectoryError, PathExistsError (a file is there).
+        """Make a directory again if it is gone, and wait for whoever is moving or removing it:
+        something was put into it. Raises BusyError, NotDirectoryError, PathExistsError (a file is
+        there).
         """
         deadline = self.deadline()
         while True:
@@ -261,8 +280,8 @@ class DirectoryStore(EntryReader):
         return replace(entry, pending=mark, operation=operation)
 
     async def remove_directory(self, entry: Entry) -> None:
-        """Remove an empty directory. Raises DirectoryNotEmptyError, PathNotFoundError, NotDirectoryError, ConflictError
-        (another directory is there), BusyError.
+        """Remove an empty directory. Raises DirectoryNotEmptyError, PathNotFoundError,
+        NotDirectoryError, ConflictError (another directory is there), BusyError.
         """
         self.require_writable(entry.path)
         if await self.has_children(entry.path):
@@ -278,8 +297,8 @@ class DirectoryStore(EntryReader):
                 raise
 
     async def need_empty(self, path: str) -> None:
-        """Raise DirectoryNotEmptyError unless nothing is stored below a directory: what a job has hidden there would be
-        left without a parent. What its marks lead to is waited for.
+        """Raise DirectoryNotEmptyError unless nothing is stored below a directory: what a job has
+        hidden there would be left without a parent. What its marks lead to is waited for.
         """
         async with aclosing(self.stored_children(path)) as pages:
             async for page in pages:
@@ -287,9 +306,12 @@ class DirectoryStore(EntryReader):
                     if not entry.pending or await self.settled(entry) is not None:
                         raise DirectoryNotEmptyError("the directory is not empty", path=path)
 
-    async def mark_current(self, entry: Entry, job: Job, text: str = "", *, same: bool = False) -> Entry:
-        """Mark a directory, reading it again when it changed. Raises as `mark`, and PathNotFoundError or
-        NotDirectoryError when it is no longer there; with `same`, ConflictError when another object is there.
+    async def mark_current(
+        self, entry: Entry, job: Job, text: str = "", *, same: bool = False
+    ) -> Entry:
+        """Mark a directory, reading it again when it changed. Raises as `mark`, and
+        PathNotFoundError or NotDirectoryError when it is no longer there; with `same`,
+        ConflictError when another object is there.
         """
         deadline = self.deadline()
         current: Entry | None = entry
@@ -306,7 +328,9 @@ class DirectoryStore(EntryReader):
                 late = self.sources.monotonic() >= deadline
                 current = await self.get(entry.path)
                 if late and current is not None:
-                    raise BusyError("the path kept changing under other clients' hands", path=entry.path) from None
+                    raise BusyError(
+                        "the path kept changing under other clients' hands", path=entry.path
+                    ) from None
 
     async def delete_marked(self, marked: Entry, job: Job) -> None:
         """Remove a directory that carries our mark. Raises ConflictError if it no longer does."""
@@ -317,22 +341,27 @@ class DirectoryStore(EntryReader):
                 [Delete(self.keys.key(marked.path), unchanged(marked))],
             )
         except ConditionFailedError as error:
-            raise ConflictError("the directory changed while it was being removed", path=marked.path) from error
+            raise ConflictError(
+                "the directory changed while it was being removed", path=marked.path
+            ) from error
 
     async def forget(self, marked: Entry) -> None:
-        """Remove the old entry of a directory that has moved; its object lives on elsewhere, so nothing is logged.
-        Raises ConflictError if it no longer carries our mark.
+        """Remove the old entry of a directory that has moved; its object lives on elsewhere, so
+        nothing is logged. Raises ConflictError if it no longer carries our mark.
         """
         try:
             await self.items.write(Delete(self.keys.key(marked.path), unchanged(marked)))
         except ConditionFailedError as error:
-            raise ConflictError("the directory changed while it was being moved", path=marked.path) from error
+            raise ConflictError(
+                "the directory changed while it was being moved", path=marked.path
+            ) from error
 
     async def parent_stands(self, path: str) -> bool:
         """Whether the parent of a path is, from now on, a directory that no live job marks.
 
-        This is what a creation rests on: asked after the entry was written, and before it is acknowledged. Whoever asks
-        for the same parent at the same time shares a read, which begins after each of them asked.
+        This is what a creation rests on: asked after the entry was written, and before it is
+        acknowledged. Whoever asks for the same parent at the same time shares a read, which begins
+        after each of them asked.
         """
         parent = _native.split(path)[0]
         return parent == ROOT or await self._shared.ask(parent)
@@ -350,8 +379,9 @@ class DirectoryStore(EntryReader):
         return not entry.pending or await self.settling.stands(entry)
 
     async def touch(self, directory: str) -> None:
-        """Change a directory's operation, and nothing else, so that whoever has read it finds out that something in it
-        was changed. The root has a record for this; what is not there, nobody has read.
+        """Change a directory's operation, and nothing else, so that whoever has read it finds out
+        that something in it was changed. The root has a record for this; what is not there, nobody
+        has read.
         """
         try:
             await self._touch_once(directory)
@@ -363,7 +393,9 @@ class DirectoryStore(EntryReader):
         stamp: dict[str, Value] = {OPERATION: self.sources.uuid()}
         if directory != ROOT:
             with suppress(ConditionFailedError):
-                await self.items.write(Update(self.keys.key(directory), Condition(equals={"isdir": True}), set=stamp))
+                await self.items.write(
+                    Update(self.keys.key(directory), Condition(equals={"isdir": True}), set=stamp)
+                )
             return
         try:
             await self.items.write(Update(ROOT_KEY, Condition(), set=stamp))

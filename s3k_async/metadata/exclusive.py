@@ -1,13 +1,16 @@
-"""The exclusive lock of a volume, for work that nobody else may watch: loading, restoring, resharding.
+"""The exclusive lock of a volume, for work that nobody else may watch: loading, restoring,
+resharding.
 
-The lock is in the volume record (`loading`), taken by a conditional write, with a lease that its holder renews. A
-volume that is locked opens for nobody else. Clients that had it open before come to know of it by themselves: each
-looks at the record again every LOOK_SECONDS that it works, and believes no answer that comes more than BELIEVED_SECONDS
-after its last look. So whoever has taken the lock waits QUIET_SECONDS, and then nobody reads what it does, and nothing
-that it overwrites was acknowledged. A client that finds the record locked, or locked since it was opened, has to be
-opened again.
+The lock is in the volume record (`loading`), taken by a conditional write, with a lease that its
+holder renews. A volume that is locked opens for nobody else. Clients that had it open before come
+to know of it by themselves: each looks at the record again every LOOK_SECONDS that it works, and
+believes no answer that comes more than BELIEVED_SECONDS after its last look. So whoever has taken
+the lock waits QUIET_SECONDS, and then nobody reads what it does, and nothing that it overwrites was
+acknowledged. A client that finds the record locked, or locked since it was opened, has to be opened
+again.
 
-Work that was interrupted leaves the lock behind with its lease over: only the same work can take it over.
+Work that was interrupted leaves the lock behind with its lease over: only the same work can take it
+over.
 """
 
 from __future__ import annotations
@@ -66,14 +69,16 @@ LockPurpose: TypeAlias = Literal["load", "restore", "reshard"]
 LEASE_SECONDS: Final = 90.0
 """Until then nobody takes the lock over."""
 HELD_SECONDS: Final = 45.0
-"""So long its holder counts on it after a renewal: what it sent last has this much time less to arrive."""
+"""So long its holder counts on it after a renewal: what it sent last has this much time less to
+arrive."""
 RENEW_SECONDS: Final = 15.0
 LOOK_SECONDS: Final = 15.0
 """How old a client's look at the record may be when it sends a request."""
 BELIEVED_SECONDS: Final = 30.0
 """How old it may be when the answer comes."""
 QUIET_SECONDS: Final = 40.0
-"""What the holder waits before it changes anything; more than BELIEVED_SECONDS, as no two clocks run alike."""
+"""What the holder waits before it changes anything; more than BELIEVED_SECONDS, as no two clocks
+run alike."""
 _ATTEMPTS: Final = 10
 
 
@@ -81,17 +86,20 @@ _NEVER: Final = (-math.inf, 0)
 
 
 class ExclusiveLock:
-    """One holding of the lock. `subject` says what exactly is done (of a load, the dump; of a reshard, the target):
-    interrupted work is only finished by work with the same purpose and subject."""
+    """One holding of the lock. `subject` says what exactly is done (of a load, the dump; of a
+    reshard, the target): interrupted work is only finished by work with the same purpose and
+    subject."""
 
     def __init__(self, purpose: LockPurpose, subject: str, sources: Sources) -> None:
         self.id = sources.uuid()
         self.purpose = purpose
         self.subject = subject
         self.done = 0
-        """How far the work is, as the record has it from the next renewal on; what interrupted work had come to."""
+        """How far the work is, as the record has it from the next renewal on; what interrupted work
+        had come to."""
         self.touched = False
-        """Whether something was changed, so that the volume cannot be opened unless the work is finished."""
+        """Whether something was changed, so that the volume cannot be opened unless the work is
+        finished."""
         self.alone = False
         """Whether the volume was made with the lock, so that nobody can ever have had it open."""
         self._sources = sources
@@ -99,7 +107,8 @@ class ExclusiveLock:
         self._turn = anyio.Lock()
 
     def fields(self) -> dict[str, Value]:
-        """What the record says while the lock is held. The holding begins as soon as this is written."""
+        """What the record says while the lock is held. The holding begins as soon as this is
+        written."""
         self._held_from = now(self._sources)
         return {
             LOCK: self.id,
@@ -113,13 +122,15 @@ class ExclusiveLock:
     def check(self) -> None:
         """Raises LeaseExpiredError unless the lock certainly is held."""
         if seconds_since(self._held_from, self._sources) >= HELD_SECONDS:
-            raise LeaseExpiredError(f"the volume's exclusive lock was lost; the same {self.purpose} again finishes it")
+            raise LeaseExpiredError(
+                f"the volume's exclusive lock was lost; the same {self.purpose} again finishes it"
+            )
 
     async def take(self, items: ReliableItems, record: VolumeRecord, where: str) -> None:
         """Lock a volume, or take over the lock of the same work that was interrupted.
 
-        Raises BusyError (another client holds the lock, other work was interrupted, or the record is no longer the
-        one given), VolumeNotFoundError.
+        Raises BusyError (another client holds the lock, other work was interrupted, or the record
+        is no longer the one given), VolumeNotFoundError.
         """
         for _ in range(_ATTEMPTS):
             item = await items.get(RECORD_KEY)
@@ -133,11 +144,14 @@ class ExclusiveLock:
             missing = tuple(name for name in (LOCK, LOCK_LEASE, STATE) if name not in seen)
             when = Condition(equals={"volume_id": record.volume_id, **seen}, missing=missing)
             try:
-                await items.write(Update(RECORD_KEY, when, {**self.fields(), OPERATION: self._sources.uuid()}))
+                await items.write(
+                    Update(RECORD_KEY, when, {**self.fields(), OPERATION: self._sources.uuid()})
+                )
             except ConditionFailedError:
                 continue
             except BaseException:
-                # It may be ours all the same, and would keep everybody out for work that nobody began.
+                # It may be ours all the same, and would keep everybody out for work that nobody
+                # began.
                 with anyio.CancelScope(shield=True):
                     await self._give_up(items, finished=False)
                 raise
@@ -154,9 +168,11 @@ class ExclusiveLock:
 
     @asynccontextmanager
     async def held(self, items: ReliableItems) -> AsyncIterator[None]:
-        """Keep the lock, which was taken, for the time of the body, in which `items.load` may be used; then give it up.
+        """Keep the lock, which was taken, for the time of the body, in which `items.load` may be
+        used; then give it up.
 
-        After an error the volume stays locked for whoever finishes the work, unless nothing was touched.
+        After an error the volume stays locked for whoever finishes the work, unless nothing was
+        touched.
         """
         finished = False
         try:
@@ -180,14 +196,16 @@ class ExclusiveLock:
     async def _change(self, items: ReliableItems, fields: dict[str, Value]) -> None:
         self.check()
         try:
-            await items.write(Update(RECORD_KEY, self._ours(), {**fields, OPERATION: self._sources.uuid()}))
+            await items.write(
+                Update(RECORD_KEY, self._ours(), {**fields, OPERATION: self._sources.uuid()})
+            )
         except ConditionFailedError as error:
             raise self._lose() from error
 
     async def dismiss(self, items: ReliableItems) -> None:
-        """Take from all deputies (`metadata.deputies`) what they may do, and wait until none can be at it any more.
-        Needed before the lock is given up for good: a task that everybody takes for dead may still run. Raises
-        LeaseExpiredError if the lock was lost.
+        """Take from all deputies (`metadata.deputies`) what they may do, and wait until none can be
+        at it any more. Needed before the lock is given up for good: a task that everybody takes for
+        dead may still run. Raises LeaseExpiredError if the lock was lost.
         """
         async with self._turn:
             new = self._sources.uuid()
@@ -214,7 +232,8 @@ class ExclusiveLock:
             except LeaseExpiredError:
                 return
             except S3kError:
-                # `check` stops the holder once the lease has run out; until then the next round may succeed.
+                # `check` stops the holder once the lease has run out; until then the next round may
+                # succeed.
                 continue
             self._held_from = sent
 
@@ -241,7 +260,9 @@ class ExclusiveLock:
 
     def _lose(self) -> LeaseExpiredError:
         self._held_from = _NEVER
-        return LeaseExpiredError(f"another client took the volume's exclusive lock over from this {self.purpose}")
+        return LeaseExpiredError(
+            f"another client took the volume's exclusive lock over from this {self.purpose}"
+        )
 
     def _lease(self) -> int:
         return self._sources.now_ms() + int(LEASE_SECONDS * 1000)
@@ -250,7 +271,8 @@ class ExclusiveLock:
 class RecordFence:
     """Stops an open client once its volume was locked; see above.
 
-    `read` gives the record item, strongly consistent; `record` was read after the moment `since` (of `now`).
+    `read` gives the record item, strongly consistent; `record` was read after the moment `since`
+    (of `now`).
     """
 
     def __init__(
@@ -278,14 +300,16 @@ class RecordFence:
         return self._age() >= BELIEVED_SECONDS
 
     async def look(self) -> None:
-        """Read the record, unless somebody else has done so by now. Raises BusyError (the volume is locked),
-        VolumeMismatchError (it was), VolumeNotFoundError (it was removed), and the errors of the read."""
+        """Read the record, unless somebody else has done so by now. Raises BusyError (the volume is
+        locked), VolumeMismatchError (it was), VolumeNotFoundError (it was removed), and the errors
+        of the read."""
         failures = self._failures
         async with self._turn:
             if not self.due():
                 return
             if failures:
-                # Many wait at once, and one after the other would wait for a table that does not answer.
+                # Many wait at once, and one after the other would wait for a table that does not
+                # answer.
                 raise copy(failures[0])
             try:
                 await self._look()
@@ -297,13 +321,20 @@ class RecordFence:
     async def _look(self) -> None:
         looked = now(self._sources)
         item = await self._read()
-        if item is None or item.get(STATE) == DESTROYING or item.get("volume_id") != self._record.volume_id:
-            raise VolumeNotFoundError("the volume was removed since it was opened", path=self._where)
+        if (
+            item is None
+            or item.get(STATE) == DESTROYING
+            or item.get("volume_id") != self._record.volume_id
+        ):
+            raise VolumeNotFoundError(
+                "the volume was removed since it was opened", path=self._where
+            )
         if LOCK in item:
             raise BusyError(locked_message(item, self._sources.now_ms()), path=self._where)
         if VolumeRecord.from_item(item, self._where).epoch != self._record.epoch:
             raise VolumeMismatchError(
-                "the volume was loaded, restored or resharded since it was opened; open it again", path=self._where
+                "the volume was loaded, restored or resharded since it was opened; open it again",
+                path=self._where,
             )
         self._looked = looked
 

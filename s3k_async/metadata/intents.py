@@ -1,8 +1,9 @@
 """What a caller's own transaction is to do, and what that comes to by what is in the table.
 
-An intent is noted when its verb is called, with the entry that was seen by then. At the end all of them are decided
-together, from one look at the table: what each path holds before and afterwards. An intent that rests on an entry (a
-move, a removal) holds only for exactly that entry; a file that is to be written over is whatever is there by then.
+An intent is noted when its verb is called, with the entry that was seen by then. At the end all of
+them are decided together, from one look at the table: what each path holds before and afterwards.
+An intent that rests on an entry (a move, a removal) holds only for exactly that entry; a file that
+is to be written over is whatever is there by then.
 """
 
 from __future__ import annotations
@@ -29,7 +30,17 @@ from s3k_async.metadata.tree import TreeResult
 from s3k_async.model import ROOT, Content, Entry
 from s3k_async.oplog.entries import Operation, OperationKind
 
-__all__ = ["Branch", "Change", "Decision", "Intent", "MakeDirectory", "Move", "Remove", "WriteFile", "decide"]
+__all__ = [
+    "Branch",
+    "Change",
+    "Decision",
+    "Intent",
+    "MakeDirectory",
+    "Move",
+    "Remove",
+    "WriteFile",
+    "decide",
+]
 
 SETTLED_AT_ONCE = 16
 """Entries that other jobs mark and that are waited for at the same time."""
@@ -49,8 +60,8 @@ class WriteFile:
     """Whether the object is that of the file that was there when they were uploaded."""
     overwrite: bool
     source: Literal["written", "staged", "adopted"] = "written"
-    """Whether the transaction uploaded the bytes itself, or somebody did before it, in whose name (`adopted`: without
-    a lease) or in the volume's."""
+    """Whether the transaction uploaded the bytes itself, or somebody did before it, in whose name
+    (`adopted`: without a lease) or in the volume's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +110,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A directory that moves or goes, with all that is below it. It is among the changes; what it holds is not."""
+    """A directory that moves or goes, with all that is below it. It is among the changes; what it
+    holds is not."""
 
     source: str
     target: str
@@ -115,19 +127,27 @@ class Decision:
     """By path; a directory that is made comes before what is made below it."""
     branches: list[Branch] = field(default_factory=list)
     strays: list[WriteFile] = field(default_factory=list)
-    """Writes whose bytes bear the id of an object that is no longer at the path: they need a key of their own, and then
-    all is decided anew."""
+    """Writes whose bytes bear the id of an object that is no longer at the path: they need a key of
+    their own, and then all is decided anew."""
     result: TreeResult = field(default_factory=TreeResult)
 
     @property
     def going(self) -> list[Change]:
         """The directories that go from where they are."""
-        return [change for change in self.changes.values() if change.is_directory and change.after is None]
+        return [
+            change
+            for change in self.changes.values()
+            if change.is_directory and change.after is None
+        ]
 
     @property
     def coming(self) -> list[Change]:
         """The directories that appear, topmost first."""
-        return [change for change in self.changes.values() if change.is_directory and change.before is None]
+        return [
+            change
+            for change in self.changes.values()
+            if change.is_directory and change.before is None
+        ]
 
     @property
     def files(self) -> list[Change]:
@@ -140,9 +160,13 @@ class Decision:
         return [operation for change in self.changes.values() for operation in change.operations]
 
     def parents(self, *, of_new: bool = False) -> list[str]:
-        """The directories, the transaction's own left out, in which something changes, or with `of_new` in which
-        something appears; the root among them."""
-        found = {_native.split(change.path)[0]: None for change in self.changes.values() if _counts(change, of_new)}
+        """The directories, the transaction's own left out, in which something changes, or with
+        `of_new` in which something appears; the root among them."""
+        found = {
+            _native.split(change.path)[0]: None
+            for change in self.changes.values()
+            if _counts(change, of_new)
+        }
         return [path for path in found if path not in self.changes]
 
 
@@ -151,13 +175,16 @@ def _counts(change: Change, of_new: bool) -> bool:
 
 
 async def decide(store: MetadataStore, intents: Sequence[Intent]) -> Decision:
-    """What the intents come to by what is in the table. Nothing is changed but marks of jobs that are over.
+    """What the intents come to by what is in the table. Nothing is changed but marks of jobs that
+    are over.
 
-    Raises PathNotFoundError, PathExistsError, IsDirectoryError, NotDirectoryError, UncommittedFileError, ConflictError
-    (what was to be moved or removed is another version by now), LeaseExpiredError, BusyError.
+    Raises PathNotFoundError, PathExistsError, IsDirectoryError, NotDirectoryError,
+    UncommittedFileError, ConflictError (what was to be moved or removed is another version by now),
+    LeaseExpiredError, BusyError.
     """
     deciding = _Deciding(store, await _look(store, list(dict.fromkeys(_paths(intents)))))
-    # Directories first: a file can be moved into one that the transaction makes, whatever was called first.
+    # Directories first: a file can be moved into one that the transaction makes, whatever was
+    # called first.
     for intent in intents:
         if isinstance(intent, MakeDirectory):
             deciding.make(intent)
@@ -195,7 +222,9 @@ async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | Non
             return found
         if late:
             raise BusyError("one job after the other marked it", path=marked[0].path)
-        late = store.sources.monotonic() >= deadline  # before this wait, which may be all that is needed
+        late = (
+            store.sources.monotonic() >= deadline
+        )  # before this wait, which may be all that is needed
         # Mostly the end of a job is that of all its marks.
         first = {job_of(entry.pending): entry for entry in reversed(marked)}
         for entry in first.values():
@@ -205,9 +234,14 @@ async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | Non
 
 
 def _is_there(intent: WriteFile, current: Entry) -> bool:
-    """Whether an earlier transaction, whose outcome perhaps nobody knew, has published just these bytes."""
+    """Whether an earlier transaction, whose outcome perhaps nobody knew, has published just these
+    bytes."""
     content = intent.content
-    found = (current.physical, current.size, current.etag) == (content.physical, content.size, content.etag)
+    found = (current.physical, current.size, current.etag) == (
+        content.physical,
+        content.size,
+        content.etag,
+    )
     return found and (intent.source == "adopted" or current.id == intent.object_id)
 
 
@@ -241,9 +275,13 @@ class _Deciding:
             self.decision.strays.append(intent)
             return
         self._need_directory(_native.split(path)[0])
-        blank = Entry(path, False, intent.object_id, version=1, ctime=self._now // 1000, mtime_ms=self._now)
+        blank = Entry(
+            path, False, intent.object_id, version=1, ctime=self._now // 1000, mtime_ms=self._now
+        )
         base = current if same and current is not None else blank
-        after = base.with_content(intent.content, mtime_ms=self._now, operation=self._store.sources.uuid())
+        after = base.with_content(
+            intent.content, mtime_ms=self._now, operation=self._store.sources.uuid()
+        )
         operations = [self._operation("update", current if same else None, after)]
         if current is not None and not same:
             operations.append(self._operation("delete", current, None))
@@ -281,7 +319,9 @@ class _Deciding:
         self._change(Change(entry.path, entry, None, (self._operation("delete", entry, None),)))
         self._count(entry)
         if entry.is_dir:
-            self.decision.branches.append(Branch(entry.path, "", must_be_empty=not intent.recursive))
+            self.decision.branches.append(
+                Branch(entry.path, "", must_be_empty=not intent.recursive)
+            )
 
     def _unchanged(self, seen: Entry) -> Entry:
         """What is at the path of an entry that was seen, if it is that still."""
@@ -289,7 +329,9 @@ class _Deciding:
         if current is None:
             raise PathNotFoundError("no such file or directory", path=seen.path)
         if (current.id, current.version) != (seen.id, seen.version):
-            raise ConflictError("what is at the path changed since it was looked at", path=seen.path)
+            raise ConflictError(
+                "what is at the path changed since it was looked at", path=seen.path
+            )
         return current
 
     def _need_directory(self, path: str) -> None:
@@ -302,13 +344,17 @@ class _Deciding:
             there = self._found[place]
             if there is None:
                 identity, operation = self._store.sources.uuid(), self._store.sources.uuid()
-                made = Entry(place, True, identity, 1, self._now // 1000, self._now, operation=operation)
+                made = Entry(
+                    place, True, identity, 1, self._now // 1000, self._now, operation=operation
+                )
                 self._change(Change(place, None, made, (self._operation("create", None, made),)))
                 self._count(made)
             elif not there.is_dir:
                 raise NotDirectoryError("the path leads through a file", path=place)
 
-    def _operation(self, kind: OperationKind, before: Entry | None, after: Entry | None) -> Operation:
+    def _operation(
+        self, kind: OperationKind, before: Entry | None, after: Entry | None
+    ) -> Operation:
         return self._store.changes.operation(kind, before, after)
 
     def _change(self, change: Change) -> None:

@@ -1,9 +1,11 @@
-"""Records of long changes: what they are, how far they have come, and until when to believe their owners.
+"""Records of long changes: what they are, how far they have come, and until when to believe their
+owners.
 
-A mark, the `next` attribute of an item, names a job. The job's record is the truth about all of its marks: one
-conditional write of it makes everything that the job has prepared visible at once. A record has one owner at a time,
-who keeps renewing its lease; when that has run out, whoever needs an entry takes the job over (`settling`). Every
-write of a record is conditional on its owner, so that one who wakes up late changes nothing.
+A mark, the `next` attribute of an item, names a job. The job's record is the truth about all of its
+marks: one conditional write of it makes everything that the job has prepared visible at once. A
+record has one owner at a time, who keeps renewing its lease; when that has run out, whoever needs
+an entry takes the job over (`settling`). Every write of a record is conditional on its owner, so
+that one who wakes up late changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ import anyio
 
 from s3k_async.calls import note_change
 from s3k_async.concurrency import raise_first, to_the_end
-from s3k_async.errors import ConditionFailedError, ItemFormatError, LeaseExpiredError, OutcomeUnknownError, S3kError
+from s3k_async.errors import (
+    ConditionFailedError,
+    ItemFormatError,
+    LeaseExpiredError,
+    OutcomeUnknownError,
+    S3kError,
+)
 from s3k_async.metadata.marks import GONE, HERE, Mark, job_of
 from s3k_async.sources import Sources
 from s3k_async.stores.items import (
@@ -40,7 +48,16 @@ from s3k_async.stores.items import (
 )
 from s3k_async.stores.sending import at_once
 
-__all__ = ["JOB_PARTITION", "Job", "JobKind", "JobRecord", "JobState", "Jobs", "job_key", "record_from"]
+__all__ = [
+    "JOB_PARTITION",
+    "Job",
+    "JobKind",
+    "JobRecord",
+    "JobState",
+    "Jobs",
+    "job_key",
+    "record_from",
+]
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,7 +82,8 @@ PART_SEPARATOR = "#"
 class JobRecord:
     """What the table says of a rename or deletion of many entries. Times are epoch milliseconds.
 
-    While `lease_ms` is ahead, its owner is at work; afterwards whoever needs an entry of it brings it to its end.
+    While `lease_ms` is ahead, its owner is at work; afterwards whoever needs an entry of it brings
+    it to its end.
     """
 
     id: str
@@ -132,13 +150,17 @@ def record_from(item: Item) -> JobRecord:
 
 def _damaged(item: Item, reason: str) -> ItemFormatError:
     remedy = "s3k fsck repair puts it into quarantine, and what it marked stays as it was"
-    return ItemFormatError(f"a damaged job record: {reason} ({remedy})", path=f"{JOB_PARTITION} / {item.get(SORT)}")
+    return ItemFormatError(
+        f"a damaged job record: {reason} ({remedy})", path=f"{JOB_PARTITION} / {item.get(SORT)}"
+    )
 
 
 class Job:
     """A job that this client owns. `mark`, `gone` and `here` are what its entries carry."""
 
-    def __init__(self, identity: str, kind: JobKind, owner: str, sources: Sources, *, parts: int = 0) -> None:
+    def __init__(
+        self, identity: str, kind: JobKind, owner: str, sources: Sources, *, parts: int = 0
+    ) -> None:
         self.id = identity
         self.kind = kind
         self.owner = owner
@@ -156,8 +178,8 @@ class Job:
         self._lease_ms = sources.now_ms() + int(LEASE_SECONDS * 1000)
 
     def extend(self, sent: float, lease_ms: int) -> None:
-        """The lease was granted until `lease_ms`, by a write that began at monotonic time `sent`. One that has run out
-        is not brought back: somebody may have acted on that.
+        """The lease was granted until `lease_ms`, by a write that began at monotonic time `sent`.
+        One that has run out is not brought back: somebody may have acted on that.
         """
         if not self.expired:
             self._valid_until = sent + LEASE_SECONDS
@@ -169,18 +191,23 @@ class Job:
 
     @property
     def expired(self) -> bool:
-        """Whether the lease may have run out, by either clock: a monotonic one may stand still while the machine
-        sleeps."""
-        return self._sources.monotonic() >= self._valid_until or self._sources.now_ms() >= self._lease_ms
+        """Whether the lease may have run out, by either clock: a monotonic one may stand still
+        while the machine sleeps."""
+        return (
+            self._sources.monotonic() >= self._valid_until
+            or self._sources.now_ms() >= self._lease_ms
+        )
 
     def check(self) -> None:
         """Raise LeaseExpiredError unless the lease certainly still runs."""
         if self.expired:
-            raise LeaseExpiredError("the job lost its lease; the same call again does, or finishes, the work")
+            raise LeaseExpiredError(
+                "the job lost its lease; the same call again does, or finishes, the work"
+            )
 
     async def turn(self) -> None:
-        """Wait while a renewal of the lease is late, so that the service comes to it, and then raise as `check`. For
-        those who send many requests, before each."""
+        """Wait while a renewal of the lease is late, so that the service comes to it, and then
+        raise as `check`. For those who send many requests, before each."""
         await self._calm.wait()
         self.check()
 
@@ -203,10 +230,13 @@ class Jobs:
         self._sources = sources
 
     @asynccontextmanager
-    async def hold(self, kind: JobKind, source: str, target: str = "", *, parts: int = 0) -> AsyncIterator[Job]:
+    async def hold(
+        self, kind: JobKind, source: str, target: str = "", *, parts: int = 0
+    ) -> AsyncIterator[Job]:
         """Own a new job for the time of the body, its lease renewed in the background.
 
-        Afterwards the record of a job that is `over` is removed; that of any other is left to whoever comes next.
+        Afterwards the record of a job that is `over` is removed; that of any other is left to
+        whoever comes next.
         """
         job = Job(self._sources.uuid(), kind, self._sources.uuid(), self._sources, parts=parts)
         sent, lease = self._sources.monotonic(), self._lease()
@@ -237,19 +267,25 @@ class Jobs:
 
     @asynccontextmanager
     async def take_over(self, record: JobRecord) -> AsyncIterator[Job | None]:
-        """Own a job whose owner is held for dead, for the time of the body; one that was not published is aborted by
-        that. None: somebody else was faster. Afterwards as for `hold`.
+        """Own a job whose owner is held for dead, for the time of the body; one that was not
+        published is aborted by that. None: somebody else was faster. Afterwards as for `hold`.
         """
         job = Job(record.id, record.kind, self._sources.uuid(), self._sources, parts=record.parts)
         job.over = False
         sent, lease = self._sources.monotonic(), self._lease()
-        changed: dict[str, Value] = {"lease": lease, "owner": job.owner, OPERATION: self._sources.uuid()}
+        changed: dict[str, Value] = {
+            "lease": lease,
+            "owner": job.owner,
+            OPERATION: self._sources.uuid(),
+        }
         if record.state == "preparing":
             changed["state"] = "aborted"
         # A renewal, or somebody else's taking over, changes the operation.
         try:
             await self._items.write(
-                Update(job_key(job.id), Condition(equals={OPERATION: record.operation}), set=changed)
+                Update(
+                    job_key(job.id), Condition(equals={OPERATION: record.operation}), set=changed
+                )
             )
         except ConditionFailedError:
             yield None
@@ -261,8 +297,8 @@ class Jobs:
     async def publish(self, job: Job) -> None:
         """From this write on, the job's marks mean their new side.
 
-        Raises LeaseExpiredError (somebody held the job for dead and aborted it), OutcomeUnknownError, and the
-        service's errors: then it was not published.
+        Raises LeaseExpiredError (somebody held the job for dead and aborted it),
+        OutcomeUnknownError, and the service's errors: then it was not published.
         """
         job.check()
         try:
@@ -279,8 +315,9 @@ class Jobs:
             raise LeaseExpiredError("the job was held for dead; nothing was changed") from error
 
     async def abort(self, job: Job) -> JobState:
-        """See to it that the job is not published, and return what it is by now: `published` if that came first; empty
-        if its record is gone or somebody else's. Raises the service's errors, OutcomeUnknownError too.
+        """See to it that the job is not published, and return what it is by now: `published` if
+        that came first; empty if its record is gone or somebody else's. Raises the service's
+        errors, OutcomeUnknownError too.
         """
         try:
             await self._become(job, "aborted")
@@ -320,7 +357,9 @@ class Jobs:
         return record is not None and self.lease_runs(record)
 
     async def _become(self, job: Job, state: JobState) -> None:
-        now: dict[str, Value] = {"published": self._sources.now_ms()} if state == "published" else {}
+        now: dict[str, Value] = (
+            {"published": self._sources.now_ms()} if state == "published" else {}
+        )
         condition = Condition(equals={"state": "preparing", "owner": job.owner})
         changed: dict[str, Value] = {"state": state, OPERATION: self._sources.uuid()}
         await self._items.write(Update(job_key(job.id), condition, set=changed | now))
@@ -354,12 +393,14 @@ class Jobs:
                 job.lose()
                 return
             except S3kError:
-                # Job.check stops the owner once the lease has run out; until then the next round may succeed.
+                # Job.check stops the owner once the lease has run out; until then the next round
+                # may succeed.
                 continue
             job.extend(sent, lease)
 
     async def _end(self, job: Job) -> None:
-        """Remove the record of a job that is over; the lease of any other is given up, so that nobody waits for it."""
+        """Remove the record of a job that is over; the lease of any other is given up, so that
+        nobody waits for it."""
         mine = Condition(equals={"owner": job.owner})
         try:
             if job.over:

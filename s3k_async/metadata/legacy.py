@@ -1,8 +1,9 @@
 """Whether a table that S3-FileSystem 1.0 wrote has the suffix count it is said to have.
 
-Such a table has no record. Read with another count, directories would seem to lack most of their children, so the
-suffix of a sample of its items is computed again and compared with the stored one. The sample decides as a whole: a
-live table may hold a damaged, foreign or misplaced item, which fsck reports.
+Such a table has no record. Read with another count, directories would seem to lack most of their
+children, so the suffix of a sample of its items is computed again and compared with the stored one.
+The sample decides as a whole: a live table may hold a damaged, foreign or misplaced item, which
+fsck reports.
 """
 
 from __future__ import annotations
@@ -34,17 +35,22 @@ COUNTS: Final = range(1, 1001)
 
 
 async def check_suffixes(items: ItemStore, keys: KeyScheme, where: str) -> int:
-    """Compare a sample of the table with the scheme; how many items of the volume were compared (0: it is empty).
+    """Compare a sample of the table with the scheme; how many items of the volume were compared (0:
+    it is empty).
 
-    Reads the start of the root's partitions and of several segments. Items of other volumes that share the table are
-    passed over. Raises VolumeMismatchError if at least half of the names are in another partition than their own, or
-    another suffix count explains the sample as well; NotAVolumeError if no fewer items are no entries than are. Fewer
-    are logged as a warning.
+    Reads the start of the root's partitions and of several segments. Items of other volumes that
+    share the table are passed over. Raises VolumeMismatchError if at least half of the names are in
+    another partition than their own, or another suffix count explains the sample as well;
+    NotAVolumeError if no fewer items are no entries than are. Fewer are logged as a warning.
     """
     sample = _Sample(keys)
-    for page in await gather(lambda partition: _start(items, partition), keys.partitions(ROOT), limit=SEGMENTS):
+    for page in await gather(
+        lambda partition: _start(items, partition), keys.partitions(ROOT), limit=SEGMENTS
+    ):
         sample.add(page)
-    for page in await gather(lambda segment: _segment(items, segment), range(SEGMENTS), limit=SEGMENTS):
+    for page in await gather(
+        lambda segment: _segment(items, segment), range(SEGMENTS), limit=SEGMENTS
+    ):
         sample.add(page)
     sample.judge(where)
     return sample.compared
@@ -68,7 +74,8 @@ async def _segment(items: ItemStore, segment: int) -> list[Item]:
 
 @dataclass(slots=True)
 class _Sample:
-    """What some items say of the scheme. A name has one suffix in every directory, so it counts once."""
+    """What some items say of the scheme. A name has one suffix in every directory, so it counts
+    once."""
 
     keys: KeyScheme
     compared: int = 0
@@ -109,17 +116,20 @@ class _Sample:
         return stored == f"sf{_native.suffix_index(name, count, self.keys.hash)}"
 
     def judge(self, where: str) -> None:
-        """Raises VolumeMismatchError or NotAVolumeError if the table is not what it is said to be."""
+        """Raises VolumeMismatchError or NotAVolumeError if the table is not what it is said to
+        be."""
         if self.bad and len(self.bad) >= len(self.fitting) + len(self.misplaced) + len(self.others):
             raise NotAVolumeError(
-                f"the table holds an item that is no entry: {next(iter(self.bad.values()))}", path=where
+                f"the table holds an item that is no entry: {next(iter(self.bad.values()))}",
+                path=where,
             )
         if self.misplaced:
             self._judge_count(where)
         doubtful = [*self.bad.values(), *self.misplaced.values()]
         if doubtful:
             _LOG.warning(
-                "%d of the items that were looked at in %s are damaged, foreign or misplaced, as %s: run fsck",
+                "%d of the items that were looked at in %s are damaged, foreign or misplaced, as "
+                "%s: run fsck",
                 len(doubtful),
                 where,
                 doubtful[0],
@@ -134,7 +144,8 @@ class _Sample:
         computed = f"sf{_native.suffix_index(name, count, self.keys.hash)}"
         hint = "" if better is None else f"; it may be {better}"
         raise VolumeMismatchError(
-            f"the table was not written with suffix count {count}: {path} is in {stored}, not in {computed}{hint}",
+            f"the table was not written with suffix count {count}: {path} is in {stored}, not in "
+            f"{computed}{hint}",
             path=where,
         )
 

@@ -1,14 +1,16 @@
 """Marks: what the `next` attribute of an item says.
 
-A mark names a job and what becomes of the entry when that job is published. It is JSON, with its names in this order
-and without spaces, so that equal marks are equal texts and a condition can ask for one:
+A mark names a job and what becomes of the entry when that job is published. It is JSON, with its
+names in this order and without spaces, so that equal marks are equal texts and a condition can ask
+for one:
 
     {"job": J}                   nothing: a change that is not atomic holds the entry
     {"job": J, "then": "gone"}   the entry will be gone
     {"job": J, "then": "here"}   the entry is not there yet, and will be
-    {"job": J, "then": {...}}    the entry will be another one, in the operation log's form of an entry
+    {"job": J, "then": {...}}    the entry will be another one, in the operation log's form
 
-Before the job is published, the entry of a `here` mark is nothing, and every other is what its item says.
+Before the job is published, the entry of a `here` mark is nothing, and every other is what its item
+says.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ Then: TypeAlias = Entry | Literal["gone", "here"] | None
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A job, by its id, and what the entry becomes once the job is published; None: the same as before."""
+    """A job, by its id, and what the entry becomes once the job is published; None: the same as
+    before."""
 
     job: str
     then: Then = None
@@ -54,7 +57,8 @@ class Mark:
         return json.dumps(document, separators=(",", ":"))
 
     def side(self, entry: Entry, *, published: bool) -> Entry | None:
-        """What a marked entry is to those who read it, before its job is published or afterwards; None: nothing.
+        """What a marked entry is to those who read it, before its job is published or afterwards;
+        None: nothing.
 
         One that is still the stored item keeps its mark; the entry of `then` has none.
         """
@@ -66,7 +70,8 @@ class Mark:
 
 
 def parse_mark(text: str) -> Mark:
-    """The mark that a `next` attribute holds (`Entry.pending`). Raises ItemFormatError for anything else."""
+    """The mark that a `next` attribute holds (`Entry.pending`). Raises ItemFormatError for anything
+    else."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,5 +1,5 @@
-"""Walks over a tree, and listings in the order of names: streams that are each in order become one, with a page or two
-of each in memory."""
+"""Walks over a tree, and listings in the order of names: streams that are each in order become one,
+with a page or two of each in memory."""
 
 from __future__ import annotations
 
@@ -72,15 +72,19 @@ class _Stream:
 async def in_order(streams: Sequence[AsyncIterator[Entries]]) -> AsyncGenerator[Entries, None]:
     """The rows of streams, each in order of paths, in that order.
 
-    What is up to the smallest of the last rows that are known of the streams can be told: no stream has anything
-    before it any more. Leaving early cancels what is read.
+    What is up to the smallest of the last rows that are known of the streams can be told: no stream
+    has anything before it any more. Leaving early cancels what is read.
     """
     left = [_Stream(stream, ahead=len(streams) <= STREAMS) for stream in streams]
     everything = list(left)
     try:
         while left:
-            await gather(_Stream.fill, [stream for stream in left if not stream.rest], limit=STREAMS)
-            ready, rests = Entries.merged([stream.rest for stream in left], [stream.ended for stream in left])
+            await gather(
+                _Stream.fill, [stream for stream in left if not stream.rest], limit=STREAMS
+            )
+            ready, rests = Entries.merged(
+                [stream.rest for stream in left], [stream.ended for stream in left]
+            )
             for stream, rest in zip(left, rests, strict=True):
                 stream.rest = rest
             left = [stream for stream in left if stream.rest or not stream.ended]
@@ -93,8 +97,9 @@ async def in_order(streams: Sequence[AsyncIterator[Entries]]) -> AsyncGenerator[
 
 
 async def walk(reader: Reader, path: str) -> AsyncGenerator[Entries, None]:
-    """Every descendant of a directory in pages, without a barrier between levels, each directory before what is
-    below it; the directory itself excluded, reservations included. Nothing is checked about the directory.
+    """Every descendant of a directory in pages, without a barrier between levels, each directory
+    before what is below it; the directory itself excluded, reservations included. Nothing is
+    checked about the directory.
     """
 
     def below(page: Entries) -> list[AsyncIterator[Entries]]:
@@ -115,10 +120,12 @@ class _Directory:
 
 
 async def walk_in_order(reader: OrderedReader, path: str) -> AsyncGenerator[Entries, None]:
-    """Every descendant of a directory, each directory's children by name and each directory followed by what is in it.
+    """Every descendant of a directory, each directory's children by name and each directory
+    followed by what is in it.
 
-    The directory itself is excluded, reservations are included. Nothing is checked about the directory. The listings
-    of the directories that lead to the current one are held, a few pages of each.
+    The directory itself is excluded, reservations are included. Nothing is checked about the
+    directory. The listings of the directories that lead to the current one are held, a few pages of
+    each.
     """
     stack = [_Directory(reader.children_in_order(path), _NOTHING)]
     try:
@@ -136,7 +143,9 @@ async def walk_in_order(reader: OrderedReader, path: str) -> AsyncGenerator[Entr
             yield top.page[top.place : end]
             top.place = end
             if directory is not None:
-                stack.append(_Directory(reader.children_in_order(top.page[directory].path), _NOTHING))
+                stack.append(
+                    _Directory(reader.children_in_order(top.page[directory].path), _NOTHING)
+                )
     finally:
         for left in reversed(stack):
             await left.pages.aclose()

@@ -1,7 +1,9 @@
-"""Files renamed by a list of (source, target): read in batches, moved many in a transaction, each pair on its own.
+"""Files renamed by a list of (source, target): read in batches, moved many in a transaction, each
+pair on its own.
 
-The promise of a single rename holds for each pair: source, target and the target's parent are what was read, or the
-pair is not moved with the others but by itself, as `MetadataStore.rename_file` does it.
+The promise of a single rename holds for each pair: source, target and the target's parent are what
+was read, or the pair is not moved with the others but by itself, as `MetadataStore.rename_file`
+does it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ _SOURCE, _TARGET, _PARENT = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A path and where to move what is there; both normalised, neither in any other pair of the list."""
+    """A path and where to move what is there; both normalised, neither in any other pair of the
+    list."""
 
     source: str
     target: str
@@ -57,8 +60,9 @@ class _Move:
 
 
 class PairRenames:
-    """Renames of one call. `missing_ok`: a pair whose source is gone is done if something is at its target. `need`
-    raises for a source that is not what is meant; `by_itself` moves one that cannot be moved with others.
+    """Renames of one call. `missing_ok`: a pair whose source is gone is done if something is at its
+    target. `need` raises for a source that is not what is meant; `by_itself` moves one that cannot
+    be moved with others.
     """
 
     def __init__(
@@ -121,7 +125,9 @@ class PairRenames:
                 moves += [move] if move is not None else []
         return moves
 
-    def _move(self, pair: Pair, source: Entry | None, found: dict[str, Entry | None]) -> _Move | None:
+    def _move(
+        self, pair: Pair, source: Entry | None, found: dict[str, Entry | None]
+    ) -> _Move | None:
         """What to do to a pair; None if that is nothing, or not together with others."""
         if self._need is not None:
             self._need(pair.source, source)
@@ -158,7 +164,9 @@ class PairRenames:
         store = self._store
         plan = _PairPlan(store, moves)
         try:
-            report = await carry_out(store.items, store.changes, plan, _lanes(moves), store.sources.uuid)
+            report = await carry_out(
+                store.items, store.changes, plan, _lanes(moves), store.sources.uuid
+            )
         except LogFormatError:
             # It cannot hold one of them, and nothing was changed.
             self._alone += [(move.source, move.moved.path) for move in moves]
@@ -182,7 +190,12 @@ class PairRenames:
 
     def _refused(self, move: _Move, refusal: Refusal) -> None:
         there = refusal.get(_TARGET)
-        if _SOURCE in refusal and refusal[_SOURCE] is None and there is not None and there.get("id") == move.source.id:
+        if (
+            _SOURCE in refusal
+            and refusal[_SOURCE] is None
+            and there is not None
+            and there.get("id") == move.source.id
+        ):
             self._count(move.source)  # somebody else has done the same
         else:
             self._alone.append((move.source, move.moved.path))
@@ -205,7 +218,8 @@ class PairRenames:
 
 
 class _PairPlan:
-    """Pairs as rows of transactions: for each its source's removal and its target, then the targets' parents."""
+    """Pairs as rows of transactions: for each its source's removal and its target, then the
+    targets' parents."""
 
     def __init__(self, store: MetadataStore, moves: Sequence[_Move]) -> None:
         self._keys = store.keys
@@ -224,7 +238,9 @@ class _PairPlan:
             when = ABSENT if move.replaced is None else unchanged(move.replaced)
             actions.append(Delete(self._keys.key(move.source.path), unchanged(move.source)))
             actions.append(Put(to_item(move.moved, self._keys), when))
-        actions += [Check(self._keys.key(parent), is_unmarked_directory()) for parent in self._parents(rows)]
+        actions += [
+            Check(self._keys.key(parent), is_unmarked_directory()) for parent in self._parents(rows)
+        ]
         return actions
 
     def roles(self, rows: Sequence[int], position: int) -> list[tuple[int, int]]:
@@ -239,7 +255,11 @@ class _PairPlan:
 
     def _parents(self, rows: Sequence[int]) -> list[str]:
         """The parents that are checked; the root always stands."""
-        return [parent for parent in dict.fromkeys(self._moves[row].parent for row in rows) if parent != ROOT]
+        return [
+            parent
+            for parent in dict.fromkeys(self._moves[row].parent for row in rows)
+            if parent != ROOT
+        ]
 
 
 def _paths(pair: Pair) -> tuple[str, ...]:
@@ -248,8 +268,8 @@ def _paths(pair: Pair) -> tuple[str, ...]:
 
 
 def _lanes(moves: Sequence[_Move]) -> list[Lane]:
-    """The rows by the transaction. Transactions with an item in common take turns, so those that check the same parent
-    are in one lane.
+    """The rows by the transaction. Transactions with an item in common take turns, so those that
+    check the same parent are in one lane.
     """
     by_parent: dict[str, list[int]] = {}
     for row, move in enumerate(moves):

@@ -1,12 +1,13 @@
 """The parts of a transaction's job record: items that list the paths which the job marks.
 
-They are written after the record and before the first mark, so that whoever has to end the job in its owner's place
-finds all of its marks; and removed after the last mark, before the record. So a part that is not there has nothing left
-to say: the job was ended so far, or never came so far as to mark anything.
+They are written after the record and before the first mark, so that whoever has to end the job in
+its owner's place finds all of its marks; and removed after the last mark, before the record. So a
+part that is not there has nothing left to say: the job was ended so far, or never came so far as to
+mark anything.
 
-A part is an item beside the record, with the job's id and its own number as sort key (`<job id>#000000`): `paths`, a
-JSON list of the paths that are marked each by itself, and `trees`, one of the directories that are marked with all that
-is below them.
+A part is an item beside the record, with the job's id and its own number as sort key (`<job
+id>#000000`): `paths`, a JSON list of the paths that are marked each by itself, and `trees`, one of
+the directories that are marked with all that is below them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Part:
 
 
 def divided(paths: Iterable[str], trees: Iterable[str] = ()) -> list[Part]:
-    """The paths by the part, the trees at the end: a job is ended from its last part to its first."""
+    """The paths by the part, the trees at the end: a job is ended from its last part to its
+    first."""
     return [
         *(Part(paths=tuple(some)) for some in _portions(paths)),
         *(Part(trees=tuple(some)) for some in _portions(trees)),
@@ -72,7 +74,8 @@ def _portions(paths: Iterable[str]) -> Iterator[list[str]]:
 
 
 async def write_parts(items: ItemStore, job: Job, parts: Sequence[Part], sources: Sources) -> None:
-    """Write the parts, as long as the job is ours. Raises LeaseExpiredError, and the service's errors."""
+    """Write the parts, as long as the job is ours. Raises LeaseExpiredError, and the service's
+    errors."""
     ours = Check(job_key(job.id), Condition(equals={"owner": job.owner, "state": "preparing"}))
     for number, part in enumerate(parts):
         job.check()
@@ -115,7 +118,13 @@ def _texts(item: Item, name: str) -> tuple[str, ...]:
     try:
         found = json.loads(str(item.get(name, "")))
     except (ValueError, RecursionError) as error:
-        raise ItemFormatError(f"a part of a job whose {name!r} are no JSON", path=str(item.get(SORT))) from error
-    if not isinstance(found, list) or not all(isinstance(each, str) and each.startswith("/") for each in found):
-        raise ItemFormatError(f"a part of a job whose {name!r} are no list of paths", path=str(item.get(SORT)))
+        raise ItemFormatError(
+            f"a part of a job whose {name!r} are no JSON", path=str(item.get(SORT))
+        ) from error
+    if not isinstance(found, list) or not all(
+        isinstance(each, str) and each.startswith("/") for each in found
+    ):
+        raise ItemFormatError(
+            f"a part of a job whose {name!r} are no list of paths", path=str(item.get(SORT))
+        )
     return tuple(found)

@@ -1,7 +1,8 @@
 """Changes of entries in columns, as rows of transactions.
 
-They stay columns on the way: requests and lines of the log are cut from them, and nothing is made for a single entry
-unless something is wrong with it, or the table's adapter knows nothing of columns.
+They stay columns on the way: requests and lines of the log are cut from them, and nothing is made
+for a single entry unless something is wrong with it, or the table's adapter knows nothing of
+columns.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ class ColumnPlan:
     """What to do to each of some entries: a `transactions.Plan`."""
 
     def __init__(
-        self, entries: Entries, changes: Moves | Deletes | Endings, operations: Sequence[Operation] = ()
+        self,
+        entries: Entries,
+        changes: Moves | Deletes | Endings,
+        operations: Sequence[Operation] = (),
     ) -> None:
         self.entries = entries
         self.operations = operations
@@ -61,10 +65,14 @@ class ColumnPlan:
 
 
 def plan_moves(
-    entries: Entries, target: str, keys: KeyScheme, sources: Sources, marks: tuple[str, str] | None = None
+    entries: Entries,
+    target: str,
+    keys: KeyScheme,
+    sources: Sources,
+    marks: tuple[str, str] | None = None,
 ) -> ColumnPlan:
-    """Move entries into the directory `target`; with `marks`, prepare it: what goes gets the first, what comes the
-    second of them.
+    """Move entries into the directory `target`; with `marks`, prepare it: what goes gets the first,
+    what comes the second of them.
     """
     entropy = sources.entropy(ENTROPY * len(entries))
     moves = Moves(entries, keys.volume, target, keys.suffix_count, keys.hash, entropy, marks)

@@ -1,4 +1,5 @@
-"""The children of a directory by the portion: what is changed together and logged in one segment."""
+"""The children of a directory by the portion: what is changed together and logged in one
+segment."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ PARTS = 64
 PORTION = SEGMENT_OPERATIONS
 """Entries of one directory that are changed together, and logged in one segment."""
 FULL_PORTION = 8
-"""Of the `PARTS`, what a portion of `PORTION` entries counts as: they and their segment are held in memory."""
+"""Of the `PARTS`, what a portion of `PORTION` entries counts as: they and their segment are held in
+memory."""
 
 
 def cost(portion: Entries) -> int:
@@ -31,8 +33,8 @@ def cost_of_files(portion: Entries) -> int:
 async def portions(pages: AsyncGenerator[Entries, None]) -> AsyncGenerator[Entries, None]:
     """The children of a directory: files by the `PORTION`, directories as they come.
 
-    The files of a portion are in the order of their names, and hence come from all suffixes in turn: no partition is
-    hammered, and a transaction is full however few files each suffix has.
+    The files of a portion are in the order of their names, and hence come from all suffixes in
+    turn: no partition is hammered, and a transaction is full however few files each suffix has.
     """
     held = _Held()
     async with aclosing(pages):

@@ -1,11 +1,12 @@
 """The volume record: what every client of a volume has to agree on.
 
-It is an item of the table, and a tag of the table that encodes the same fields, so that a lost item can be restored:
-a suffix count that somebody had to guess would put every later entry into the wrong partition. The rules for an item
-and a tag that are missing or disagree follow S3Guard's version marker (HADOOP-16520); see `load_or_repair`.
+It is an item of the table, and a tag of the table that encodes the same fields, so that a lost item
+can be restored: a suffix count that somebody had to guess would put every later entry into the
+wrong partition. The rules for an item and a tag that are missing or disagree follow S3Guard's
+version marker (HADOOP-16520); see `load_or_repair`.
 
-The tag reads `f:1 k:native n:analytics ...`: fields in a fixed order, a space between them, a byte that the service
-does not allow in a tag written as `=` and two hexadecimal digits.
+The tag reads `f:1 k:native n:analytics ...`: fields in a fixed order, a space between them, a byte
+that the service does not allow in a tag written as `=` and two hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
-from s3k_async.config import BlobLocation, LocalDirectory, LogMode, S3Bucket, SqliteFile, TableLocation
+from s3k_async.config import (
+    BlobLocation,
+    LocalDirectory,
+    LogMode,
+    S3Bucket,
+    SqliteFile,
+    TableLocation,
+)
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
@@ -85,11 +93,13 @@ FORMAT: Final = 1
 PROTOCOL: Final = 1
 """What this client speaks; a record may ask for more (`min_client`)."""
 SCOPED: Final = "scoped"
-"""The flag of a volume whose data keys and log keys lie below its own `scope` in their locations."""
+"""The flag of a volume whose data keys and log keys lie below its own `scope` in their locations.
+"""
 FLAGS: Final = frozenset({SCOPED})
 """Features that this version knows. A record that names another one is refused."""
 SCOPE: Final = "s3k-"
-"""What scopes begin with. S3-FileSystem 1.0 lists, and deletes, keys that begin with a hexadecimal digit only."""
+"""What scopes begin with. S3-FileSystem 1.0 lists, and deletes, keys that begin with a hexadecimal
+digit only."""
 RECORD_KEY: Final = Key("s3k:volume", "record")
 TAG: Final = "s3k-volume"
 
@@ -130,12 +140,13 @@ class VolumeRecord:
     min_client: int = PROTOCOL
     format: int = FORMAT
     epoch: str = field(default="", compare=False)
-    """The last time that the volume was locked exclusively, by the id of the lock. Not in the tag."""
+    """The last time that the volume was locked exclusively, by the id of the lock. Not in the tag.
+    """
 
     @property
     def scope(self) -> str:
-        """What every key of the volume begins with in its data location and in its log location; empty for a volume
-        made before there were scopes. Adopted objects keep the keys they had.
+        """What every key of the volume begins with in its data location and in its log location;
+        empty for a volume made before there were scopes. Adopted objects keep the keys they had.
         """
         return scope_of(self.volume_id, self.flags)
 
@@ -161,9 +172,11 @@ class VolumeRecord:
 
     @classmethod
     def from_item(cls, item: Item, where: str) -> VolumeRecord:
-        """Read the record item of table `where`. Raises VolumeFormatError if it needs a newer client, NotAVolumeError
-        if it is damaged."""
-        record = _checked({name: item.get(name) for name in _FIELDS}, f"the volume record item of {where}", where)
+        """Read the record item of table `where`. Raises VolumeFormatError if it needs a newer
+        client, NotAVolumeError if it is damaged."""
+        record = _checked(
+            {name: item.get(name) for name in _FIELDS}, f"the volume record item of {where}", where
+        )
         return replace(record, epoch=str(item.get(LOCK_EPOCH, "")))
 
     def to_tag(self) -> str:
@@ -174,7 +187,8 @@ class VolumeRecord:
         tag = " ".join(f"{letter}:{_escaped(values[name])}" for name, letter in _FIELDS.items())
         if len(tag) > _TAG_LIMIT:
             raise ConfigError(
-                f"the volume's name and locations do not fit into a table tag ({len(tag)} of {_TAG_LIMIT} characters);"
+                f"the volume's name and locations do not fit into a table tag ({len(tag)} of "
+                f"{_TAG_LIMIT} characters);"
                 " choose a shorter prefix or directory",
                 path=self.name,
             )
@@ -200,7 +214,8 @@ class VolumeRecord:
         return _checked(values, what, where)
 
     def differences(self, wanted: Mapping[str, object]) -> str:
-        """What differs from the wanted fields, as `name (ours, not wanted)`; empty when nothing does. None: any."""
+        """What differs from the wanted fields, as `name (ours, not wanted)`; empty when nothing
+        does. None: any."""
         return ", ".join(
             f"{name} ({getattr(self, name)!r}, not {value!r})"
             for name, value in wanted.items()
@@ -211,11 +226,14 @@ class VolumeRecord:
         """Raises VolumeMismatchError when a wanted field differs from the record's."""
         difference = self.differences(wanted)
         if difference:
-            raise VolumeMismatchError(f"the volume differs from what was asked for: {difference}", path=where)
+            raise VolumeMismatchError(
+                f"the volume differs from what was asked for: {difference}", path=where
+            )
 
 
 def scope_of(volume_id: str, flags: Collection[str]) -> str:
-    """What every key of a volume with these flags begins with, in its data location and in its log location."""
+    """What every key of a volume with these flags begins with, in its data location and in its log
+    location."""
     return f"{SCOPE}{volume_id}/" if SCOPED in flags else ""
 
 
@@ -237,18 +255,27 @@ _NUMBERS: Final = frozenset({"format", "suffix_count", "min_client", "created"})
 
 
 def _checked(values: Mapping[str, Any], what: str, where: str) -> VolumeRecord:
-    """Judge the format before anything else: a later one may mean something else by the other fields."""
+    """Judge the format before anything else: a later one may mean something else by the other
+    fields."""
     written = values.get("format")
     if type(written) is not int or written < 1:
         raise NotAVolumeError(f"{what} has no format number", path=where)
     if written > FORMAT:
-        raise VolumeFormatError(f"{what} has format {written}; this version reads {FORMAT}", path=where)
+        raise VolumeFormatError(
+            f"{what} has format {written}; this version reads {FORMAT}", path=where
+        )
     for name in {**_FIELDS, **values}:
         if name not in _FIELDS:
             raise NotAVolumeError(f"{what} is damaged: unknown field {name!r}", path=where)
         if type(values.get(name)) is not (int if name in _NUMBERS else str):
-            raise NotAVolumeError(f"{what} is damaged: field {name!r} is missing or of another type", path=where)
-    known = {"kind": get_args(VolumeKind), "hash": get_args(HashName), "log_mode": get_args(LogMode)}
+            raise NotAVolumeError(
+                f"{what} is damaged: field {name!r} is missing or of another type", path=where
+            )
+    known = {
+        "kind": get_args(VolumeKind),
+        "hash": get_args(HashName),
+        "log_mode": get_args(LogMode),
+    }
     for name, choices in known.items():
         if values[name] not in choices:
             raise NotAVolumeError(f"{what} is damaged: {name} is {values[name]!r}", path=where)
@@ -257,10 +284,13 @@ def _checked(values: Mapping[str, Any], what: str, where: str) -> VolumeRecord:
     flags = tuple(values["flags"].split())
     unknown = [flag for flag in flags if flag not in FLAGS]
     if unknown:
-        raise VolumeFormatError(f"{what} needs features this version lacks: {', '.join(unknown)}", path=where)
+        raise VolumeFormatError(
+            f"{what} needs features this version lacks: {', '.join(unknown)}", path=where
+        )
     if values["min_client"] > PROTOCOL:
         raise VolumeFormatError(
-            f"{what} needs a client of protocol {values['min_client']}; this one speaks {PROTOCOL}", path=where
+            f"{what} needs a client of protocol {values['min_client']}; this one speaks {PROTOCOL}",
+            path=where,
         )
     fields = {name: value for name, value in values.items() if name not in ("flags", "created")}
     return VolumeRecord(flags=flags, created_ms=values["created"], **fields)
@@ -270,8 +300,12 @@ def _escaped(text: str) -> str:
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        raise ConfigError("a name or location is not text that UTF-8 can hold", path=ascii(text)) from error
-    return re.sub(rb"[^A-Za-z0-9+\-._:/]", lambda match: b"=%02X" % match[0][0], data).decode("ascii")
+        raise ConfigError(
+            "a name or location is not text that UTF-8 can hold", path=ascii(text)
+        ) from error
+    return re.sub(rb"[^A-Za-z0-9+\-._:/]", lambda match: b"=%02X" % match[0][0], data).decode(
+        "ascii"
+    )
 
 
 def _unescaped(text: str) -> str:
@@ -280,8 +314,9 @@ def _unescaped(text: str) -> str:
 
 
 def location_text(location: BlobLocation, table: TableLocation) -> str:
-    """How the record names a place for bytes: `s3://bucket/prefix/`, `memory://name/`, `file:///directory/`, or, for a
-    directory below that of the table's SQLite file, `./directory/`, so that such a volume can be moved."""
+    """How the record names a place for bytes: `s3://bucket/prefix/`, `memory://name/`,
+    `file:///directory/`, or, for a directory below that of the table's SQLite file, `./directory/`,
+    so that such a volume can be moved."""
     if isinstance(location, S3Bucket):
         return f"s3://{location.bucket}/{location.prefix}"
     if not isinstance(location, LocalDirectory):
@@ -333,12 +368,20 @@ async def load_or_repair(
     | present | present | any | equal, else VolumeMismatchError that names what differs |
     | unsupported or not readable | any | any | the item alone rules |
 
-    Item or tag damaged: NotAVolumeError; in need of a newer client: VolumeFormatError; both name which of the two.
-    A volume that is being destroyed is VolumeNotFoundError, except to who destroys it (`destroying`). One that is
-    locked exclusively is BusyError, except to who is about to take the lock (`locked`): then the item alone rules.
+    Item or tag damaged: NotAVolumeError; in need of a newer client: VolumeFormatError; both name
+    which of the two. A volume that is being destroyed is VolumeNotFoundError, except to who
+    destroys it (`destroying`). One that is locked exclusively is BusyError, except to who is about
+    to take the lock (`locked`): then the item alone rules.
     """
     record = await find_or_repair(
-        store, table, where, sources=sources, policy=policy, patience=patience, destroying=destroying, locked=locked
+        store,
+        table,
+        where,
+        sources=sources,
+        policy=policy,
+        patience=patience,
+        destroying=destroying,
+        locked=locked,
     )
     if record is not None:
         return record
@@ -365,7 +408,8 @@ async def find_or_repair(
         tag, tags = await _read_tag(table, sources, policy)
         if item is None and tag is None:
             if not await is_empty(store):
-                # What is there may have been written after the first look, by a creator that was quick.
+                # What is there may have been written after the first look, by a creator that was
+                # quick.
                 if await store.get(RECORD_KEY) is None:
                     return None
                 continue
@@ -399,14 +443,23 @@ def locked_message(item: Item, now_ms: int) -> str:
     if isinstance(lease, int) and lease > now_ms:
         return f"another client has the volume for itself ({purpose}); try again when it is done"
     subject = str(item.get(LOCK_SUBJECT, ""))
-    return f"a {purpose} of the volume ({subject}) was interrupted; the same {purpose} again finishes it"
+    return (
+        f"a {purpose} of the volume ({subject}) was interrupted; the same {purpose} again finishes "
+        "it"
+    )
 
 
 def _agree(stored: VolumeRecord, tagged: VolumeRecord | None, where: str) -> None:
     if tagged is not None and tagged != stored:
-        wanted = {name: getattr(tagged, name) for name in VolumeRecord.__dataclass_fields__ if name != "epoch"}
+        wanted = {
+            name: getattr(tagged, name)
+            for name in VolumeRecord.__dataclass_fields__
+            if name != "epoch"
+        }
         raise VolumeMismatchError(
-            f"the volume record item and the table tag {TAG} disagree: {stored.differences(wanted)}", path=where
+            f"the volume record item and the table tag {TAG} disagree:"
+            f" {stored.differences(wanted)}",
+            path=where,
         )
 
 
@@ -420,10 +473,11 @@ async def create_record(
     policy: RetryPolicy,
     lock: Mapping[str, Value] | None = None,
 ) -> None:
-    """Write the record of a new volume, item first; `lock`: the fields of a lock that it is born with.
+    """Write the record of a new volume, item first; `lock`: the fields of a lock that it is born
+    with.
 
-    Raises VolumeExistsError if the table has one by now, ConfigError before anything is written if the record does not
-    fit into a tag.
+    Raises VolumeExistsError if the table has one by now, ConfigError before anything is written if
+    the record does not fit into a tag.
     """
     record.to_tag()
     try:
@@ -433,9 +487,11 @@ async def create_record(
     await _write_tag(table, record, sources, policy, where)
 
 
-async def mark_destroying(store: ItemStore, record: VolumeRecord, where: str, *, sources: Sources) -> None:
-    """Make the volume one that nobody can open any more. Raises VolumeNotFoundError if it is another one by now,
-    BusyError if somebody holds its exclusive lock."""
+async def mark_destroying(
+    store: ItemStore, record: VolumeRecord, where: str, *, sources: Sources
+) -> None:
+    """Make the volume one that nobody can open any more. Raises VolumeNotFoundError if it is
+    another one by now, BusyError if somebody holds its exclusive lock."""
     item = await store.get(RECORD_KEY) or {}
     seen = {name: item[name] for name in (LOCK, LOCK_LEASE) if name in item}
     lease = seen.get(LOCK_LEASE)
@@ -447,10 +503,14 @@ async def mark_destroying(store: ItemStore, record: VolumeRecord, where: str, *,
     try:
         await store.write(change)
     except ConditionFailedError as error:
-        raise VolumeNotFoundError("another client removed the volume meanwhile", path=where) from error
+        raise VolumeNotFoundError(
+            "another client removed the volume meanwhile", path=where
+        ) from error
 
 
-async def _read_tag(table: ItemTable, sources: Sources, policy: RetryPolicy) -> tuple[str | None, bool]:
+async def _read_tag(
+    table: ItemTable, sources: Sources, policy: RetryPolicy
+) -> tuple[str | None, bool]:
     """The tag, and whether the table lets us have tags at all."""
     try:
         return await retry(lambda: table.read_tag(TAG), policy, sources), True
@@ -460,18 +520,25 @@ async def _read_tag(table: ItemTable, sources: Sources, policy: RetryPolicy) -> 
         return None, False
 
 
-async def _restore_item(store: ItemStore, record: VolumeRecord, sources: Sources, where: str) -> bool:
+async def _restore_item(
+    store: ItemStore, record: VolumeRecord, sources: Sources, where: str
+) -> bool:
     """False when another client was faster."""
     try:
         await store.write(Put(record.to_item(sources.uuid()), ABSENT))
     except ConditionFailedError:
         return False
-    _LOG.warning("the volume record item of %s was missing and has been restored from the table tag", where)
+    _LOG.warning(
+        "the volume record item of %s was missing and has been restored from the table tag", where
+    )
     return True
 
 
-async def write_tag(table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy) -> None:
-    """Tag the table with the record, for sure; nothing where the engine has no tags. Raises the service's errors."""
+async def write_tag(
+    table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy
+) -> None:
+    """Tag the table with the record, for sure; nothing where the engine has no tags. Raises the
+    service's errors."""
     value = record.to_tag()
     try:
         await retry(lambda: table.write_tag(TAG, value), policy, sources)
@@ -479,8 +546,11 @@ async def write_tag(table: ItemTable, record: VolumeRecord, sources: Sources, po
         _LOG.debug("the engine has no tags")
 
 
-async def _write_tag(table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy, where: str) -> None:
-    """The item is what counts: without the tag the volume works, so a failure is not the caller's."""
+async def _write_tag(
+    table: ItemTable, record: VolumeRecord, sources: Sources, policy: RetryPolicy, where: str
+) -> None:
+    """The item is what counts: without the tag the volume works, so a failure is not the
+    caller's."""
     try:
         await write_tag(table, record, sources, policy)
     except S3kError as error:

@@ -1,8 +1,9 @@
 """What becomes of marks: folded in once their job is published, dropped once it is aborted or gone.
 
-Whoever wants to change an entry that carries a mark settles it first. He waits for a job whose lease runs, and takes
-one over whose owner is held for dead. A job is ended from the items as they are stored: directories after what is in
-them, so that whoever has to go on finds what is left by a walk from the top.
+Whoever wants to change an entry that carries a mark settles it first. He waits for a job whose
+lease runs, and takes one over whose owner is held for dead. A job is ended from the items as they
+are stored: directories after what is in them, so that whoever has to go on finds what is left by a
+walk from the top.
 """
 
 from __future__ import annotations
@@ -25,7 +26,16 @@ from s3k_async.metadata.transactions import UNLOGGED, Lane, carry_out
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation
 from s3k_async.sources import Sources
-from s3k_async.stores.items import MAX_TRANSACTION, OPERATION, Action, Condition, Delete, Put, Update, Value
+from s3k_async.stores.items import (
+    MAX_TRANSACTION,
+    OPERATION,
+    Action,
+    Condition,
+    Delete,
+    Put,
+    Update,
+    Value,
+)
 
 __all__ = ["Settling"]
 
@@ -33,14 +43,17 @@ __all__ = ["Settling"]
 class Settling:
     """Marks of a volume, for those who meet them."""
 
-    def __init__(self, reader: EntryReader, jobs: Jobs, sources: Sources, busy_timeout: float) -> None:
+    def __init__(
+        self, reader: EntryReader, jobs: Jobs, sources: Sources, busy_timeout: float
+    ) -> None:
         self._reader = reader
         self._jobs = jobs
         self._sources = sources
         self._busy_timeout = busy_timeout
 
     async def settle(self, entry: Entry) -> None:
-        """Return when the stored item does not carry the mark of `entry` any more, or may not: read it again.
+        """Return when the stored item does not carry the mark of `entry` any more, or may not: read
+        it again.
 
         Raises BusyError when another client's job has not come to its end within the busy timeout.
         """
@@ -66,8 +79,8 @@ class Settling:
                 return
 
     async def _complete_around(self, entry: Entry, record: JobRecord) -> None:
-        """Bring a job to its end, or, where a damaged item is in the way of that, at least this entry. The marks that
-        stay behind mean the old side, with the record and without it.
+        """Bring a job to its end, or, where a damaged item is in the way of that, at least this
+        entry. The marks that stay behind mean the old side, with the record and without it.
         """
         try:
             await self.complete(record)
@@ -77,8 +90,8 @@ class Settling:
             await self._end_one(entry, published=False)
 
     async def stands(self, directory: Entry) -> bool:
-        """Whether a marked directory stands all the same: nobody removes or moves it. A mark that means nothing by now
-        is dropped.
+        """Whether a marked directory stands all the same: nobody removes or moves it. A mark that
+        means nothing by now is dropped.
         """
         record = await self._jobs.record(job_of(directory.pending))
         then = _then(directory)
@@ -89,7 +102,8 @@ class Settling:
         return await self._end_one(directory, published=False) and then != HERE
 
     async def complete(self, record: JobRecord) -> bool:
-        """Take a job over whose lease has run out, and bring it to its end. False if somebody else was faster."""
+        """Take a job over whose lease has run out, and bring it to its end. False if somebody else
+        was faster."""
         async with self._jobs.take_over(record) as job:
             if job is None:
                 return False
@@ -107,7 +121,8 @@ class Settling:
         job.over = True
 
     async def _end_parts(self, job: Job, *, published: bool) -> None:
-        """From the last part to the first, so that a directory which the transaction made comes after what is in it."""
+        """From the last part to the first, so that a directory which the transaction made comes
+        after what is in it."""
         for number in reversed(range(job.parts)):
             part = await read_part(self._reader.items, job.id, number)
             if part is not None:
@@ -119,7 +134,9 @@ class Settling:
             await _Ending(self._reader, job, job.gone, published, self._sources).run(top)
             await _Ending(self._reader, job, job.here, not published, self._sources).run(top)
         stored = await self._reader.stored_many(part.paths)
-        marked = [entry for entry in stored if entry is not None and job_of(entry.pending) == job.id]
+        marked = [
+            entry for entry in stored if entry is not None and job_of(entry.pending) == job.id
+        ]
         plan = _MarkedPlan(marked, [self._ending(entry, published=published) for entry in marked])
         files = [row for row, entry in enumerate(marked) if not entry.is_dir]
         directories = [row for row, entry in enumerate(marked) if entry.is_dir][::-1]
@@ -128,7 +145,9 @@ class Settling:
 
     async def _carry_out(self, job: Job, plan: _MarkedPlan, lanes: Sequence[Lane]) -> None:
         """What is no longer as it was read has been ended by somebody else."""
-        report = await carry_out(self._reader.items, UNLOGGED, plan, lanes, self._sources.uuid, turn=job.turn)
+        report = await carry_out(
+            self._reader.items, UNLOGGED, plan, lanes, self._sources.uuid, turn=job.turn
+        )
         for error in report.failed.values():
             raise error
 
@@ -145,7 +164,8 @@ class Settling:
         return True
 
     def _ending(self, entry: Entry, *, published: bool) -> Put | Update | Delete:
-        """What folds in, or drops, a mark. Whoever holds it knows the item by it: it does not change meanwhile."""
+        """What folds in, or drops, a mark. Whoever holds it knows the item by it: it does not
+        change meanwhile."""
         then, keys = _then(entry), self._reader.keys
         key, marked = keys.key(entry.path), Condition(equals={NEXT: entry.pending})
         if then == (GONE if published else HERE):
@@ -168,7 +188,9 @@ def _then(entry: Entry) -> Then:
 class _Ending:
     """The walk over one side of a job: what carries its mark is removed, or loses the mark."""
 
-    def __init__(self, reader: EntryReader, job: Job, mark: str, remove: bool, sources: Sources) -> None:
+    def __init__(
+        self, reader: EntryReader, job: Job, mark: str, remove: bool, sources: Sources
+    ) -> None:
         self._reader = reader
         self._job = job
         self._mark = mark

@@ -1,7 +1,7 @@
 """Directories that stand: read once for all who ask at the same time, and remembered for a moment.
 
-What is remembered decides nothing. It spares a creation the look at its ancestors beforehand, since the parent is read
-after the entry was written in any case.
+What is remembered decides nothing. It spares a creation the look at its ancestors beforehand, since
+the parent is read after the entry was written in any case.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Final, TypeVar
 __all__ = ["KnownDirectories", "Looks", "SharedReads"]
 
 KNOWN_DIRECTORIES: Final = 4096
-"""Directories that are remembered at most; the ones that were not needed for the longest time go first."""
+"""Directories that are remembered at most; the ones that were not needed for the longest time go
+first."""
 KNOWN_SECONDS: Final = 5.0
 """How long a directory is remembered after it was seen."""
 TURNS: Final = 2
-"""How often whoever finds a look under way waits for its end; after that everybody looks for himself."""
+"""How often whoever finds a look under way waits for its end; after that everybody looks for
+himself."""
 
 T = TypeVar("T")
 
@@ -27,7 +29,11 @@ class KnownDirectories:
     """Directories that were seen standing a moment ago. Of one client; a few thousand of them."""
 
     def __init__(
-        self, monotonic: Callable[[], float], *, limit: int = KNOWN_DIRECTORIES, seconds: float = KNOWN_SECONDS
+        self,
+        monotonic: Callable[[], float],
+        *,
+        limit: int = KNOWN_DIRECTORIES,
+        seconds: float = KNOWN_SECONDS,
     ) -> None:
         self._monotonic = monotonic
         self._limit = limit
@@ -62,8 +68,9 @@ class KnownDirectories:
 class SharedReads:
     """Reads that several tasks ask for: each is answered by a read that began after it asked.
 
-    Who asks while a read of the same thing is under way waits for the next one, together with all others who ask
-    until that begins. A task that is cancelled fails nobody else's read. Of one event loop.
+    Who asks while a read of the same thing is under way waits for the next one, together with all
+    others who ask until that begins. A task that is cancelled fails nobody else's read. Of one
+    event loop.
     """
 
     def __init__(self, read: Callable[[str], Awaitable[bool]]) -> None:
@@ -109,7 +116,8 @@ def _fail(answers: list[asyncio.Future[bool]], error: BaseException) -> None:
     for answer in answers:
         if not answer.done():
             answer.set_exception(error)
-            answer.exception()  # or one whose task is cancelled just now would be reported as never looked at
+            # or one whose task is cancelled just now would be reported as never looked at
+            answer.exception()
 
 
 class _Look:
@@ -121,7 +129,8 @@ class _Look:
 
 
 class Looks:
-    """Looks at a directory's ancestors, of which one is under way for each directory that is not known."""
+    """Looks at a directory's ancestors, of which one is under way for each directory that is not
+    known."""
 
     def __init__(self, known: KnownDirectories) -> None:
         self._known = known
@@ -130,8 +139,11 @@ class Looks:
     def __len__(self) -> int:
         return len(self._under_way)
 
-    async def first(self, directory: str, look: Callable[[], Awaitable[T]]) -> tuple[bool, T | None]:
-        """Whether this task had to look, and then what it saw; if not, the directory is known by now.
+    async def first(
+        self, directory: str, look: Callable[[], Awaitable[T]]
+    ) -> tuple[bool, T | None]:
+        """Whether this task had to look, and then what it saw; if not, the directory is known by
+        now.
 
         One who waits is not failed by another's failure or cancellation, but looks for himself.
         """

@@ -1,9 +1,9 @@
 """Listings that see every job wholly or not at all.
 
-The pages of a listing are read one after the other, and a job could be published between two of them. So what a
-listing has read is held back until it has ended, and then the directories that it has visited, and the jobs that it
-took for unpublished, are read once more: if one of them moved, the listing starts again. Why that is enough is told in
-docs/design/004-nothing-lost.md, "Listings".
+The pages of a listing are read one after the other, and a job could be published between two of
+them. So what a listing has read is held back until it has ended, and then the directories that it
+has visited, and the jobs that it took for unpublished, are read once more: if one of them moved,
+the listing starts again. Why that is enough is told in docs/design/004-nothing-lost.md, "Listings".
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ ATTEMPTS = 10
 T = TypeVar("T")
 
 _Stamp: TypeAlias = tuple[str, str] | None
-"""Of an entry, the operation that wrote it and its mark; None for nothing. Whoever changes one changes its stamp."""
+"""Of an entry, the operation that wrote it and its mark; None for nothing. Whoever changes one
+changes its stamp."""
 
 
 class View:
-    """A tree as one attempt at a listing sees it. Notes what it has read, as long as that is at most STEADY_ROWS."""
+    """A tree as one attempt at a listing sees it. Notes what it has read, as long as that is at
+    most STEADY_ROWS."""
 
     def __init__(self, store: DirectoryStore) -> None:
         self._store = store
-        # Nothing else ever writes to a volume that is open for reading only: it is S3-FileSystem 1.0's.
+        # Nothing else ever writes to a volume that is open for reading only: it is S3-FileSystem
+        # 1.0's.
         self._watched = not store.read_only
         self._sight = Sight(store.items, store.keys, holds=True)
         self._rows = 0
@@ -76,7 +79,8 @@ class View:
         return found
 
     def children(self, path: str) -> AsyncGenerator[Entries, None]:
-        """A directory's children in pages, in arrival order. The directory itself was read before."""
+        """A directory's children in pages, in arrival order. The directory itself was read
+        before."""
         self._list(path)
         return self._store.children(path, self._page)
 
@@ -86,8 +90,8 @@ class View:
         return self._store.children_in_order(path, self._page)
 
     async def stands(self) -> bool:
-        """Whether everything that was read can have been so at one moment, as far as jobs go: that at which the second
-        reading begins, which this is."""
+        """Whether everything that was read can have been so at one moment, as far as jobs go: that
+        at which the second reading begins, which this is."""
         if self.is_large or not self._watched or (not self._listed and len(self._looked_up) < 2):
             return True
         stamps = [*self._looked_up, *self._visited()]
@@ -118,7 +122,8 @@ class View:
             self._directories.clear()
 
     def _visited(self) -> list[tuple[str, _Stamp]]:
-        """The directories that were listed, as they were in the listings of those that they are in."""
+        """The directories that were listed, as they were in the listings of those that they are
+        in."""
         return [
             (path, _stamp(directories[place]))
             for directories in self._directories
@@ -142,7 +147,8 @@ class View:
 async def steadily(
     store: DirectoryStore, listing: Callable[[View], AsyncGenerator[T, None]]
 ) -> AsyncGenerator[T, None]:
-    """The parts of a listing, of an attempt in which nothing moved under its hands as far as it is held back."""
+    """The parts of a listing, of an attempt in which nothing moved under its hands as far as it is
+    held back."""
     for attempt in range(1, ATTEMPTS + 1):
         view = View(store)
         held: deque[T] = deque()
@@ -166,4 +172,8 @@ def _stamp(entry: Entry | None) -> _Stamp:
 
 def _root(record: Item | None) -> Entry:
     """The root, with the operation of the last job that changed something in it."""
-    return ROOT_ENTRY if record is None else replace(ROOT_ENTRY, operation=str(record.get(OPERATION, "")))
+    return (
+        ROOT_ENTRY
+        if record is None
+        else replace(ROOT_ENTRY, operation=str(record.get(OPERATION, "")))
+    )

@@ -1,7 +1,8 @@
 """The metadata store: files and directories under conditional writes, logged.
 
-Every write carries the id and version it was decided on, so of racing changes one wins and the others are told. What
-the operations are comes from S3-FileSystem 1.0's metadata store; what they refuse is DESIGN's first four promises.
+Every write carries the id and version it was decided on, so of racing changes one wins and the
+others are told. What the operations are comes from S3-FileSystem 1.0's metadata store; what they
+refuse is DESIGN's first four promises.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ __all__ = ["MetadataStore", "Target"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A path that is about to be written: what is there now, and the object id that the new bytes belong to."""
+    """A path that is about to be written: what is there now, and the object id that the new bytes
+    belong to."""
 
     path: str
     current: Entry | None
@@ -72,7 +74,8 @@ class MetadataStore(DirectoryStore):
         self._looks = Looks(self.known)
 
     async def prepare(self, path: str) -> Target:
-        """Read the entry, with the chain above it unless its parent was seen a moment ago, and make missing parents.
+        """Read the entry, with the chain above it unless its parent was seen a moment ago, and make
+        missing parents.
 
         Raises IsDirectoryError, NotDirectoryError (the path leads through a file), BusyError.
         """
@@ -106,8 +109,9 @@ class MetadataStore(DirectoryStore):
     async def publish(self, target: Target, content: Content, *, overwrite: bool = True) -> Entry:
         """Make `content` the file at the target, in one write.
 
-        Raises PathExistsError (something is there and not `overwrite`), ConflictError (what is there is not what was
-        prepared for; prepare again), LeaseExpiredError, NotDirectoryError, BusyError.
+        Raises PathExistsError (something is there and not `overwrite`), ConflictError (what is
+        there is not what was prepared for; prepare again), LeaseExpiredError, NotDirectoryError,
+        BusyError.
         """
         self.require_writable(target.path)
         self._need_lease(target.lease_ms, target.path)
@@ -116,19 +120,24 @@ class MetadataStore(DirectoryStore):
                 raise PathExistsError("the file exists", path=target.path)
             return await self._replace(target.current, content)
         now = self.sources.now_ms()
-        blank = Entry(target.path, False, target.object_id, version=1, ctime=now // 1000, mtime_ms=now)
+        blank = Entry(
+            target.path, False, target.object_id, version=1, ctime=now // 1000, mtime_ms=now
+        )
         try:
             return await self._create(blank, content)
         except PathExistsError as error:
             if not overwrite:
                 raise
-            raise ConflictError("something was created at the path meanwhile", path=target.path) from error
+            raise ConflictError(
+                "something was created at the path meanwhile", path=target.path
+            ) from error
 
     async def reserve(self, target: Target, *, exclusive: bool) -> Entry:
-        """Reserve a new path for a writer; where a file is to be replaced, return its entry as it is.
+        """Reserve a new path for a writer; where a file is to be replaced, return its entry as it
+        is.
 
-        The returned entry's `lease_ms` is the writer's lease either way. Raises PathExistsError (`exclusive`, or
-        somebody created the path meanwhile), NotDirectoryError, BusyError.
+        The returned entry's `lease_ms` is the writer's lease either way. Raises PathExistsError
+        (`exclusive`, or somebody created the path meanwhile), NotDirectoryError, BusyError.
         """
         self.require_writable(target.path)
         if target.current is not None:
@@ -155,7 +164,9 @@ class MetadataStore(DirectoryStore):
         """
         self.require_writable(entry.path)
         self._need_lease(entry.lease_ms, entry.path)
-        return await self._replace(entry if entry.is_reservation else replace(entry, lease_ms=0), content)
+        return await self._replace(
+            entry if entry.is_reservation else replace(entry, lease_ms=0), content
+        )
 
     async def abandon(self, entry: Entry) -> None:
         """Remove a reservation, if it is still the one given; anything else is left alone."""
@@ -170,9 +181,10 @@ class MetadataStore(DirectoryStore):
     async def rename_file(self, source: Entry, target: str, *, overwrite: bool = False) -> Entry:
         """Move a file in one transaction and return it at its new path.
 
-        Raises PathNotFoundError (the source is gone: somebody else moved or deleted it; or the target has no parent),
-        PathExistsError (also for a directory at the target, whatever `overwrite` says), NotDirectoryError,
-        UncommittedFileError, IsDirectoryError (the source), BusyError.
+        Raises PathNotFoundError (the source is gone: somebody else moved or deleted it; or the
+        target has no parent), PathExistsError (also for a directory at the target, whatever
+        `overwrite` says), NotDirectoryError, UncommittedFileError, IsDirectoryError (the source),
+        BusyError.
         """
         self.require_writable(target)
         deadline = self.deadline()
@@ -192,7 +204,9 @@ class MetadataStore(DirectoryStore):
             if moved is not None:
                 return moved
             if late:
-                raise BusyError("the path kept changing under other clients' hands", path=source.path)
+                raise BusyError(
+                    "the path kept changing under other clients' hands", path=source.path
+                )
             current = await self.get(source.path)
 
     async def delete_file(self, entry: Entry) -> None:
@@ -207,7 +221,8 @@ class MetadataStore(DirectoryStore):
         delete = Delete(self.keys.key(entry.path), unchanged(entry))
         try:
             await self.past_marks(
-                lambda: self.transact([self.changes.operation("delete", entry, None)], [delete]), entry.path
+                lambda: self.transact([self.changes.operation("delete", entry, None)], [delete]),
+                entry.path,
             )
         except ConditionFailedError as error:
             if error.current.get(0) is None:
@@ -221,7 +236,9 @@ class MetadataStore(DirectoryStore):
         """
         self.require_writable(entry.path)
         try:
-            await self.items.write(Put(to_item(entry, self.keys), ABSENT if current is None else unchanged(current)))
+            await self.items.write(
+                Put(to_item(entry, self.keys), ABSENT if current is None else unchanged(current))
+            )
         except ConditionFailedError as error:
             raise ConflictError("the entry is no longer what was seen", path=entry.path) from error
 
@@ -230,8 +247,9 @@ class MetadataStore(DirectoryStore):
     async def _look(self, path: str) -> Entry | None:
         """What is at the path; its parents are made and waited for.
 
-        Below a directory that was seen a moment ago, only the path is read, and a new file rests on the look at its
-        parent that follows the write. Tasks that need the same unknown directory let one of them look.
+        Below a directory that was seen a moment ago, only the path is read, and a new file rests on
+        the look at its parent that follows the write. Tasks that need the same unknown directory
+        let one of them look.
         """
         parent = _native.split(path)[0]
         if parent == ROOT:
@@ -242,8 +260,9 @@ class MetadataStore(DirectoryStore):
         return None if await self.get(path) is None else await self._look_whole(path)
 
     async def _look_whole(self, path: str) -> Entry | None:
-        """What is at the path, read while its parents stood: they are made and waited for. A file that was read while
-        its directory was going away could be a creation that is about to be withdrawn.
+        """What is at the path, read while its parents stood: they are made and waited for. A file
+        that was read while its directory was going away could be a creation that is about to be
+        withdrawn.
         """
         deadline = self.deadline()
         while True:
@@ -253,19 +272,25 @@ class MetadataStore(DirectoryStore):
             self.still_time(deadline, path)
 
     async def _need_parents(self, chain: list[tuple[str, Entry | None]]) -> bool:
-        """Make the missing parents and wait for those that are marked. False if they all stood as they were read."""
+        """Make the missing parents and wait for those that are marked. False if they all stood as
+        they were read."""
         _need_no_file(chain[:-1])
         if not chain[:-1]:
             return False
         parent, above = chain[-2]
-        if above is not None and not above.pending and all(entry is not None for _, entry in chain[:-1]):
+        if (
+            above is not None
+            and not above.pending
+            and all(entry is not None for _, entry in chain[:-1])
+        ):
             self.known.add(parent)
             return False
         await self.need_directory(parent)
         return True
 
     async def _create(self, blank: Entry, content: Content | None) -> Entry:
-        """Create a file: committed at once with `content`, else as a reservation. Raises PathExistsError."""
+        """Create a file: committed at once with `content`, else as a reservation. Raises
+        PathExistsError."""
         deadline = self.deadline()
         while True:
             operation = self.sources.uuid()
@@ -285,8 +310,8 @@ class MetadataStore(DirectoryStore):
                 return entry
 
     async def _create_once(self, entry: Entry, kind: OperationKind) -> None:
-        """Create the entry and make sure that it has a parent. Raises ConditionFailedError when something is at the
-        path.
+        """Create the entry and make sure that it has a parent. Raises ConditionFailedError when
+        something is at the path.
         """
         stands = True
 
@@ -305,7 +330,8 @@ class MetadataStore(DirectoryStore):
             await self.keep(entry)
 
     async def _put(self, action: Put) -> None:
-        """The write by which a file appears: a failure, unless the outcome is unknown, changed nothing."""
+        """The write by which a file appears: a failure, unless the outcome is unknown, changed
+        nothing."""
         try:
             await self.items.write(action)
         except OutcomeUnknownError:
@@ -325,9 +351,10 @@ class MetadataStore(DirectoryStore):
             ) from error
 
     async def keep(self, entry: Entry) -> None:
-        """Give its parents back to a file that was created below a directory that was going away. Whoever reads by
-        path may have seen it, so it must not go and come again. If somebody has acted on it since, it went with the
-        directory, or its parents are theirs to see to; whoever is about to is waited for.
+        """Give its parents back to a file that was created below a directory that was going away.
+        Whoever reads by path may have seen it, so it must not go and come again. If somebody has
+        acted on it since, it went with the directory, or its parents are theirs to see to; whoever
+        is about to is waited for.
 
         Raises NotDirectoryError, BusyError and what the table raises, after the file was withdrawn;
         OutcomeUnknownError.
@@ -348,7 +375,12 @@ class MetadataStore(DirectoryStore):
             parent, ours = chain[-2][1], chain[-1][1]
             if ours is None or (ours.id, ours.version) != (entry.id, entry.version):
                 return
-            if ours.pending and parent is not None and parent.is_dir and job_of(parent.pending) == job_of(ours.pending):
+            if (
+                ours.pending
+                and parent is not None
+                and parent.is_dir
+                and job_of(parent.pending) == job_of(ours.pending)
+            ):
                 return  # the job takes both along, or leaves both
             stands = parent is not None and not parent.pending
             if stands and all(above is not None and above.is_dir for _, above in chain[:-1]):
@@ -361,7 +393,9 @@ class MetadataStore(DirectoryStore):
                     await self.settle(parent)
                 else:
                     _need_no_file(chain[:-1])
-                    await self._make_missing([(ROOT, ROOT_ENTRY), *chain[:-1]], Check(key, unchanged(entry)))
+                    await self._make_missing(
+                        [(ROOT, ROOT_ENTRY), *chain[:-1]], Check(key, unchanged(entry))
+                    )
             except ConditionFailedError as error:
                 await self.settle_refused(error)
 
@@ -371,8 +405,9 @@ class MetadataStore(DirectoryStore):
             await to_the_end(partial(self._withdraw, entry))
 
     async def _withdraw(self, entry: Entry) -> bool:
-        """Take back a creation that was not acknowledged. False if somebody has acted on the entry: then it did happen.
-        Raises OutcomeUnknownError, also if a job has marked the entry: whether it acts on it is not decided yet.
+        """Take back a creation that was not acknowledged. False if somebody has acted on the entry:
+        then it did happen. Raises OutcomeUnknownError, also if a job has marked the entry: whether
+        it acts on it is not decided yet.
         """
         lost = OutcomeUnknownError(
             "written below a directory that was going away, and not taken back",
@@ -381,12 +416,17 @@ class MetadataStore(DirectoryStore):
         )
         try:
             await self.transact(
-                [self.changes.operation("delete", entry, None)], [Delete(self.keys.key(entry.path), unchanged(entry))]
+                [self.changes.operation("delete", entry, None)],
+                [Delete(self.keys.key(entry.path), unchanged(entry))],
             )
         except ConditionFailedError as error:
             item = error.current.get(0)
             current = from_item(item, self.keys) if item else None
-            if current is not None and current.pending and (current.id, current.version) == (entry.id, entry.version):
+            if (
+                current is not None
+                and current.pending
+                and (current.id, current.version) == (entry.id, entry.version)
+            ):
                 raise lost from error
             return False
         except OutcomeUnknownError:
@@ -399,7 +439,9 @@ class MetadataStore(DirectoryStore):
         current = replace(current, pending="")
 
         async def put() -> Entry:
-            entry = current.with_content(content, mtime_ms=self.sources.now_ms(), operation=self.sources.uuid())
+            entry = current.with_content(
+                content, mtime_ms=self.sources.now_ms(), operation=self.sources.uuid()
+            )
             await self.changes.run(
                 [self.changes.operation("update", current, entry)],
                 lambda _: self._put(Put(to_item(entry, self.keys), unchanged(current))),
@@ -409,7 +451,9 @@ class MetadataStore(DirectoryStore):
         try:
             return await self.past_marks(put, current.path)
         except ConditionFailedError as error:
-            raise ConflictError("the file changed or was removed meanwhile", path=current.path) from error
+            raise ConflictError(
+                "the file changed or was removed meanwhile", path=current.path
+            ) from error
 
     def _need_lease(self, lease_ms: int, path: str) -> None:
         if lease_ms and self.sources.now_ms() > lease_ms:
@@ -439,8 +483,9 @@ class MetadataStore(DirectoryStore):
     async def _move(self, source: Entry, target: str, replaced: Entry | None) -> Entry | None:
         """One transaction; None if source, target or the target's parent is not what was read.
 
-        The parent is checked inside it: a file that was moved under the hands of somebody who moves or deletes the
-        directories could not be moved back, since the old place may be gone by then, too.
+        The parent is checked inside it: a file that was moved under the hands of somebody who moves
+        or deletes the directories could not be moved back, since the old place may be gone by then,
+        too.
         """
         parent = _native.split(target)[0]
         checks = [] if parent == ROOT else [Check(self.keys.key(parent), is_unmarked_directory())]
@@ -451,7 +496,8 @@ class MetadataStore(DirectoryStore):
             await self.settle_refused(error)
             return None
         except TransactionConflictError:
-            # Transactions with an item in common take turns, and too many rename into this directory for that.
+            # Transactions with an item in common take turns, and too many rename into this
+            # directory for that.
             return await self._move_unchecked(source, target, replaced)
         return moved
 
@@ -471,8 +517,11 @@ class MetadataStore(DirectoryStore):
             ],
         )
 
-    async def _move_unchecked(self, source: Entry, target: str, replaced: Entry | None) -> Entry | None:
-        """As `_move`, but the parent is read afterwards, and the move undone if it does not stand."""
+    async def _move_unchecked(
+        self, source: Entry, target: str, replaced: Entry | None
+    ) -> Entry | None:
+        """As `_move`, but the parent is read afterwards, and the move undone if it does not
+        stand."""
         moved, operations, actions = self._plan_move(source, target, replaced)
         try:
             await self.transact(operations, actions)
@@ -488,7 +537,8 @@ class MetadataStore(DirectoryStore):
         return moved
 
     async def _move_back(self, moved: Entry, source: Entry) -> Entry | None:
-        """Undo a rename whose target lost its parent. None: undone. Otherwise the rename stands after all."""
+        """Undo a rename whose target lost its parent. None: undone. Otherwise the rename stands
+        after all."""
         back = moved.moved(source.path, operation=self.sources.uuid())
         actions: list[Action] = [
             Delete(self.keys.key(moved.path), unchanged(moved)),
@@ -498,7 +548,8 @@ class MetadataStore(DirectoryStore):
             await self.transact([self.changes.operation("rename", moved, back)], actions)
         except ConditionFailedError as error:
             if 0 in error.current:
-                # Whoever removed the parent saw the file there and took it along: the rename came first.
+                # Whoever removed the parent saw the file there and took it along: the rename came
+                # first.
                 return moved
             # The old path is taken. Nothing may be lost, so the new one gets its parents back.
             await self._need_parents(await self.chain(moved.path))

@@ -1,9 +1,10 @@
-"""Changes of many paths that a caller wants to happen together: one transaction of the table where they fit into one,
-else a job that is published by one write.
+"""Changes of many paths that a caller wants to happen together: one transaction of the table where
+they fit into one, else a job that is published by one write.
 
-Where its paths are known, it waits for nobody while its marks are in the table: whatever is in the way undoes the
-attempt, is settled, and then all is decided anew. So two transactions that meet do not wait for each other. Only below
-a directory that moves or goes with all that it holds others are waited for, as an atomic rename or delete does.
+Where its paths are known, it waits for nobody while its marks are in the table: whatever is in the
+way undoes the attempt, is settled, and then all is decided anew. So two transactions that meet do
+not wait for each other. Only below a directory that moves or goes with all that it holds others are
+waited for, as an atomic rename or delete does.
 """
 
 from __future__ import annotations
@@ -53,11 +54,14 @@ Obstacles: TypeAlias = list[Entry]
 """What was in the way of an attempt, as far as jobs mark it."""
 
 
-async def change_together(store: MetadataStore, intents: Iterable[Intent], renew: Renew) -> TreeResult:
+async def change_together(
+    store: MetadataStore, intents: Iterable[Intent], renew: Renew
+) -> TreeResult:
     """Make all changes visible together.
 
-    Raises what `decide` raises, and the services' errors: then nothing was changed. BusyError when others were in the
-    way for the busy timeout. OutcomeUnknownError: all of it happened, or nothing.
+    Raises what `decide` raises, and the services' errors: then nothing was changed. BusyError when
+    others were in the way for the busy timeout. OutcomeUnknownError: all of it happened, or
+    nothing.
     """
     wanted = list(intents)
     deadline: float | None = None
@@ -66,7 +70,10 @@ async def change_together(store: MetadataStore, intents: Iterable[Intent], renew
         decision = await decide(store, wanted)
         if decision.strays:
             strays = set(decision.strays)
-            wanted = [await renew(each) if isinstance(each, WriteFile) and each in strays else each for each in wanted]
+            wanted = [
+                await renew(each) if isinstance(each, WriteFile) and each in strays else each
+                for each in wanted
+            ]
             continue
         obstacles = await _attempt(store, decision)
         if obstacles is None:
@@ -90,14 +97,16 @@ async def _attempt(store: MetadataStore, decision: Decision) -> Obstacles | None
         try:
             return await _in_one(store, decision)
         except TransactionConflictError:
-            # Too many take turns at its directories. A job only looks at these, and waits for nobody's turn.
+            # Too many take turns at its directories. A job only looks at these, and waits for
+            # nobody's turn.
             pass
     return await _by_job(store, decision)
 
 
 async def _in_one(store: MetadataStore, decision: Decision) -> Obstacles | None:
-    """One transaction. Where several paths change, so does the operation of each directory that they are in, by which a
-    listing finds out; one that changes alone needs no more than that the directory of a new path stands.
+    """One transaction. Where several paths change, so does the operation of each directory that
+    they are in, by which a listing finds out; one that changes alone needs no more than that the
+    directory of a new path stands.
     """
     keys = store.keys
     stamp: dict[str, Value] = {OPERATION: store.sources.uuid()}
@@ -105,11 +114,15 @@ async def _in_one(store: MetadataStore, decision: Decision) -> Obstacles | None:
     if len(decision.changes) > 1:
         touched = decision.parents()
         if ROOT in touched and not store.root_has_record:
-            await store.touch(ROOT)  # a lost answer would not tell a refusal for want of it from others
+            await store.touch(
+                ROOT
+            )  # a lost answer would not tell a refusal for want of it from others
         actions: list[Action] = [_touching(keys, path, stamp) for path in touched]
     else:
         actions = [
-            Check(keys.key(path), is_unmarked_directory()) for path in decision.parents(of_new=True) if path != ROOT
+            Check(keys.key(path), is_unmarked_directory())
+            for path in decision.parents(of_new=True)
+            if path != ROOT
         ]
     for change in decision.changes.values():
         when = ABSENT if change.before is None else unchanged(change.before)
@@ -120,16 +133,21 @@ async def _in_one(store: MetadataStore, decision: Decision) -> Obstacles | None:
     try:
         await store.transact(decision.operations, actions)
     except ConditionFailedError as error:
-        absent = [path for place, path in enumerate(touched) if error.current.get(place, stamp) is None]
+        absent = [
+            path for place, path in enumerate(touched) if error.current.get(place, stamp) is None
+        ]
         changes = enumerate(decision.changes.values(), len(touched))
-        await _make(store, absent, [change for place, change in changes if place not in error.current])
+        await _make(
+            store, absent, [change for place, change in changes if place not in error.current]
+        )
         return _marked(store, error.current.values())
     return None
 
 
 async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Change]) -> None:
-    """Make what is to be touched and is not there: the record of the root, which nobody has touched yet, and a
-    directory in which a file was left by a writer that died. One that went with its files does not come back.
+    """Make what is to be touched and is not there: the record of the root, which nobody has touched
+    yet, and a directory in which a file was left by a writer that died. One that went with its
+    files does not come back.
 
     `fit`: the changes of which nothing was in the way.
     """
@@ -142,14 +160,17 @@ async def _make(store: MetadataStore, absent: Iterable[str], fit: Iterable[Chang
 
 
 def _touching(keys: KeyScheme, directory: str, stamp: dict[str, Value]) -> Update:
-    """What `MetadataStore.touch` writes, for a directory that has to stand; the root always does."""
+    """What `MetadataStore.touch` writes, for a directory that has to stand; the root always
+    does."""
     if directory == ROOT:
         return Update(ROOT_KEY, Condition(), set=stamp)
     return Update(keys.key(directory), is_unmarked_directory(), set=stamp)
 
 
 async def _by_job(store: MetadataStore, decision: Decision) -> Obstacles | None:
-    trees = [path for branch in decision.branches for path in (branch.source, branch.target) if path]
+    trees = [
+        path for branch in decision.branches for path in (branch.source, branch.target) if path
+    ]
     parts = divided(decision.changes, trees)
     async with store.jobs.hold("transaction", "", parts=len(parts)) as job:
         change = _Together(store, job, decision, parts)
@@ -164,7 +185,9 @@ def _marked(store: MetadataStore, items: Iterable[Item | None]) -> Obstacles:
 class _Together(AtomicChange):
     """A job of kind `transaction` under way. From its first mark to its end it waits for nobody."""
 
-    def __init__(self, store: MetadataStore, job: Job, decision: Decision, parts: Sequence[Part]) -> None:
+    def __init__(
+        self, store: MetadataStore, job: Job, decision: Decision, parts: Sequence[Part]
+    ) -> None:
         super().__init__(store, job, "", "", None)
         self._decision = decision
         self._parts = parts
@@ -189,7 +212,8 @@ class _Together(AtomicChange):
         return not self._stands_back
 
     async def _look_ahead(self, branches: Sequence[Branch]) -> None:
-        """Of two directories that move into each other one sees the other, since both are marked by now."""
+        """Of two directories that move into each other one sees the other, since both are marked by
+        now."""
         for branch in branches:
             chain = await self.store.chain(branch.target) if branch.target else []
             marked = [entry for _, entry in chain if entry is not None and entry.pending]
@@ -210,23 +234,28 @@ class _Together(AtomicChange):
         result.bytes += below.result.bytes
 
     async def _mark(self, changes: Sequence[Change], *, in_turn: bool = False) -> None:
-        """Log the changes and mark their paths, transaction after transaction, or several at the same time."""
+        """Log the changes and mark their paths, transaction after transaction, or several at the
+        same time."""
         if not changes or self._stands_back:
             return
         store = self.store
         plan = _MarkPlan(store, self.job, changes)
         rows = range(len(changes))
-        transactions = [rows[start : start + MAX_TRANSACTION] for start in range(0, len(rows), MAX_TRANSACTION)]
+        transactions = [
+            rows[start : start + MAX_TRANSACTION] for start in range(0, len(rows), MAX_TRANSACTION)
+        ]
         lanes = [transactions] if in_turn else [[each] for each in transactions]
-        report = await carry_out(store.items, self._log, plan, lanes, store.sources.uuid, turn=self.job.turn)
+        report = await carry_out(
+            store.items, self._log, plan, lanes, store.sources.uuid, turn=self.job.turn
+        )
         for error in report.failed.values():
             raise error
         for refusal in report.refused.values():
             self._stand_back(refusal.values())
 
     async def _touch(self, directory: str) -> None:
-        """Tell those who have read the directory that something in it changes, and see that it stands: whoever moves or
-        removes it from now on will find our entries in it.
+        """Tell those who have read the directory that something in it changes, and see that it
+        stands: whoever moves or removes it from now on will find our entries in it.
         """
         self.job.check()
         if directory == ROOT:
@@ -238,7 +267,9 @@ class _Together(AtomicChange):
             try:
                 await self.store.items.write(action)
             except OutcomeUnknownError:  # once more does no harm
-                await self.store.items.write(replace(action, set={OPERATION: self.store.sources.uuid()}))
+                await self.store.items.write(
+                    replace(action, set={OPERATION: self.store.sources.uuid()})
+                )
         except ConditionFailedError as error:
             self._stand_back(error.current.values())
 

@@ -1,7 +1,8 @@
 """Changes that were decided, carried out in transactions and logged as one segment.
 
-A transaction in which some conditions failed is sent again without the rows they belong to; one that meets others' at
-every attempt is halved. Of a transaction whose outcome is unknown only its own rows stay pending in the log.
+A transaction in which some conditions failed is sent again without the rows they belong to; one
+that meets others' at every attempt is halved. Of a transaction whose outcome is unknown only its
+own rows stay pending in the log.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ TRANSACTIONS = 8
 """Transactions of one segment that are under way at the same time."""
 
 Refusal: TypeAlias = dict[int, Item | None]
-"""By their role, the actions of a row whose conditions failed, each with the item that is stored."""
+"""By their role, the actions of a row whose conditions failed, each with the item that is stored.
+"""
 Lane: TypeAlias = Iterable[Sequence[int]]
 """Rows, by the transaction; these transactions go one after the other."""
 Turn: TypeAlias = Callable[[], Awaitable[None]]
@@ -56,7 +58,8 @@ class Plan(Protocol):
         """One transaction for the rows."""
 
     def roles(self, rows: Sequence[int], position: int) -> Iterable[tuple[int, int]]:
-        """The rows that the action at a position of `actions(rows)` belongs to, and its role in each."""
+        """The rows that the action at a position of `actions(rows)` belongs to, and its role in
+        each."""
 
     def path(self, row: int) -> str:
         """The path that errors of the row name."""
@@ -65,12 +68,18 @@ class Plan(Protocol):
 class Logging(Protocol):
     """Where a plan is logged: `Changes`, or the log of a job."""
 
-    async def run_parts(self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]) -> None:
+    async def run_parts(
+        self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]
+    ) -> None:
         """Log the operations around the table writes of `body`, which notes what became of them."""
 
 
 class _Unlogged:
-    async def run_parts(self, operations: Operations, body: Callable[[Outcome], Awaitable[object]]) -> None:  # noqa: ARG002
+    async def run_parts(
+        self,
+        operations: Operations,  # noqa: ARG002
+        body: Callable[[Outcome], Awaitable[object]],
+    ) -> None:
         await body(Outcome())
 
 
@@ -98,10 +107,12 @@ async def carry_out(
     *,
     turn: Turn = checkpoint_if_cancelled,
 ) -> Report:
-    """Log the plan's operations as pending, send the transactions of all lanes, and log what became of them.
+    """Log the plan's operations as pending, send the transactions of all lanes, and log what became
+    of them.
 
-    `turn` is awaited before each transaction; what it raises ends the work. So does a cancellation: what was sent is
-    seen to its end, and the rest is not. Raises S3kError, with nothing changed, if the log cannot be written.
+    `turn` is awaited before each transaction; what it raises ends the work. So does a cancellation:
+    what was sent is seen to its end, and the rest is not. Raises S3kError, with nothing changed, if
+    the log cannot be written.
     """
     report = Report()
     work = _Work(items, plan, token, turn, report)
@@ -166,11 +177,16 @@ class _Work:
         except OutcomeUnknownError as error:
             self.report.unknown.update(rows)
             message, operation = error.message, error.operation
-            self._fail(rows, error, lambda path: OutcomeUnknownError(message, path=path, operation=operation))
+            self._fail(
+                rows,
+                error,
+                lambda path: OutcomeUnknownError(message, path=path, operation=operation),
+            )
         except S3kError as error:
             self._fail(rows, error)
         except BaseException:
-            # The event loop ends, or the store is broken: nobody knows what became of the transaction.
+            # The event loop ends, or the store is broken: nobody knows what became of the
+            # transaction.
             self.report.unknown.update(rows)
             raise
         else:
@@ -187,7 +203,9 @@ class _Work:
         self.report.refused |= refused
         return [row for row in rows if row not in refused]
 
-    def _fail(self, rows: Iterable[int], error: S3kError, as_seen: Callable[[str], S3kError] | None = None) -> None:
+    def _fail(
+        self, rows: Iterable[int], error: S3kError, as_seen: Callable[[str], S3kError] | None = None
+    ) -> None:
         for row in rows:
             self.report.failed[row] = error
             if as_seen is not None:

@@ -1,7 +1,9 @@
-"""Changes and sums of whole subtrees: concurrent over directories and suffixes, resumable by calling again.
+"""Changes and sums of whole subtrees: concurrent over directories and suffixes, resumable by
+calling again.
 
-This is the plain way, without a job that is published: directories are marked before they are listed, additions go
-top-down, removals bottom-up, and a reader may see a subtree partly moved or partly deleted. `atomic` has the other way.
+This is the plain way, without a job that is published: directories are marked before they are
+listed, additions go top-down, removals bottom-up, and a reader may see a subtree partly moved or
+partly deleted. `atomic` has the other way.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TreeResult:
-    """What a change of a subtree did. `failures` lists (path, error); calling again finishes what they left."""
+    """What a change of a subtree did. `failures` lists (path, error); calling again finishes what
+    they left."""
 
     files: int = 0
     directories: int = 0
@@ -80,11 +83,14 @@ class Tree:
         """Every descendant of a directory, as readers see them: see `ordered.walk`."""
         return walk(self._store, path)
 
-    async def delete(self, entry: Entry, *, progress: Callable[[Progress], object] | None = None) -> TreeResult:
+    async def delete(
+        self, entry: Entry, *, progress: Callable[[Progress], object] | None = None
+    ) -> TreeResult:
         """Delete a directory and all below it, bottom-up. The bytes are left to garbage collection.
 
-        Raises PathNotFoundError, NotDirectoryError, ConflictError (another directory is there), BusyError for the
-        directory itself; what fails below it is listed in the result, and then the directories above it stay.
+        Raises PathNotFoundError, NotDirectoryError, ConflictError (another directory is there),
+        BusyError for the directory itself; what fails below it is listed in the result, and then
+        the directories above it stay.
         """
         self._store.require_writable(entry.path)
         async with self._store.jobs.hold("mark", entry.path) as job:
@@ -94,7 +100,8 @@ class Tree:
             return run.result
 
     async def _delete_below(self, marked: Entry, run: _Run) -> bool:
-        """Delete what a marked directory holds, then the directory. False if something below failed and it stays."""
+        """Delete what a marked directory holds, then the directory. False if something below failed
+        and it stays."""
         try:
             if not await self._empty(marked, run):
                 await self._store.release(marked, run.job)
@@ -124,7 +131,9 @@ class Tree:
             deleted = await self._delete_child(entry, run)
             clean = clean and deleted
 
-        await run.budget.run_all(delete_portion, portions(self._store.stored_children(marked.path)), cost=cost_of_files)
+        await run.budget.run_all(
+            delete_portion, portions(self._store.stored_children(marked.path)), cost=cost_of_files
+        )
         return clean
 
     async def _delete_child(self, entry: Entry, run: _Run) -> bool:
@@ -143,10 +152,11 @@ class Tree:
     ) -> TreeResult:
         """Move a directory and all below it; object ids stay, versions grow by one.
 
-        The target must not exist, unless it is what an interrupted rename of this very directory left there (it has
-        the same object id): then the work is finished. Raises RenameIntoSelfError, PathExistsError, PathNotFoundError
-        (source, or target's parent), NotDirectoryError, BusyError; what fails below is listed in the result, and then
-        both directories exist.
+        The target must not exist, unless it is what an interrupted rename of this very directory
+        left there (it has the same object id): then the work is finished. Raises
+        RenameIntoSelfError, PathExistsError, PathNotFoundError (source, or target's parent),
+        NotDirectoryError, BusyError; what fails below is listed in the result, and then both
+        directories exist.
         """
         self._store.require_writable(target)
         if target == source.path or target.startswith(source.path + "/"):
@@ -166,16 +176,20 @@ class Tree:
             self._store.still_time(deadline, target)
             if obstacle is not None:
                 await self._store.settle(obstacle)
-            # Two renames into each other that stood back at the same time must not come back at the same time.
+            # Two renames into each other that stood back at the same time must not come back at the
+            # same time.
             await self._store.sources.sleep(self._store.sources.uniform(0.0, pause))
             pause = min(POLL_CAP_SECONDS, pause * 2)
 
-    async def _begin(self, marked: Entry, target: str, job: Job) -> tuple[Entry | None, Entry | None]:
-        """Make the directory at the target. Or, where another job is at work above it, drop our mark and return no
-        directory, and the entry that is in the way if it is known.
+    async def _begin(
+        self, marked: Entry, target: str, job: Job
+    ) -> tuple[Entry | None, Entry | None]:
+        """Make the directory at the target. Or, where another job is at work above it, drop our
+        mark and return no directory, and the entry that is in the way if it is known.
         """
         try:
-            # The mark is set before these are read: of two renames into each other one sees the other.
+            # The mark is set before these are read: of two renames into each other one sees the
+            # other.
             obstacle = await self._look_ahead(marked, target)
             made = None
             if obstacle is None:
@@ -199,14 +213,20 @@ class Tree:
         if existing is not None and existing.id != marked.id:
             raise PathExistsError("the target exists", path=target)
         for _, entry in chain:
-            if entry is not None and entry.pending and await self._store.jobs.is_live(entry.pending):
+            if (
+                entry is not None
+                and entry.pending
+                and await self._store.jobs.is_live(entry.pending)
+            ):
                 return entry
         return None
 
-    async def _make_top(self, marked: Entry, target: str, job: Job) -> tuple[Entry | None, Entry | None]:
-        """The directory at the target; none if its parent is gone by now, or marked, or if a job has hidden something
-        at the target, which comes second. Waiting for a mark while ours is set could be waiting for somebody who waits
-        for us.
+    async def _make_top(
+        self, marked: Entry, target: str, job: Job
+    ) -> tuple[Entry | None, Entry | None]:
+        """The directory at the target; none if its parent is gone by now, or marked, or if a job
+        has hidden something at the target, which comes second. Waiting for a mark while ours is set
+        could be waiting for somebody who waits for us.
         """
         parent = _native.split(target)[0]
         if not await self._store.stands(parent):
@@ -220,9 +240,11 @@ class Tree:
             hidden = await self._store.stored(target)
             return None, hidden if hidden is not None and hidden.pending else None
 
-    async def _make_target(self, marked: Entry, target: str, job: Job, checks: list[Action]) -> Entry:
-        """The directory at the target, marked by our job: made now, or left there by an interrupted rename. Raises
-        PathExistsError, ConflictError (a check failed).
+    async def _make_target(
+        self, marked: Entry, target: str, job: Job, checks: list[Action]
+    ) -> Entry:
+        """The directory at the target, marked by our job: made now, or left there by an interrupted
+        rename. Raises PathExistsError, ConflictError (a check failed).
         """
         existing = await self._store.get(target)
         if existing is not None:
@@ -240,17 +262,26 @@ class Tree:
         try:
             await self._store.transact(
                 [self._store.changes.operation("rename", marked, moved)],
-                [Put(to_item(moved, self._store.keys), ABSENT if existing is None else unchanged(existing)), *checks],
+                [
+                    Put(
+                        to_item(moved, self._store.keys),
+                        ABSENT if existing is None else unchanged(existing),
+                    ),
+                    *checks,
+                ],
             )
         except ConditionFailedError as error:
             there = error.current.get(0)
             if existing is None and there is not None and not there.get(NEXT):
                 raise PathExistsError("the target exists", path=target) from error
-            raise ConflictError("the target or its parent is being moved or deleted", path=target) from error
+            raise ConflictError(
+                "the target or its parent is being moved or deleted", path=target
+            ) from error
         return moved
 
     async def _move_below(self, marked: Entry, made: Entry, run: _Run) -> bool:
-        """Move what a marked directory holds below `made`, then remove it. False if something failed and it stays."""
+        """Move what a marked directory holds below `made`, then remove it. False if something
+        failed and it stays."""
         try:
             clean = await self._move_all(marked, made, run)
             if clean:
@@ -269,7 +300,8 @@ class Tree:
         return clean
 
     async def _stop(self, marked: Entry, made: Entry, job: Job, error: BaseException) -> None:
-        """After a failure or a cancellation: drop the marks, and see to it that what was moved has its parents."""
+        """After a failure or a cancellation: drop the marks, and see to it that what was moved has
+        its parents."""
         if isinstance(error, S3kError):
             await self._store.release(marked, job)
             await self._store.release(made, job)
@@ -302,11 +334,14 @@ class Tree:
             moved = await self._move_child(entry, made, target, run)
             clean = clean and moved
 
-        await run.budget.run_all(move_portion, portions(self._store.stored_children(marked.path)), cost=cost_of_files)
+        await run.budget.run_all(
+            move_portion, portions(self._store.stored_children(marked.path)), cost=cost_of_files
+        )
         return clean
 
     async def _settled(self, portion: Entries, job: Job) -> Entries:
-        """The entries once no other job marks one of them; its own marks, of directories, are left."""
+        """The entries once no other job marks one of them; its own marks, of directories, are
+        left."""
         foreign = {place for place, text in portion.marked() if text != job.mark}
         if not foreign:
             return portion
@@ -317,7 +352,8 @@ class Tree:
         return in_columns(kept, self._store.keys)
 
     async def _reap(self, page: Entries) -> Entries:
-        """The entries without the reservations whose writers are gone; one that was changed meanwhile as it is now."""
+        """The entries without the reservations whose writers are gone; one that was changed
+        meanwhile as it is now."""
         if len(page.without_reservations()) == len(page):
             return page
         now = self._store.sources.now_ms()
@@ -357,11 +393,13 @@ class Tree:
             return False
 
     async def _confirm(self, made: Entry, job: Job) -> None:
-        """After a batch: the directory that we move into must still be ours, or nobody could be told where its
-        files are.
+        """After a batch: the directory that we move into must still be ours, or nobody could be
+        told where its files are.
         """
         current = await self._store.stored(made.path)
         if current is not None and current.pending == job.mark:
             return
         job.lose()
-        raise LeaseExpiredError("the job was held for dead; the same call again finishes the work", path=made.path)
+        raise LeaseExpiredError(
+            "the job was held for dead; the same call again finishes the work", path=made.path
+        )

@@ -1,5 +1,5 @@
-"""Entries that a job marks, as readers see them: before the job is published what they were, afterwards what they
-will be. See docs/design/004-nothing-lost.md, "Marks and job records".
+"""Entries that a job marks, as readers see them: before the job is published what they were,
+afterwards what they will be. See docs/design/004-nothing-lost.md, "Marks and job records".
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Seeing: TypeAlias = Callable[[Entries], Awaitable[Entries]]
 
 
 class Sight:
-    """What one call sees of jobs. The record of each is read once, after an entry that it marks was read, so that all
-    entries of the call are on the same side of it.
+    """What one call sees of jobs. The record of each is read once, after an entry that it marks was
+    read, so that all entries of the call are on the same side of it.
 
     With `holds`, also of jobs that only hold an entry and change nothing of it.
     """
@@ -37,8 +37,9 @@ class Sight:
         self._records: dict[str, JobRecord | None] = {}
 
     async def seen(self, entries: Entries) -> Entries:
-        """The entries of one directory's page, or of different paths, without those that are nothing for readers, in
-        their order if that is the order of paths. One that is marked keeps its mark.
+        """The entries of one directory's page, or of different paths, without those that are
+        nothing for readers, in their order if that is the order of paths. One that is marked keeps
+        its mark.
 
         Raises ItemFormatError for the record of a job that cannot be understood.
         """
@@ -46,7 +47,9 @@ class Sight:
         if not marked:
             return entries
         marks = {text: _understood(text) for text in {text for _, text in marked}}
-        await self._look(mark.job for mark in marks.values() if self._holds or mark.then is not None)
+        await self._look(
+            mark.job for mark in marks.values() if self._holds or mark.then is not None
+        )
         left = set(range(len(entries)))
         others: list[Entry] = []
         again: list[Entry] = []
@@ -71,14 +74,20 @@ class Sight:
 
     async def stands(self) -> bool:
         """Whether the jobs that this call took for unpublished are so still."""
-        open_jobs = [job for job, record in self._records.items() if record is not None and record.state == "preparing"]
+        open_jobs = [
+            job
+            for job, record in self._records.items()
+            if record is not None and record.state == "preparing"
+        ]
         records = await self._read(open_jobs) if open_jobs else {}
-        # One without a record is over: it may have been published and all that it changed folded in.
+        # One without a record is over: it may have been published and all that it changed folded
+        # in.
         return all(job in records and not records[job].is_published for job in open_jobs)
 
     async def _seen_again(self, marked: list[Entry]) -> Entries:
-        """Entries whose jobs were over when their records were looked for, read again. A mark that is still there is a
-        late one, of an owner that lost its job before it was published: the old side holds.
+        """Entries whose jobs were over when their records were looked for, read again. A mark that
+        is still there is a late one, of an owner that lost its job before it was published: the old
+        side holds.
         """
         before = {entry.path: entry.pending for entry in marked}
         found = await self._items.get_many(self._keys.keys(list(before)))

@@ -1,4 +1,5 @@
-"""Tables that move: dumped to a file, loaded from one, resharded; volumes of S3-FileSystem 1.0 that are retired."""
+"""Tables that move: dumped to a file, loaded from one, resharded; volumes of S3-FileSystem 1.0 that
+are retired."""
 
 from s3k_async.moving.dump import DumpResult, dump_volume
 from s3k_async.moving.load import LoadResult, load_volume

@@ -50,16 +50,19 @@ async def dump_volume(
     progress: Callable[[Progress], object] | None = None,
     sources: Sources = SYSTEM,
 ) -> DumpResult:
-    """Write the entries at and below `path` to the file `target`, which appears when it is whole and replaces what was
-    there. Memory is bounded.
+    """Write the entries at and below `path` to the file `target`, which appears when it is whole
+    and replaces what was there. Memory is bounded.
 
-    What is dumped is what a recursive listing sees: a path that existed for the whole call is in it once, and what
-    was changed meanwhile is in it as it was at some moment of the call. For the state of one moment nobody may write.
-    Raises PathNotFoundError, InvalidPathError, IsDirectoryError, UnsupportedError (`target` is a device, a pipe or a
-    socket), PermissionDeniedError, NoSpaceError, and the services' errors.
+    What is dumped is what a recursive listing sees: a path that existed for the whole call is in it
+    once, and what was changed meanwhile is in it as it was at some moment of the call. For the
+    state of one moment nobody may write. Raises PathNotFoundError, InvalidPathError,
+    IsDirectoryError, UnsupportedError (`target` is a device, a pipe or a socket),
+    PermissionDeniedError, NoSpaceError, and the services' errors.
     """
     target = await run_sync(replaceable, target)
-    top, header = await dump_top(volume, path, include_uncommitted=include_uncommitted, sources=sources)
+    top, header = await dump_top(
+        volume, path, include_uncommitted=include_uncommitted, sources=sources
+    )
     end = DumpEnd()
     async with _appearing(target, sources) as file:
         writer = _writer(form, file, header)
@@ -82,7 +85,8 @@ async def dump_volume(
 async def dump_top(
     volume: Volume, path: str, *, include_uncommitted: bool, sources: Sources = SYSTEM
 ) -> tuple[Entry, DumpHeader]:
-    """What stands at the path, and the header of a dump of it. Raises PathNotFoundError, InvalidPathError."""
+    """What stands at the path, and the header of a dump of it. Raises PathNotFoundError,
+    InvalidPathError."""
     top = await volume.store.get(path)
     if top is None:
         raise PathNotFoundError("no such file or directory", path=path)
@@ -100,7 +104,9 @@ async def dump_top(
     return top, header
 
 
-async def _found(volume: Volume, top: Entry, include_uncommitted: bool) -> AsyncGenerator[Entries, None]:
+async def _found(
+    volume: Volume, top: Entry, include_uncommitted: bool
+) -> AsyncGenerator[Entries, None]:
     if top.is_dir and top.path != ROOT:
         yield in_columns([top], volume.store.keys)
     listing = Listing(recursive=True, include_uncommitted=include_uncommitted)

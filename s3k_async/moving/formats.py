@@ -1,8 +1,9 @@
-"""What a dump is: a header, entries with each directory before what is in it, and an end that tells what there was.
+"""What a dump is: a header, entries with each directory before what is in it, and an end that tells
+what there was.
 
-All forms hold the same: JSON lines, Parquet, and a directory of Parquet files (`parts.py`). Each is read back through
-`open_dump`, which finds out which one it is. A file that was cut, or that is none of ours, is a CorruptDataError with
-its path.
+All forms hold the same: JSON lines, Parquet, and a directory of Parquet files (`parts.py`). Each is
+read back through `open_dump`, which finds out which one it is. A file that was cut, or that is none
+of ours, is a CorruptDataError with its path.
 """
 
 from __future__ import annotations
@@ -80,13 +81,18 @@ class DumpEnd:
     def plus(self, files: int, directories: int, size: int) -> DumpEnd:
         """With so many more."""
         return DumpEnd(
-            self.entries + files + directories, self.files + files, self.directories + directories, self.bytes + size
+            self.entries + files + directories,
+            self.files + files,
+            self.directories + directories,
+            self.bytes + size,
         )
 
     def of(self, entries: Sequence[Entry]) -> DumpEnd:
         """With these entries more."""
         directories = sum(entry.is_dir for entry in entries)
-        return self.plus(len(entries) - directories, directories, sum(entry.size for entry in entries))
+        return self.plus(
+            len(entries) - directories, directories, sum(entry.size for entry in entries)
+        )
 
 
 class DumpWriter(Protocol):
@@ -105,11 +111,13 @@ class DumpReader(Protocol):
     def header(self) -> DumpHeader: ...
 
     def portions(self) -> Iterator[tuple[list[Entry], DumpEnd | None]]:
-        """The entries, at most PORTION at once; with the last ones, which may be none, what the dump's end tells."""
+        """The entries, at most PORTION at once; with the last ones, which may be none, what the
+        dump's end tells."""
 
 
 class DumpFile:
-    """A dump in a file, or in a directory that has the file `summed`, which names all others by their checksums."""
+    """A dump in a file, or in a directory that has the file `summed`, which names all others by
+    their checksums."""
 
     def __init__(self, path: str, reader: DumpReader, *, summed: str | None = None) -> None:
         self.path = path
@@ -118,7 +126,8 @@ class DumpFile:
         self.header = reader.header()
 
     def portions(self) -> Generator[list[Entry], None, None]:
-        """The entries in portions, the same ones each time. Raises CorruptDataError at the latest at the end."""
+        """The entries in portions, the same ones each time. Raises CorruptDataError at the latest
+        at the end."""
         counted = DumpEnd()
         told: DumpEnd | None = None
         for entries, end in self._reader.portions():
@@ -129,7 +138,9 @@ class DumpFile:
         if told is None:
             raise CorruptDataError("the dump was cut: its end is missing", path=self.path)
         if told != counted:
-            raise CorruptDataError(f"the dump's end tells of {told}, but it holds {counted}", path=self.path)
+            raise CorruptDataError(
+                f"the dump's end tells of {told}, but it holds {counted}", path=self.path
+            )
 
     def verify(self) -> DumpEnd:
         """Read all of it; what it holds. Raises CorruptDataError."""
@@ -171,7 +182,12 @@ def open_dump(path: str) -> DumpFile:
 
 def dump_line(document: Mapping[str, Any]) -> bytes:
     """A line of a dump: ASCII, so that any tool can cut it at its lines."""
-    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+    return (
+        json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode(
+            "ascii"
+        )
+        + b"\n"
+    )
 
 
 def parse_header(text: bytes, path: str) -> DumpHeader:
@@ -180,7 +196,9 @@ def parse_header(text: bytes, path: str) -> DumpHeader:
     if document.get("s3k") != "dump" or type(document.get("format")) is not int:
         raise CorruptDataError("this is not a dump of a volume", path=path)
     if document["format"] > FORMAT:
-        raise CorruptDataError(f"a dump of format {document['format']}; this version reads {FORMAT}", path=path)
+        raise CorruptDataError(
+            f"a dump of format {document['format']}; this version reads {FORMAT}", path=path
+        )
     header: DumpHeader = parse_record(DumpHeader, document, path)
     if header.hash not in get_args(HashName) or header.suffix_count < 1:
         raise CorruptDataError("the dump's header is damaged", path=path)
@@ -204,7 +222,13 @@ def parse(text: bytes, path: str) -> dict[str, Any]:
     return document
 
 
-_KINDS: Final[dict[str, type]] = {"int": int, "str": str, "bool": bool, "HashName": str, "Holds": str}
+_KINDS: Final[dict[str, type]] = {
+    "int": int,
+    "str": str,
+    "bool": bool,
+    "HashName": str,
+    "Holds": str,
+}
 
 
 def parse_record(cls: Any, document: Mapping[str, Any], path: str) -> Any:
@@ -212,5 +236,7 @@ def parse_record(cls: Any, document: Mapping[str, Any], path: str) -> Any:
     values = {field.name: document.get(field.name) for field in fields(cls)}
     for field in fields(cls):
         if type(values[field.name]) is not _KINDS[str(field.type)]:
-            raise CorruptDataError(f"the field {field.name!r} of the dump is missing or damaged", path=path)
+            raise CorruptDataError(
+                f"the field {field.name!r} of the dump is missing or damaged", path=path
+            )
     return cls(**values)

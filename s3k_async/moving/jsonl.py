@@ -1,5 +1,5 @@
-"""Dumps as JSON lines: header, an entry a line in the form of the operation log, and an end with a checksum of all
-before it. ASCII, so that any tool can cut it at its lines."""
+"""Dumps as JSON lines: header, an entry a line in the form of the operation log, and an end with a
+checksum of all before it. ASCII, so that any tool can cut it at its lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from typing import BinaryIO
 from s3k_async._native import Entries
 from s3k_async.errors import CorruptDataError, LogFormatError
 from s3k_async.model import Entry
-from s3k_async.moving.formats import PORTION, DumpEnd, DumpHeader, dump_line, parse, parse_end, parse_header
+from s3k_async.moving.formats import (
+    PORTION,
+    DumpEnd,
+    DumpHeader,
+    dump_line,
+    parse,
+    parse_end,
+    parse_header,
+)
 from s3k_async.oplog.entries import entry_document, entry_from
 
 __all__ = ["JsonLinesReader", "JsonLinesWriter"]
@@ -82,7 +90,9 @@ class JsonLinesReader:
         try:
             return entry_from(parse(line, self._path), self._path)
         except LogFormatError as error:
-            raise CorruptDataError(f"an entry of the dump is damaged: {error.message}", path=self._path) from error
+            raise CorruptDataError(
+                f"an entry of the dump is damaged: {error.message}", path=self._path
+            ) from error
 
     def _end(self, line: bytes, digest: str, file: BinaryIO) -> DumpEnd:
         document = parse(line, self._path)

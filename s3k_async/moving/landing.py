@@ -1,4 +1,5 @@
-"""What becomes of the portions of a dump in the volume that they are loaded into, whoever does it."""
+"""What becomes of the portions of a dump in the volume that they are loaded into, whoever does
+it."""
 
 from __future__ import annotations
 
@@ -53,14 +54,22 @@ class Landing:
             for entry in portion:
                 operation_line(self._operation(entry), self.path)
         except (ItemFormatError, LogFormatError) as error:
-            raise CorruptDataError(f"an entry of the dump is none: {error.message}", path=self.path) from error
+            raise CorruptDataError(
+                f"an entry of the dump is none: {error.message}", path=self.path
+            ) from error
         files = {entry.path for entry in portion if not entry.is_dir}
-        through = files.intersection(path for entry in portion for path in _native.ancestors(entry.path))
+        through = files.intersection(
+            path for entry in portion for path in _native.ancestors(entry.path)
+        )
         if through:
-            raise NotDirectoryError("the path of an entry of the dump leads through a file", path=min(through))
+            raise NotDirectoryError(
+                "the path of an entry of the dump leads through a file", path=min(through)
+            )
         for entry in portion:
             if normalize(entry.path) != entry.path:
-                raise CorruptDataError(f"a path of the dump is no normal one: {entry.path!r}", path=self.path)
+                raise CorruptDataError(
+                    f"a path of the dump is no normal one: {entry.path!r}", path=self.path
+                )
 
     async def lacking(self, portion: Sequence[Entry]) -> list[str]:
         """The files whose bytes are not here."""
@@ -77,8 +86,8 @@ class Landing:
         return [entry.path for entry, lack in zip(files, found, strict=True) if lack]
 
     async def load(self, entries: Sequence[Entry], held: Callable[[], object]) -> None:
-        """Log and write entries. Doing it again, or twice at the same time, leaves the same items and the same
-        operations. `held` raises unless the volume's exclusive lock certainly is held.
+        """Log and write entries. Doing it again, or twice at the same time, leaves the same items
+        and the same operations. `held` raises unless the volume's exclusive lock certainly is held.
         """
         operations = [self._operation(entry) for entry in entries]
         store = self.volume.store
@@ -86,12 +95,15 @@ class Landing:
         # An entry of the log has one content for ever; segments can tell the same operation twice.
         pending = await self.volume.log.begin(operations, together=True)
         held()
-        await store.items.load([to_item(operation.after, store.keys) for operation in operations if operation.after])
+        await store.items.load(
+            [to_item(operation.after, store.keys) for operation in operations if operation.after]
+        )
         await pending.commit()
 
     def _operation(self, entry: Entry) -> Operation:
-        """What the log says of an entry that is loaded: as if it had been made at its version, when it was dumped. The
-        same whenever the dump is loaded, since two operations of one version would contradict each other."""
+        """What the log says of an entry that is loaded: as if it had been made at its version, when
+        it was dumped. The same whenever the dump is loaded, since two operations of one version
+        would contradict each other."""
         if not entry.operation:
             entry = replace(entry, operation=self._operation_id(entry))
         return Operation(
@@ -113,10 +125,14 @@ def lacking_bytes(paths: Sequence[str], path: str) -> DataMissingError:
     """The error for files without bytes. `path`: of the dump."""
     shown = ", ".join(paths[:SHOWN])
     more = " and others" if len(paths) > SHOWN else ""
-    return DataMissingError(f"the bytes of files of the dump are not here: {shown}{more}", path=path)
+    return DataMissingError(
+        f"the bytes of files of the dump are not here: {shown}{more}", path=path
+    )
 
 
-async def off_loop(portions: Generator[list[Entry], None, None]) -> AsyncGenerator[list[Entry], None]:
+async def off_loop(
+    portions: Generator[list[Entry], None, None],
+) -> AsyncGenerator[list[Entry], None]:
     """The portions, each read by a thread."""
     try:
         while (portion := await run_sync(next, portions, None)) is not None:

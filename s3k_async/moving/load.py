@@ -11,7 +11,12 @@ from anyio.to_thread import run_sync
 
 from s3k_async.concurrency import gather
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import DirectoryNotEmptyError, InvalidArgumentError, PathNotFoundError, UnsupportedError
+from s3k_async.errors import (
+    DirectoryNotEmptyError,
+    InvalidArgumentError,
+    PathNotFoundError,
+    UnsupportedError,
+)
 from s3k_async.metadata.exclusive import ExclusiveLock
 from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.model import Entry, Progress
@@ -36,8 +41,8 @@ _NAME = 32
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What was loaded. `skipped`: entries that an interrupted load of the same dump had loaded before; `made`:
-    directories that the dump names only as parents."""
+    """What was loaded. `skipped`: entries that an interrupted load of the same dump had loaded
+    before; `made`: directories that the dump names only as parents."""
 
     entries: int
     files: int
@@ -74,11 +79,12 @@ class Loader(Protocol):
     def dump(self) -> DumpFacts: ...
 
     async def judge(self, volume: Volume, lock: ExclusiveLock, *, check: bool) -> None:
-        """Raise for a dump that this volume cannot hold; with `check`, for files whose bytes are not here."""
+        """Raise for a dump that this volume cannot hold; with `check`, for files whose bytes are
+        not here."""
 
     async def run(self, volume: Volume, lock: ExclusiveLock) -> int:
-        """Load what is not loaded yet, which the lock knows, until nobody works under it any more; how many directories
-        were made."""
+        """Load what is not loaded yet, which the lock knows, until nobody works under it any more;
+        how many directories were made."""
 
 
 async def load_volume(
@@ -94,26 +100,32 @@ async def load_volume(
     faults: FaultPlan | None = None,
     counter: RequestCounter | None = None,
 ) -> LoadResult:
-    """Load the dump in the file `source` into an empty volume, which is made if it does not exist (with the dump's
-    suffix count and hash, unless `config` says otherwise).
+    """Load the dump in the file `source` into an empty volume, which is made if it does not exist
+    (with the dump's suffix count and hash, unless `config` says otherwise).
 
-    Ids, versions, times and physical keys are kept, and everything is logged. The volume is locked meanwhile, see
-    `volumes.exclusive`; an interrupted load is finished by loading the same dump again. A dump of another volume is
-    loaded only if its bytes are here as well: `check` asks for every file's before anything is changed, `bytes_from`
-    copies them from that volume, under fresh keys. `adopt` is for a dump of a volume of S3-FileSystem 1.0 whose bytes
-    are below the data location: each file is checked as by `check`, and adopted where it is, by its URI and etag.
+    Ids, versions, times and physical keys are kept, and everything is logged. The volume is locked
+    meanwhile, see `volumes.exclusive`; an interrupted load is finished by loading the same dump
+    again. A dump of another volume is loaded only if its bytes are here as well: `check` asks for
+    every file's before anything is changed, `bytes_from` copies them from that volume, under fresh
+    keys. `adopt` is for a dump of a volume of S3-FileSystem 1.0 whose bytes are below the data
+    location: each file is checked as by `check`, and adopted where it is, by its URI and etag.
 
-    Raises PathNotFoundError (no such dump), CorruptDataError (it was cut or damaged), DirectoryNotEmptyError (the
-    volume is not empty), InvalidArgumentError (another volume's dump), DataMissingError (`check`) and BusyError, with
-    nothing changed, but that a volume that was made for it stays, empty; NotDirectoryError, LeaseExpiredError; and the
-    services' errors.
+    Raises PathNotFoundError (no such dump), CorruptDataError (it was cut or damaged),
+    DirectoryNotEmptyError (the volume is not empty), InvalidArgumentError (another volume's dump),
+    DataMissingError (`check`) and BusyError, with nothing changed, but that a volume that was made
+    for it stays, empty; NotDirectoryError, LeaseExpiredError; and the services' errors.
     """
     if adopt and bytes_from is not None:
-        raise InvalidArgumentError("bytes are adopted where they are, or copied; not both", path=source)
-    loader = await run_sync(_alone, source, bytes_from, adopt, progress or (lambda _: None), sources)
+        raise InvalidArgumentError(
+            "bytes are adopted where they are, or copied; not both", path=source
+        )
+    loader = await run_sync(
+        _alone, source, bytes_from, adopt, progress or (lambda _: None), sources
+    )
     if adopt and loader.dump.header.volume_id:
         raise InvalidArgumentError(
-            "only the bytes of a volume of S3-FileSystem 1.0 are adopted: those of a native volume are its own",
+            "only the bytes of a volume of S3-FileSystem 1.0 are adopted: those of a native volume "
+            "are its own",
             path=source,
         )
     return await load_by(
@@ -147,7 +159,9 @@ async def load_by(
     lock = ExclusiveLock("load", dump.name, sources)
     made = config
     if config.suffix_count is None:
-        made = replace(config, suffix_count=dump.header.suffix_count, hash=config.hash or dump.header.hash)
+        made = replace(
+            config, suffix_count=dump.header.suffix_count, hash=config.hash or dump.header.hash
+        )
     async with exclusive_volume(
         config,
         lock,
@@ -159,7 +173,8 @@ async def load_by(
         faults=faults,
         counter=counter,
     ) as volume:
-        # A table that is made anew for bytes that were there may have been in use until it was lost.
+        # A table that is made anew for bytes that were there may have been in use until it was
+        # lost.
         lock.alone = lock.alone and volume.record.volume_id != dump.header.volume_id
         skipped = lock.done
         if not lock.touched:
@@ -172,12 +187,20 @@ async def load_by(
         lock.touched = True
         parents = await loader.run(volume, lock)
         record = volume.record
-        await renew(volume.place, record.volume_id, {"suffix_count": record.suffix_count, "hash": record.hash})
+        await renew(
+            volume.place,
+            record.volume_id,
+            {"suffix_count": record.suffix_count, "hash": record.hash},
+        )
         return LoadResult(end.entries, end.files, end.directories, end.bytes, skipped, parents)
 
 
 def _alone(
-    source: str, bytes_from: Volume | None, adopt: bool, progress: Callable[[Progress], object], sources: Sources
+    source: str,
+    bytes_from: Volume | None,
+    adopt: bool,
+    progress: Callable[[Progress], object],
+    sources: Sources,
 ) -> _Alone:
     with os_errors(source):
         try:
@@ -193,25 +216,32 @@ async def _require_empty(items: ItemStore, config: VolumeConfig) -> None:
     while True:
         page = await items.scan(0, 1, cursor=cursor)
         if any(str(item[PARTITION]).startswith(ENTRY_PREFIX) for item in page.items):
-            raise DirectoryNotEmptyError("a dump is loaded into an empty volume; this one is not", path=config.name)
+            raise DirectoryNotEmptyError(
+                "a dump is loaded into an empty volume; this one is not", path=config.name
+            )
         if page.next is None:
             return
         cursor = page.next
 
 
-def _require_bytes(volume: Volume, dump: DumpFacts, *, check: bool, bytes_from: Volume | None) -> None:
+def _require_bytes(
+    volume: Volume, dump: DumpFacts, *, check: bool, bytes_from: Volume | None
+) -> None:
     """Refuse entries whose bytes cannot be where the entries say."""
     header = dump.header
     if bytes_from is not None:
         if bytes_from.record.volume_id != header.volume_id:
             raise InvalidArgumentError(
-                f"the dump is not of the volume {bytes_from.record.name!r}, from which to copy the bytes",
+                f"the dump is not of the volume {bytes_from.record.name!r}, from which to copy the "
+                "bytes",
                 path=dump.path,
             )
     elif dump.end.files and not check and header.volume_id != volume.record.volume_id:
         raise InvalidArgumentError(
-            f"the dump is of another volume ({header.volume!r}, bytes in {header.data}), whose bytes are not here: have"
-            " them copied along, adopt those of a volume of S3-FileSystem 1.0 in the same bucket, or copy them under"
+            f"the dump is of another volume ({header.volume!r}, bytes in {header.data}), whose "
+            "bytes are not here: have"
+            " them copied along, adopt those of a volume of S3-FileSystem 1.0 in the same bucket, "
+            "or copy them under"
             " the same keys yourself and ask for the check",
             path=dump.path,
         )
@@ -262,7 +292,11 @@ class _Alone:
         source = self.bytes_from
         if source is None and not self.adopt:
             return portion
-        loaded = dict(zip(portion, await volume.store.get_many([entry.path for entry in portion]), strict=True))
+        loaded = dict(
+            zip(
+                portion, await volume.store.get_many([entry.path for entry in portion]), strict=True
+            )
+        )
 
         async def own(entry: Entry) -> Entry:
             present = loaded[entry]
@@ -274,12 +308,20 @@ class _Alone:
                 content = await volume.storage.adopted(entry.content)
             else:
                 content = await volume.storage.copy_from(source.storage, entry.content, entry.id)
-            return replace(entry, physical=content.physical, etag=content.etag, checksum=content.checksum)
+            return replace(
+                entry, physical=content.physical, etag=content.etag, checksum=content.checksum
+            )
 
         return await gather(own, portion, limit=_COPIES)
 
 
 def _require_copyable(portion: Sequence[Entry], source: Volume) -> None:
     for entry in portion:
-        if entry.committed and entry.physical is not None and not source.storage.can_read(entry.physical):
-            raise UnsupportedError("the file's bytes lie outside the volume that was dumped", path=entry.path)
+        if (
+            entry.committed
+            and entry.physical is not None
+            and not source.storage.can_read(entry.physical)
+        ):
+            raise UnsupportedError(
+                "the file's bytes lie outside the volume that was dumped", path=entry.path
+            )

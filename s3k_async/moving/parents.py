@@ -1,4 +1,5 @@
-"""Directories that a dump leaves out: those above the path that was dumped, and those that changed under the dump."""
+"""Directories that a dump leaves out: those above the path that was dumped, and those that changed
+under the dump."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _KNOWN = 100_000
 
 
 class Parents:
-    """Makes the parents that entries lack. Memory is bounded: what is forgotten is read from the table again."""
+    """Makes the parents that entries lack. Memory is bounded: what is forgotten is read from the
+    table again."""
 
     def __init__(self, store: MetadataStore, sources: Sources) -> None:
         self._store = store
@@ -31,15 +33,18 @@ class Parents:
         return len(self._made)
 
     def remember(self, portion: Sequence[Entry]) -> None:
-        """Directories of the dump; each stands before what is in it. Raises CorruptDataError if one does not."""
+        """Directories of the dump; each stands before what is in it. Raises CorruptDataError if one
+        does not."""
         late = self._made.intersection(entry.path for entry in portion)
         if late:
-            raise CorruptDataError("a directory of the dump stands after what is in it", path=min(late))
+            raise CorruptDataError(
+                "a directory of the dump stands after what is in it", path=min(late)
+            )
         self._add(entry.path for entry in portion if entry.is_dir)
 
     async def missing(self, portion: Sequence[Entry]) -> list[Entry]:
-        """New entries for those parents of the entries that are neither in the dump nor in the table, topmost first.
-        Raises NotDirectoryError if a file is in the place of one."""
+        """New entries for those parents of the entries that are neither in the dump nor in the
+        table, topmost first. Raises NotDirectoryError if a file is in the place of one."""
         wanted = {path for entry in portion for path in _native.ancestors(entry.path)}
         unknown = sorted(path for path in wanted if path not in self._known)
         made = await self.absent(unknown)
@@ -47,14 +52,25 @@ class Parents:
         return made
 
     async def absent(self, paths: Sequence[str]) -> list[Entry]:
-        """New entries for those of the directories that the table lacks. Raises NotDirectoryError if one is a file."""
+        """New entries for those of the directories that the table lacks. Raises NotDirectoryError
+        if one is a file."""
         found = await self._store.get_many(paths)
         for path, entry in zip(paths, found, strict=True):
             if entry is not None and not entry.is_dir:
-                raise NotDirectoryError("the path of an entry of the dump leads through a file", path=path)
+                raise NotDirectoryError(
+                    "the path of an entry of the dump leads through a file", path=path
+                )
         now = self._sources.now_ms()
         made = [
-            Entry(path, True, self._sources.uuid(), 1, now // 1000, now, operation=self._sources.uuid())
+            Entry(
+                path,
+                True,
+                self._sources.uuid(),
+                1,
+                now // 1000,
+                now,
+                operation=self._sources.uuid(),
+            )
             for path, entry in zip(paths, found, strict=True)
             if entry is None
         ]

@@ -1,7 +1,8 @@
-"""Dumps as Parquet: the columns of a listing (`listing.arrow_schema`), and `op` and `lease` of each entry.
+"""Dumps as Parquet: the columns of a listing (`listing.arrow_schema`), and `op` and `lease` of each
+entry.
 
-Header and end are metadata of the file, `s3k` and `s3k.end`; they are in its footer, without which it is no Parquet
-file, and pages carry checksums.
+Header and end are metadata of the file, `s3k` and `s3k.end`; they are in its footer, without which
+it is no Parquet file, and pages carry checksums.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class ParquetWriter:
 
     def __init__(self, file: BinaryIO, header: DumpHeader) -> None:
         self._schema = pa.schema([*arrow_schema(), *_MORE])
-        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd", write_page_checksum=True)
+        self._writer = pq.ParquetWriter(
+            file, self._schema, compression="zstd", write_page_checksum=True
+        )
         self._writer.add_key_value_metadata({_HEADER.decode(): json.dumps(header.document())})
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
@@ -47,7 +50,9 @@ class ParquetWriter:
             pa.array([entry.operation for entry in entries], pa.string()),
             pa.array([entry.lease_ms for entry in entries], pa.int64()),
         ]
-        self._waiting.append(pa.RecordBatch.from_arrays([*batch.columns, *more], schema=self._schema))
+        self._waiting.append(
+            pa.RecordBatch.from_arrays([*batch.columns, *more], schema=self._schema)
+        )
         self._rows += batch.num_rows
         if self._rows >= _ROWS:
             self._flush()
@@ -97,7 +102,9 @@ class ParquetReader:
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, CorruptDataError | FileNotFoundError | PermissionError):
                 raise
-            raise CorruptDataError(f"the dump was cut or is damaged: {error}", path=self._path) from error
+            raise CorruptDataError(
+                f"the dump was cut or is damaged: {error}", path=self._path
+            ) from error
 
     def _told(self, file: pq.ParquetFile, name: bytes) -> bytes:
         return bytes((file.metadata.metadata or {}).get(name, b"{}"))
@@ -105,7 +112,9 @@ class ParquetReader:
     def _entries(self, batch: pa.RecordBatch) -> list[Entry]:
         wanted = pa.schema([*arrow_schema(), *_MORE])
         if batch.schema.names != wanted.names:
-            raise CorruptDataError("the columns of the dump are not those of a dump", path=self._path)
+            raise CorruptDataError(
+                "the columns of the dump are not those of a dump", path=self._path
+            )
         columns: dict[str, list[Any]] = {}
         for name in wanted.names:
             column = batch.column(name)
@@ -114,7 +123,10 @@ class ParquetReader:
             columns[name] = column.cast(
                 wanted.field(name).type if name not in ("mtime", "ctime") else pa.int64()
             ).to_pylist()
-        return [_entry(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+        return [
+            _entry(dict(zip(columns, row, strict=True)))
+            for row in zip(*columns.values(), strict=True)
+        ]
 
 
 def _entry(row: dict[str, Any]) -> Entry:

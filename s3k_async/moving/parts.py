@@ -1,9 +1,11 @@
-"""Dumps that are a directory, for several writers and readers at the same time: Parquet files and a manifest.
+"""Dumps that are a directory, for several writers and readers at the same time: Parquet files and a
+manifest.
 
-Each file, a *part*, is a dump by itself (`parquet.py`), of directories or of files. The manifest is written last, so
-that a directory without one is no dump. It is JSON lines: the header of the dump, a line for each part in the order in
-which they are read, the end with a checksum of all before it. Parts of directories come first, those of a lower level
-before those of a higher one, so that a directory stands before what is in it.
+Each file, a *part*, is a dump by itself (`parquet.py`), of directories or of files. The manifest is
+written last, so that a directory without one is no dump. It is JSON lines: the header of the dump,
+a line for each part in the order in which they are read, the end with a checksum of all before it.
+Parts of directories come first, those of a lower level before those of a higher one, so that a
+directory stands before what is in it.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ class DumpPart:
     name: str
     holds: Holds
     level: int
-    """Of directories: those of a higher level may be in those of a lower one, which are read before. 0 for files."""
+    """Of directories: those of a higher level may be in those of a lower one, which are read
+    before. 0 for files."""
     entries: int
     bytes: int
     """Of the files, as their entries tell it."""
@@ -89,8 +92,11 @@ class Manifest:
 
     @classmethod
     def of(cls, header: DumpHeader, parts: Iterable[DumpPart]) -> Manifest:
-        """The manifest of parts; those of one writer are given in the order in which they were written."""
-        return cls(header, tuple(sorted(parts, key=lambda part: (part.holds == "files", part.level))))
+        """The manifest of parts; those of one writer are given in the order in which they were
+        written."""
+        return cls(
+            header, tuple(sorted(parts, key=lambda part: (part.holds == "files", part.level)))
+        )
 
     @property
     def end(self) -> DumpEnd:
@@ -102,9 +108,12 @@ class Manifest:
 
 
 class PartWriter:
-    """Writes entries of one kind into the parts `s3k-dump-<name>-<number>.parquet` of a directory."""
+    """Writes entries of one kind into the parts `s3k-dump-<name>-<number>.parquet` of a
+    directory."""
 
-    def __init__(self, directory: str, header: DumpHeader, name: str, holds: Holds, level: int = 0) -> None:
+    def __init__(
+        self, directory: str, header: DumpHeader, name: str, holds: Holds, level: int = 0
+    ) -> None:
         self._directory = directory
         self._header = header
         self._name = name
@@ -151,7 +160,9 @@ class PartWriter:
 
     @property
     def _path(self) -> str:
-        return os.path.join(self._directory, f"s3k-dump-{self._name}-{len(self._parts):04d}.parquet")
+        return os.path.join(
+            self._directory, f"s3k-dump-{self._name}-{len(self._parts):04d}.parquet"
+        )
 
     def _finish_part(self) -> None:
         assert self._writer is not None
@@ -193,9 +204,11 @@ class PartsReader:
         yield [], self._manifest.end
 
 
-def part_portions(directory: str, header: DumpHeader, part: DumpPart) -> Generator[list[Entry], None, None]:
-    """The entries of one part, at most PORTION at once. Raises CorruptDataError if it is not the one that was written,
-    at the latest at its end.
+def part_portions(
+    directory: str, header: DumpHeader, part: DumpPart
+) -> Generator[list[Entry], None, None]:
+    """The entries of one part, at most PORTION at once. Raises CorruptDataError if it is not the
+    one that was written, at the latest at its end.
     """
     path = os.path.join(directory, part.name)
     try:
@@ -210,7 +223,9 @@ def part_portions(directory: str, header: DumpHeader, part: DumpPart) -> Generat
         found = found.of(entries)
         yield entries
     if found != part.end:
-        raise CorruptDataError(f"the manifest of the dump tells of {part.end}, but there is {found}", path=path)
+        raise CorruptDataError(
+            f"the manifest of the dump tells of {part.end}, but there is {found}", path=path
+        )
 
 
 def read_manifest(directory: str) -> Manifest:
@@ -220,12 +235,16 @@ def read_manifest(directory: str) -> Manifest:
         with open(path, "rb") as file:
             lines = file.read().splitlines(keepends=True)
     except FileNotFoundError as error:
-        raise CorruptDataError("no dump, or one that was interrupted: the manifest is missing", path=path) from error
+        raise CorruptDataError(
+            "no dump, or one that was interrupted: the manifest is missing", path=path
+        ) from error
     if len(lines) < 2 or not lines[-1].endswith(b"\n"):
         raise CorruptDataError("the manifest was cut", path=path)
     end = parse(lines[-1], path)
     if end.get("sha256") != hashlib.sha256(b"".join(lines[:-1])).hexdigest():
-        raise CorruptDataError("the manifest was cut or is damaged: its checksum is another", path=path)
+        raise CorruptDataError(
+            "the manifest was cut or is damaged: its checksum is another", path=path
+        )
     parts = tuple(_part(parse(line, path), path) for line in lines[1:-1])
     manifest = Manifest(parse_header(lines[0], path), parts)
     if parse_end(end, path) != manifest.end:
@@ -234,34 +253,44 @@ def read_manifest(directory: str) -> Manifest:
 
 
 def write_manifest(directory: str, manifest: Manifest) -> None:
-    """End a dump. Raises InvalidArgumentError if parts are not in the directory: whoever wrote them saw another one."""
+    """End a dump. Raises InvalidArgumentError if parts are not in the directory: whoever wrote them
+    saw another one."""
     for part in manifest.parts:
         path = os.path.join(directory, part.name)
         with os_errors(path):
             if not os.path.exists(path) or os.path.getsize(path) != part.size:
                 raise InvalidArgumentError(
-                    "a part of the dump that was written is not here: all that write it need to share the directory",
+                    "a part of the dump that was written is not here: all that write it need to "
+                    "share the directory",
                     path=path,
                 )
-    body = b"".join(dump_line(each) for each in (manifest.header.document(), *map(asdict, manifest.parts)))
+    body = b"".join(
+        dump_line(each) for each in (manifest.header.document(), *map(asdict, manifest.parts))
+    )
     end = {"s3k": "dump-end", **asdict(manifest.end), "sha256": hashlib.sha256(body).hexdigest()}
     with appearing(os.path.join(directory, MANIFEST)) as file:
         file.write(body + dump_line(end))
 
 
 def make_room(directory: str) -> None:
-    """Make the directory for a dump; what an interrupted one has left is removed. Raises InvalidArgumentError if there
-    is anything else.
+    """Make the directory for a dump; what an interrupted one has left is removed. Raises
+    InvalidArgumentError if there is anything else.
     """
     with os_errors(directory):
         if os.path.lexists(directory) and not os.path.isdir(directory):
-            raise InvalidArgumentError("a dump in parts needs a directory, this is none", path=directory)
+            raise InvalidArgumentError(
+                "a dump in parts needs a directory, this is none", path=directory
+            )
         make_directories(directory)
         for name in os.listdir(directory):
             if name == MANIFEST:
-                raise InvalidArgumentError("there is a dump in the directory already", path=directory)
+                raise InvalidArgumentError(
+                    "there is a dump in the directory already", path=directory
+                )
             if not _OURS.fullmatch(name):
-                raise InvalidArgumentError(f"there is something else in the directory: {name}", path=directory)
+                raise InvalidArgumentError(
+                    f"there is something else in the directory: {name}", path=directory
+                )
     sweep_parts(directory, keep=())
 
 
@@ -276,6 +305,10 @@ def sweep_parts(directory: str, keep: Iterable[DumpPart]) -> None:
 
 def _part(document: dict[str, Any], path: str) -> DumpPart:
     part: DumpPart = parse_record(DumpPart, document, path)
-    if part.holds not in ("directories", "files") or os.path.basename(part.name) != part.name or not part.name:
+    if (
+        part.holds not in ("directories", "files")
+        or os.path.basename(part.name) != part.name
+        or not part.name
+    ):
         raise CorruptDataError("a line of the manifest is damaged", path=path)
     return part

@@ -1,7 +1,8 @@
 """The passes of a reshard over the table: what is done with each page of entries, whoever does it.
 
-Each may be repeated, and done twice at the same time, for as long as the exclusive lock is held: nobody else changes
-an entry meanwhile, so that a copy is the same whenever it is written, and an old one is removed once.
+Each may be repeated, and done twice at the same time, for as long as the exclusive lock is held:
+nobody else changes an entry meanwhile, so that a copy is the same whenever it is written, and an
+old one is removed once.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from s3k_async.volumes import Volume
 __all__ = ["Pass", "PassName", "Passed"]
 
 PassName: TypeAlias = Literal["check", "copy", "clean"]
-"""`check` refuses what cannot be moved, `copy` writes each entry that gets another key there, `clean` removes the old
-copies, each only if the new one is there and equal."""
+"""`check` refuses what cannot be moved, `copy` writes each entry that gets another key there,
+`clean` removes the old copies, each only if the new one is there and equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What a pass has come across. `entries`: those of the tree that counts; `moved`: copied, or removed."""
+    """What a pass has come across. `entries`: those of the tree that counts; `moved`: copied, or
+    removed."""
 
     entries: int = 0
     moved: int = 0
@@ -46,10 +48,11 @@ class Pass:
     async def over(
         self, volume: Volume, segment: int, segments: int, held: Callable[[], object]
     ) -> AsyncGenerator[Passed, None]:
-        """Do it in one of so many segments of the table, page by page. `held` raises unless the lock certainly is held.
+        """Do it in one of so many segments of the table, page by page. `held` raises unless the
+        lock certainly is held.
 
-        Raises ItemFormatError and InvalidPathError (`check`), CorruptDataError (`clean`), what `held` raises, and the
-        store's errors.
+        Raises ItemFormatError and InvalidPathError (`check`), CorruptDataError (`clean`), what
+        `held` raises, and the store's errors.
         """
         cursor: str | None = None
         while True:
@@ -61,7 +64,9 @@ class Pass:
                 return
             cursor = page.next
 
-    async def _do(self, volume: Volume, items: Sequence[Item], held: Callable[[], object]) -> Passed:
+    async def _do(
+        self, volume: Volume, items: Sequence[Item], held: Callable[[], object]
+    ) -> Passed:
         if self.name == "check":
             return self._check(items)
         if self.name == "copy":
@@ -73,29 +78,43 @@ class Pass:
         try:
             paths = from_items(items, self.old).paths()
         except ItemFormatError as error:
-            raise ItemFormatError(f"{error.message}; let fsck mend the volume first", path=error.path) from error
+            raise ItemFormatError(
+                f"{error.message}; let fsck mend the volume first", path=error.path
+            ) from error
         self.new.keys(paths)
         for item, key in zip(items, self.old.keys(paths), strict=True):
             if _key(item) != key:
                 place = f"{item[PARTITION]}/{item[SORT]}"
-                raise ItemFormatError("the item is not where it belongs; let fsck mend the volume first", path=place)
+                raise ItemFormatError(
+                    "the item is not where it belongs; let fsck mend the volume first", path=place
+                )
         return Passed(len(items))
 
     async def _copy(self, volume: Volume, items: Sequence[Item]) -> Passed:
         # One that keeps its key stays, and so does a copy.
-        copies = [{**item, PARTITION: key.partition} for item, key in self._places(items) if key != _key(item)]
+        copies = [
+            {**item, PARTITION: key.partition}
+            for item, key in self._places(items)
+            if key != _key(item)
+        ]
         await volume.items.load(copies)
         return Passed(len(items), len(copies))
 
-    async def _clean(self, volume: Volume, items: Sequence[Item], held: Callable[[], object]) -> Passed:
+    async def _clean(
+        self, volume: Volume, items: Sequence[Item], held: Callable[[], object]
+    ) -> Passed:
         leftover = [(item, key) for item, key in self._places(items) if key != _key(item)]
         copies = await volume.items.get_many([key for _, key in leftover])
         deletes: list[Delete] = []
         for item, key in leftover:
             copy = copies.get(key)
             if copy is None or {**copy, PARTITION: item[PARTITION]} != dict(item):
-                raise CorruptDataError("an entry has no copy at its new place", path=f"{key.partition}/{key.sort}")
-            deletes.append(Delete(_key(item), Condition(equals={"id": item["id"], "ver": item["ver"]})))
+                raise CorruptDataError(
+                    "an entry has no copy at its new place", path=f"{key.partition}/{key.sort}"
+                )
+            deletes.append(
+                Delete(_key(item), Condition(equals={"id": item["id"], "ver": item["ver"]}))
+            )
         removed = 0
         for start in range(0, len(deletes), MAX_TRANSACTION):
             removed += await _remove(volume, deletes[start : start + MAX_TRANSACTION], held)
@@ -104,7 +123,9 @@ class Pass:
     def _places(self, items: Sequence[Item]) -> list[tuple[Item, Key]]:
         """The items with the keys that they are to have."""
         partitions = [str(item[PARTITION]) for item in items]
-        paths = _native.decode_keys(self.new.volume, partitions, [str(item[SORT]) for item in items])
+        paths = _native.decode_keys(
+            self.new.volume, partitions, [str(item[SORT]) for item in items]
+        )
         return list(zip(items, self.new.keys(paths), strict=True))
 
 

@@ -1,7 +1,8 @@
 """Another suffix count or hash for a volume, in place. Design: docs/design/005-resharding.md.
 
-Under the exclusive lock: check, copy every entry that gets another key, change the record (the moment at which it
-happens), remove the old copies. Wherever it is interrupted, the same call again finishes it.
+Under the exclusive lock: check, copy every entry that gets another key, change the record (the
+moment at which it happens), remove the old copies. Wherever it is interrupted, the same call again
+finishes it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _CHECKED = 1
 
 @dataclass(frozen=True, slots=True)
 class ReshardResult:
-    """What was done. `entries`: of the volume; `moved`: those whose key is another now, as far as this call moved
-    them."""
+    """What was done. `entries`: of the volume; `moved`: those whose key is another now, as far as
+    this call moved them."""
 
     suffix_count: int
     hash: HashName
@@ -69,18 +70,23 @@ async def reshard_volume(
     counter: RequestCounter | None = None,
     walker: Walker | None = None,
 ) -> ReshardResult:
-    """Give a volume another suffix count, and hash if one is named. What is so already changes nothing.
+    """Give a volume another suffix count, and hash if one is named. What is so already changes
+    nothing.
 
-    Nobody can use the volume meanwhile, and whoever had it open has to open it again (BusyError, then
-    VolumeMismatchError; see `metadata.exclusive`). A reshard that was interrupted leaves the volume locked; the same
-    call again finishes it. `walker`: who goes over the table, if not this machine alone.
+    Nobody can use the volume meanwhile, and whoever had it open has to open it again (BusyError,
+    then VolumeMismatchError; see `metadata.exclusive`). A reshard that was interrupted leaves the
+    volume locked; the same call again finishes it. `walker`: who goes over the table, if not this
+    machine alone.
 
-    Raises ConfigError (no such suffix count), ItemFormatError (the table holds items that belong nowhere: fsck first),
-    InvalidPathError (a key would be too long), PermissionDeniedError (the table's tag cannot be written), BusyError,
-    with nothing changed; LeaseExpiredError; and the services' errors.
+    Raises ConfigError (no such suffix count), ItemFormatError (the table holds items that belong
+    nowhere: fsck first), InvalidPathError (a key would be too long), PermissionDeniedError (the
+    table's tag cannot be written), BusyError, with nothing changed; LeaseExpiredError; and the
+    services' errors.
     """
     if not 1 <= suffix_count <= MAX_SUFFIX_COUNT:
-        raise ConfigError(f"the suffix count is 1 to {MAX_SUFFIX_COUNT}, not {suffix_count}", path=config.name)
+        raise ConfigError(
+            f"the suffix count is 1 to {MAX_SUFFIX_COUNT}, not {suffix_count}", path=config.name
+        )
     config = replace(config, suffix_count=None, hash=None)
     volume = await open_volume(config, sources=sources, session=session, faults=faults, locked=True)
     wanted = hash or volume.record.hash
@@ -100,7 +106,9 @@ async def reshard_volume(
 class _Reshard:
     """One reshard under way."""
 
-    def __init__(self, volume: Volume, target: VolumeRecord, lock: ExclusiveLock, walker: Walker) -> None:
+    def __init__(
+        self, volume: Volume, target: VolumeRecord, lock: ExclusiveLock, walker: Walker
+    ) -> None:
         record = volume.record
         self._volume = volume
         self._target = target
@@ -116,19 +124,25 @@ class _Reshard:
             if self._lock.done < _CHECKED:
                 self._lock.touched = False  # whoever was interrupted had not begun to copy
                 await self._everywhere("check")
-                await write_tag(volume.table, volume.record, sources, policy)  # what must not fail later
+                await write_tag(
+                    volume.table, volume.record, sources, policy
+                )  # what must not fail later
                 self._lock.touched = True
                 self._lock.done = _CHECKED
                 await self._lock.change(volume.items, {LOCK_DONE: _CHECKED})
             copied = await self._everywhere("copy")
-            await self._lock.change(volume.items, {"suffix_count": target.suffix_count, "hash": target.hash})
+            await self._lock.change(
+                volume.items, {"suffix_count": target.suffix_count, "hash": target.hash}
+            )
         self._lock.check()
         await write_tag(volume.table, target, sources, policy)
         layout = {"suffix_count": target.suffix_count, "hash": target.hash}
         await renew(volume.place, target.volume_id, layout)
         cleaned = await self._everywhere("clean")
         await self._walker.finish(volume, self._lock)
-        return ReshardResult(target.suffix_count, target.hash, cleaned.entries, max(copied.moved, cleaned.moved))
+        return ReshardResult(
+            target.suffix_count, target.hash, cleaned.entries, max(copied.moved, cleaned.moved)
+        )
 
     async def _everywhere(self, name: PassName) -> Passed:
         return await self._walker.walk(self._volume, Pass(name, self._old, self._new), self._lock)

@@ -1,9 +1,10 @@
 """Retiring the log of a volume of S3-FileSystem 1.0 whose files a native volume has adopted.
 
-The log objects `<object id>.info` are copied below `retired-1.0-log/`, the copies are compared, and only then are the
-originals deleted. Before the first one goes, a guard is written: a log entry that S3-FileSystem 1.0 never writes, at
-which its `fsck fullRestore` ends with an error. Without the log and without the guard that command would take every
-physical object for garbage. It sees keys that begin with a hexadecimal digit only, so it does not see the copies.
+The log objects `<object id>.info` are copied below `retired-1.0-log/`, the copies are compared, and
+only then are the originals deleted. Before the first one goes, a guard is written: a log entry that
+S3-FileSystem 1.0 never writes, at which its `fsck fullRestore` ends with an error. Without the log
+and without the guard that command would take every physical object for garbage. It sees keys that
+begin with a hexadecimal digit only, so it does not see the copies.
 """
 
 from __future__ import annotations
@@ -73,23 +74,29 @@ async def retire_log(
     grace: float = GRACE_SECONDS,
     progress: Tell | None = None,
 ) -> Retirement:
-    """Move the log of `old`, a volume of S3-FileSystem 1.0, out of the way, after `new` has adopted its files.
+    """Move the log of `old`, a volume of S3-FileSystem 1.0, out of the way, after `new` has adopted
+    its files.
 
-    With `dry_run` nothing is changed. `old` must not be written to any more. Doing it again after an interruption goes
-    on; at every moment each log object is in its old place or, with the same bytes, in its new one.
+    With `dry_run` nothing is changed. `old` must not be written to any more. Doing it again after
+    an interruption goes on; at every moment each log object is in its old place or, with the same
+    bytes, in its new one.
 
-    `force`: also if the files of the two differ (`differing`), as when `new` has been in use. Raises UnsupportedError
-    (`old` is no volume of S3-FileSystem 1.0 with a log, or `new` is one), VolumeMismatchError (their data is in
-    different places, or files differ), BusyError (a log object is younger than `grace` seconds), CorruptDataError (a
-    copy does not have the original's bytes), PartialFailureError (some could not be deleted), the services' errors.
+    `force`: also if the files of the two differ (`differing`), as when `new` has been in use.
+    Raises UnsupportedError (`old` is no volume of S3-FileSystem 1.0 with a log, or `new` is one),
+    VolumeMismatchError (their data is in different places, or files differ), BusyError (a log
+    object is younger than `grace` seconds), CorruptDataError (a copy does not have the original's
+    bytes), PartialFailureError (some could not be deleted), the services' errors.
     """
     if old.record.kind != "s3k-1.0" or old.log_blobs is None:
-        raise UnsupportedError("only the log of a volume of S3-FileSystem 1.0 is retired", path=old.record.name)
+        raise UnsupportedError(
+            "only the log of a volume of S3-FileSystem 1.0 is retired", path=old.record.name
+        )
     if new.record.kind != "native":
         raise UnsupportedError("the successor has to be a native volume", path=new.record.name)
     if old.record.data != new.record.data:
         raise VolumeMismatchError(
-            f"the bytes of {old.record.name!r} are in {old.record.data}, those of its successor in {new.record.data}",
+            f"the bytes of {old.record.name!r} are in {old.record.data}, those of its successor in "
+            f"{new.record.data}",
             path=new.record.name,
         )
     done = Retirement()
@@ -97,12 +104,16 @@ async def retire_log(
     if done.differing and not force and not dry_run:
         shown = ", ".join(done.differing[:_SHOWN])
         raise VolumeMismatchError(
-            f"{len(done.differing)} files of {old.record.name!r} are missing in its successor or others there, as"
-            f" {shown}: load a new dump into a new volume, or use force if the successor has been changed since",
+            f"{len(done.differing)} files of {old.record.name!r} are missing in its successor or "
+            "others there, as"
+            f" {shown}: load a new dump into a new volume, or use force if the successor has been "
+            "changed since",
             path=new.record.name,
         )
     own_place = old.record.log == old.record.data
-    moving = _Moving(old.log_blobs, old.record.name, own_place, dry_run, progress or (lambda _: None), done)
+    moving = _Moving(
+        old.log_blobs, old.record.name, own_place, dry_run, progress or (lambda _: None), done
+    )
     await moving.need_quiet(grace)
     if not dry_run:
         # S3-FileSystem 1.0 looks for data and log in the data's bucket only.
@@ -124,7 +135,8 @@ async def _compare(old: Volume, new: Volume, done: Retirement) -> None:
             done.differing += [
                 entry.path
                 for entry, found in zip(files, there, strict=True)
-                if found is None or (found.id, found.version, found.size) != (entry.id, entry.version, entry.size)
+                if found is None
+                or (found.id, found.version, found.size) != (entry.id, entry.version, entry.size)
             ]
 
 
@@ -151,8 +163,8 @@ class _Moving:
     blobs: BlobStore
     name: str
     own_place: bool
-    """Whether the log lies among the volume's own bytes: then an entry that cannot be read is taken for its own. One
-    that names another volume never is."""
+    """Whether the log lies among the volume's own bytes: then an entry that cannot be read is taken
+    for its own. One that names another volume never is."""
     dry_run: bool
     tell: Tell
     done: Retirement
@@ -164,14 +176,17 @@ class _Moving:
             youngest = max(youngest, *(info.mtime_ms for info in batch))
         if youngest > await self.blobs.now_ms() - int(grace * 1000):
             raise BusyError(
-                f"the log was written to less than {grace:g} s ago: stop all writers of S3-FileSystem 1.0 first",
+                f"the log was written to less than {grace:g} s ago: stop all writers of "
+                "S3-FileSystem 1.0 first",
                 path=self.name,
             )
 
     async def run(self) -> None:
         """Copy log objects, compare the copies, and delete the originals, some at a time."""
         async for batch in self._batches():
-            keys = [key for key in await gather(self._copy, batch, limit=_AT_ONCE) if key is not None]
+            keys = [
+                key for key in await gather(self._copy, batch, limit=_AT_ONCE) if key is not None
+            ]
             self.done.objects += len(keys)
             if not self.dry_run:
                 await self._delete(keys)
@@ -188,7 +203,8 @@ class _Moving:
         self.done.moved += len(keys)
 
     async def _copy(self, info: BlobInfo) -> str | None:
-        """Copy one object unless this is a dry run; its key, or None if it is none of the volume's."""
+        """Copy one object unless this is a dry run; its key, or None if it is none of the
+        volume's."""
         try:
             data = await read_object(self.blobs, info.key, ENTRY_BYTES)
         except (BlobNotFoundError, LogFormatError):
@@ -203,7 +219,8 @@ class _Moving:
             target = f"{target}.{hashlib.sha256(data).hexdigest()[:16]}"
             if not await self._stored(target, data):
                 raise CorruptDataError(
-                    "the copy does not have the bytes of the log object", path=self.blobs.uri(target)
+                    "the copy does not have the bytes of the log object",
+                    path=self.blobs.uri(target),
                 )
         return info.key
 

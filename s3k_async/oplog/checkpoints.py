@@ -1,12 +1,15 @@
-"""Checkpoints: the last committed operation on every object, in a few large objects that stand for the many of the log.
+"""Checkpoints: the last committed operation on every object, in a few large objects that stand for
+the many of the log.
 
-A checkpoint is a manifest, `checkpoints/manifests/<id>`, and its parts, `checkpoints/parts/<id>.<number, 6 digits>`,
-which are sealed lines of JSON as entries are. Each part has a header and operations, ordered by object id. The manifest
-is written last, once, and makes the checkpoint valid: it names each part with its checksum and its first and last
-object id, and the segments that the checkpoint covers, which are read no more. Parts without a manifest say nothing.
+A checkpoint is a manifest, `checkpoints/manifests/<id>`, and its parts,
+`checkpoints/parts/<id>.<number, 6 digits>`, which are sealed lines of JSON as entries are. Each
+part has a header and operations, ordered by object id. The manifest is written last, once, and
+makes the checkpoint valid: it names each part with its checksum and its first and last object id,
+and the segments that the checkpoint covers, which are read no more. Parts without a manifest say
+nothing.
 
-Several checkpoints may be valid at once; each says what was true of its objects at some time, and the highest version
-wins over all of them and over the entries and segments.
+Several checkpoints may be valid at once; each says what was true of its objects at some time, and
+the highest version wins over all of them and over the entries and segments.
 """
 
 from __future__ import annotations
@@ -21,7 +24,15 @@ from typing import Any, Final
 
 from s3k_async.errors import BlobNotFoundError, LogFormatError
 from s3k_async.oplog.damage import DamagedLog, Finding
-from s3k_async.oplog.entries import LogRecord, operation_from, operation_line, parse_line, read_field, seal, unseal
+from s3k_async.oplog.entries import (
+    LogRecord,
+    operation_from,
+    operation_line,
+    parse_line,
+    read_field,
+    seal,
+    unseal,
+)
 from s3k_async.oplog.objects import MANIFEST_BYTES, read_object
 from s3k_async.stores.blobs import BlobStore
 
@@ -126,7 +137,9 @@ def decode_manifest(data: bytes, key: str) -> Checkpoint:
     if not all(type(each) is str and _ID.fullmatch(each) for each in segments):
         raise LogFormatError("the manifest covers what is no segment", path=key)
     identity = read_field(document, "checkpoint", (str,), key)
-    checkpoint = Checkpoint(identity, read_field(document, "time_ms", (int,), key), parts, frozenset(segments))
+    checkpoint = Checkpoint(
+        identity, read_field(document, "time_ms", (int,), key), parts, frozenset(segments)
+    )
     if checkpoint.key != key:
         raise LogFormatError("the manifest's content does not belong to its key", path=key)
     return checkpoint
@@ -136,24 +149,31 @@ def _part(document: object, key: str) -> Part:
     if not isinstance(document, dict):
         raise LogFormatError("a part of the manifest is no JSON object", path=key)
     text = {name: read_field(document, name, (str,), key) for name in ("first", "last", "sha256")}
-    return Part(text["first"], text["last"], read_field(document, "count", (int,), key), text["sha256"])
+    return Part(
+        text["first"], text["last"], read_field(document, "count", (int,), key), text["sha256"]
+    )
 
 
 def decode_part(data: bytes, checkpoint: Checkpoint, number: int) -> list[LogRecord]:
-    """The records of a part. Raises LogFormatError, with the key, for bytes that the manifest does not name."""
+    """The records of a part. Raises LogFormatError, with the key, for bytes that the manifest does
+    not name."""
     key, part = checkpoint.part_key(number), checkpoint.parts[number]
     lines = unseal(data, _PART, FORMAT, key)
     if hashlib.sha256(data).hexdigest() != part.sha256:
         raise LogFormatError("not the part that the checkpoint's manifest names", path=key)
     if len(lines) - 1 != part.count:
-        raise LogFormatError("the part does not hold the operations that the manifest counts", path=key)
+        raise LogFormatError(
+            "the part does not hold the operations that the manifest counts", path=key
+        )
     return [LogRecord(operation_from(line, key), "committed", key) for line in lines[1:]]
 
 
 class CheckpointWriter:
     """Writes a checkpoint: operations by object id, then the manifest. Holds one part in memory."""
 
-    def __init__(self, blobs: BlobStore, identity: str, time_ms: int, *, part_bytes: int = PART_BYTES) -> None:
+    def __init__(
+        self, blobs: BlobStore, identity: str, time_ms: int, *, part_bytes: int = PART_BYTES
+    ) -> None:
         self._blobs = blobs
         self._written = Checkpoint(identity, time_ms, (), frozenset())
         self._part_bytes = part_bytes
@@ -184,7 +204,12 @@ class CheckpointWriter:
 
     async def _end_part(self) -> None:
         number = len(self._parts)
-        head: dict[str, Any] = {"s3k": _PART, "format": FORMAT, "checkpoint": self._written.id, "part": number}
+        head: dict[str, Any] = {
+            "s3k": _PART,
+            "format": FORMAT,
+            "checkpoint": self._written.id,
+            "part": number,
+        }
         head["count"] = len(self._lines)
         lines = [json.dumps(head, separators=(",", ":")).encode("ascii"), *self._lines]
         data = seal(b"\n".join(lines) + b"\n")
@@ -207,7 +232,11 @@ class CheckpointReader:
         found: list[Checkpoint | DamagedLog] = []
         async for info in self._blobs.list_all(MANIFESTS):
             try:
-                found.append(decode_manifest(await read_object(self._blobs, info.key, MANIFEST_BYTES), info.key))
+                found.append(
+                    decode_manifest(
+                        await read_object(self._blobs, info.key, MANIFEST_BYTES), info.key
+                    )
+                )
             except LogFormatError as error:
                 found.append(DamagedLog(info.key, error))
             except BlobNotFoundError:
@@ -219,8 +248,9 @@ class CheckpointReader:
         return frozenset([info.key async for info in self._blobs.list_all(MANIFESTS)])
 
     async def records(self, *, object_ids: Collection[str] | None = None) -> AsyncIterator[Finding]:
-        """Every operation of every valid checkpoint, or those on some objects; a part that is missing, cut or another
-        one is damage. A checkpoint that is superseded meanwhile is followed by the one that replaced it.
+        """Every operation of every valid checkpoint, or those on some objects; a part that is
+        missing, cut or another one is damage. A checkpoint that is superseded meanwhile is followed
+        by the one that replaced it.
         """
         wanted = None if object_ids is None else sorted(set(object_ids))
         done: set[str] = set()
@@ -260,16 +290,21 @@ class CheckpointReader:
         except BlobNotFoundError:
             if await self._blobs.head(checkpoint.key) is None:
                 return None
-            return [DamagedLog(key, LogFormatError("a part of the checkpoint is missing", path=key))]
+            return [
+                DamagedLog(key, LogFormatError("a part of the checkpoint is missing", path=key))
+            ]
 
 
 def possible(has_key: Callable[[str], bool] | None) -> Callable[[LogRecord], LogRecord]:
-    """What gives a record back, or raises LogFormatError if an entry of it can have no key in the volume."""
+    """What gives a record back, or raises LogFormatError if an entry of it can have no key in the
+    volume."""
 
     def checked(record: LogRecord) -> LogRecord:
         for entry in (record.operation.before, record.operation.after):
             if entry is not None and has_key is not None and not has_key(entry.path):
-                raise LogFormatError("a path that is too long for an entry of the volume", path=record.key)
+                raise LogFormatError(
+                    "a path that is too long for an entry of the volume", path=record.key
+                )
         return record
 
     return checked

@@ -1,16 +1,20 @@
-"""Compaction: a checkpoint is written of all that the log knows, then what it stands for is removed.
+"""Compaction: a checkpoint is written of all that the log knows, then what it stands for is
+removed.
 
-The order makes every death harmless. Until the manifest is there, nothing has changed: parts without one are read by
-nobody, and a later compaction removes them. From then on each removal takes away what the checkpoint says as well:
-entries in any order, because an entry never outweighs a checkpoint of the same version; segments in any order, because
-the manifest covers them. What a run leaves behind the next one removes.
+The order makes every death harmless. Until the manifest is there, nothing has changed: parts
+without one are read by nobody, and a later compaction removes them. From then on each removal takes
+away what the checkpoint says as well: entries in any order, because an entry never outweighs a
+checkpoint of the same version; segments in any order, because the manifest covers them. What a run
+leaves behind the next one removes.
 
-Two compactions at once do no harm either: each writes a checkpoint of its own, and removes only what it has read.
-Entries and segments that are pending, that hold an operation of unknown outcome or one younger than the grace period,
-and objects that cannot be understood are left alone. Rivals that were committed for one version are all kept.
+Two compactions at once do no harm either: each writes a checkpoint of its own, and removes only
+what it has read. Entries and segments that are pending, that hold an operation of unknown outcome
+or one younger than the grace period, and objects that cannot be understood are left alone. Rivals
+that were committed for one version are all kept.
 
-A tombstone is dropped once it is old and the log holds nothing else on its object, and only if all of the log could be
-read: so it lasts at least until the compaction after the one that removed everything older.
+A tombstone is dropped once it is old and the log holds nothing else on its object, and only if all
+of the log could be read: so it lasts at least until the compaction after the one that removed
+everything older.
 """
 
 from __future__ import annotations
@@ -44,11 +48,13 @@ MAX_SEGMENTS: Final = 50_000
 """Segments that one checkpoint covers: the manifest names them. The next run covers the next."""
 
 TOMBSTONE_SECONDS: Final = 86_400.0
-"""Tombstones younger than this are kept whatever the grace period, and a compaction that has taken half as long gives
-up: so none that began before a removal can write the removed object's earlier state after the tombstone was dropped."""
+"""Tombstones younger than this are kept whatever the grace period, and a compaction that has taken
+half as long gives up: so none that began before a removal can write the removed object's earlier
+state after the tombstone was dropped."""
 
 QUARANTINED: Final = "quarantine/"
-"""What fsck puts before the keys of log objects that nobody can understand, and a dot and a checksum behind them."""
+"""What fsck puts before the keys of log objects that nobody can understand, and a dot and a
+checksum behind them."""
 
 _PENDING, _COMMITTED, _MANIFEST, _PART = range(4)
 """The turns of removal."""
@@ -73,7 +79,8 @@ class Compaction:
 
 
 class Compactor:
-    """Compacts one log. `directory`: where the temporary file is made (about the size of the log)."""
+    """Compacts one log. `directory`: where the temporary file is made (about the size of the
+    log)."""
 
     def __init__(
         self,
@@ -93,16 +100,22 @@ class Compactor:
         self._settled_ms = self._began_ms - int(grace * 1000)
         self._forgotten_ms = self._began_ms - int(max(grace, TOMBSTONE_SECONDS) * 1000)
 
-    async def run(self, *, dry_run: bool = True, progress: Callable[[Progress], object] | None = None) -> Compaction:
-        """Read the whole log, and unless `dry_run` write a checkpoint and remove what it stands for.
+    async def run(
+        self, *, dry_run: bool = True, progress: Callable[[Progress], object] | None = None
+    ) -> Compaction:
+        """Read the whole log, and unless `dry_run` write a checkpoint and remove what it stands
+        for.
 
-        Damage is told and left where it is. Raises the store's errors, LeaseExpiredError for a run that took too long,
-        and PartialFailureError for objects that could not be removed: running again goes on.
+        Damage is told and left where it is. Raises the store's errors, LeaseExpiredError for a run
+        that took too long, and PartialFailureError for objects that could not be removed: running
+        again goes on.
         """
         tell = progress or (lambda _: None)
         done = Compaction()
         with Spill(self._directory) as spill:
-            spill.database.execute("CREATE TABLE removals (key TEXT NOT NULL, turn INTEGER NOT NULL)")
+            spill.database.execute(
+                "CREATE TABLE removals (key TEXT NOT NULL, turn INTEGER NOT NULL)"
+            )
             segments = await self._read(spill, done, tell)
             await self._read_checkpoints(spill, done)
             await self._note_strays(spill)
@@ -119,12 +132,17 @@ class Compactor:
                 await self._remove(spill, done, tell)
         return done
 
-    async def _read(self, spill: Spill, done: Compaction, tell: Callable[[Progress], object]) -> list[str]:
-        """Keep what entries and segments say, and note which of them can go; the segments among those."""
+    async def _read(
+        self, spill: Spill, done: Compaction, tell: Callable[[Progress], object]
+    ) -> list[str]:
+        """Keep what entries and segments say, and note which of them can go; the segments among
+        those."""
         segments: list[str] = []
         read = 0
         async for part in self._reader.objects():
-            done.damaged += [finding for finding in part.findings if isinstance(finding, DamagedLog)]
+            done.damaged += [
+                finding for finding in part.findings if isinstance(finding, DamagedLog)
+            ]
             spill.add(part.records)
             read += len(part.keys)
             tell(Progress("compact", read, phase="log", unit="log objects"))
@@ -139,16 +157,20 @@ class Compactor:
         return segments
 
     async def _read_checkpoints(self, spill: Spill, done: Compaction) -> None:
-        """Keep what the checkpoints say. Those that are whole are replaced, unless that is all there would be to do.
+        """Keep what the checkpoints say. Those that are whole are replaced, unless that is all
+        there would be to do.
 
-        So are those of which nothing is missing but what lies in quarantine: nobody could ever read them whole. The
-        segments that they cover and that are still there stay, since they may say what the missing part did.
+        So are those of which nothing is missing but what lies in quarantine: nobody could ever read
+        them whole. The segments that they cover and that are still there stay, since they may say
+        what the missing part did.
         """
         read: set[str] = set()
         whole: list[Checkpoint] = []
         given_up: list[Checkpoint] = []
         quarantined = await self._quarantined()
-        while new := [each for each in await self._reader.checkpoints.valid() if each.key not in read]:
+        while new := [
+            each for each in await self._reader.checkpoints.valid() if each.key not in read
+        ]:
             for checkpoint in new:
                 read.add(checkpoint.key)
                 if isinstance(checkpoint, DamagedLog):
@@ -160,7 +182,11 @@ class Compactor:
         covered: frozenset[str] = frozenset().union(*(checkpoint.segments for checkpoint in whole))
         if covered:
             _note(spill, await self._reader.left_of(covered), _PENDING)
-        if given_up or len(whole) > 1 or spill.database.execute("SELECT 1 FROM removals LIMIT 1").fetchone():
+        if (
+            given_up
+            or len(whole) > 1
+            or spill.database.execute("SELECT 1 FROM removals LIMIT 1").fetchone()
+        ):
             _note(spill, [checkpoint.key for checkpoint in [*whole, *given_up]], _MANIFEST)
             for checkpoint in [*whole, *given_up]:
                 _note(spill, checkpoint.part_keys(), _PART)
@@ -185,10 +211,12 @@ class Compactor:
         return found
 
     async def _note_strays(self, spill: Spill) -> None:
-        """Parts without a manifest, of a run that died or was overtaken; those of one under way are younger. The parts
-        of a manifest that lies in quarantine are whole, and stay.
+        """Parts without a manifest, of a run that died or was overtaken; those of one under way are
+        younger. The parts of a manifest that lies in quarantine are whole, and stay.
         """
-        valid = {each.key for each in await self._reader.checkpoints.valid()} | await self._quarantined()
+        valid = {
+            each.key for each in await self._reader.checkpoints.valid()
+        } | await self._quarantined()
         limit_ms = self._began_ms - int(TOMBSTONE_SECONDS * 1000)
         async for info in self._blobs.list_all(PARTS):
             owner = owner_of_part(info.key)
@@ -202,7 +230,12 @@ class Compactor:
             if truth.committed is None:
                 continue
             is_gone = truth.committed.operation.after is None
-            if is_gone and not done.damaged and not truth.pending and self._is_forgotten(truth.committed, group):
+            if (
+                is_gone
+                and not done.damaged
+                and not truth.pending
+                and self._is_forgotten(truth.committed, group)
+            ):
                 done.dropped += 1
                 continue
             done.objects += 1
@@ -221,16 +254,25 @@ class Compactor:
         if self._sources.now_ms() - self._began_ms > TOMBSTONE_SECONDS * 1000 / 2:
             raise LeaseExpiredError("the compaction took too long, and nothing was removed")
 
-    async def _remove(self, spill: Spill, done: Compaction, tell: Callable[[Progress], object]) -> None:
+    async def _remove(
+        self, spill: Spill, done: Compaction, tell: Callable[[Progress], object]
+    ) -> None:
         for turn in (_PENDING, _COMMITTED, _MANIFEST, _PART):
-            rows = spill.database.execute("SELECT key FROM removals WHERE turn = ? ORDER BY key", (turn,))
+            rows = spill.database.execute(
+                "SELECT key FROM removals WHERE turn = ? ORDER BY key", (turn,)
+            )
             while keys := [key for (key,) in rows.fetchmany(MAX_DELETION)]:
                 failures = await self._blobs.delete_many(keys)
                 done.removed += len(keys) - len(failures)
-                tell(Progress("compact", done.removed, done.removable, phase="removal", unit="log objects"))
+                tell(
+                    Progress(
+                        "compact", done.removed, done.removable, phase="removal", unit="log objects"
+                    )
+                )
                 if failures:
                     raise PartialFailureError(
-                        f"{len(failures)} objects of the log could not be removed; compacting again goes on",
+                        f"{len(failures)} objects of the log could not be removed; compacting "
+                        "again goes on",
                         path=failures[0].key,
                         failures=[(failure.key, failure.error) for failure in failures],
                     )

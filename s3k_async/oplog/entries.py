@@ -1,10 +1,11 @@
-"""The native entry format: one operation on one object, as versioned JSON that is never changed once written.
+"""The native entry format: one operation on one object, as versioned JSON that is never changed
+once written.
 
-An object of the log is lines of JSON, each ended by a newline, and ASCII only, so that any tool can cut it at its
-lines. The first line says what it is (`s3k`: `oplog-entry` or `oplog-segment`) and in which `format`; the last is
-the seal, `{"sha256":"<hex of everything before>"}`, so that a cut or a flipped bit is noticed wherever it is. Keys
-are written in one fixed order and every field is always present: equal records are equal bytes. Readers ignore
-fields that they do not know.
+An object of the log is lines of JSON, each ended by a newline, and ASCII only, so that any tool can
+cut it at its lines. The first line says what it is (`s3k`: `oplog-entry` or `oplog-segment`) and in
+which `format`; the last is the seal, `{"sha256":"<hex of everything before>"}`, so that a cut or a
+flipped bit is noticed wherever it is. Keys are written in one fixed order and every field is always
+present: equal records are equal bytes. Readers ignore fields that they do not know.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ LogState: TypeAlias = Literal["pending", "committed"]
 _ENTRY: Final = "oplog-entry"
 _KINDS: Final = frozenset(get_args(OperationKind))
 _ID: Final = r"[0-9A-Za-z_-]{1,64}"
-_ENTRY_KEY: Final = re.compile(rf"entries/([^/]+)/({_ID})\.([0-9]{{10}})\.({_ID})\.(pending|committed)", re.ASCII)
+_ENTRY_KEY: Final = re.compile(
+    rf"entries/([^/]+)/({_ID})\.([0-9]{{10}})\.({_ID})\.(pending|committed)", re.ASCII
+)
 _SEGMENT_KEY: Final = re.compile(rf"segments/({_ID})\.(pending|committed)", re.ASCII)
 _IS_ID: Final = re.compile(_ID, re.ASCII)
 JOB_SEPARATOR: Final = "_"
@@ -97,10 +100,12 @@ class Operation:
     id: str
     """Operation id. Operations on different objects that one transaction applies may share it."""
     kind: OperationKind
-    """`create`: a reservation or directory. `update`: content published. `rename`. `delete`: a tombstone."""
+    """`create`: a reservation or directory. `update`: content published. `rename`. `delete`: a
+    tombstone."""
     object_id: str
     version: int
-    """The version that the operation leads to: `after.version`, or for a delete `before.version + 1`."""
+    """The version that the operation leads to: `after.version`, or for a delete `before.version +
+    1`."""
     time_ms: int
     """When the operation began, epoch milliseconds."""
     before: Entry | None
@@ -136,18 +141,22 @@ class SegmentKey:
 
 
 def entry_key(operation: Operation, state: LogState) -> str:
-    """The key of an operation's entry, below the log root. Raises LogFormatError for ids that no key can hold."""
+    """The key of an operation's entry, below the log root. Raises LogFormatError for ids that no
+    key can hold."""
     object_id = _id(operation.object_id, "object id")
-    return f"entries/{object_id[:2]}/{object_id}.{operation.version:010d}.{_id(operation.id, 'operation id')}.{state}"
+    operation_id = _id(operation.id, "operation id")
+    return f"entries/{object_id[:2]}/{object_id}.{operation.version:010d}.{operation_id}.{state}"
 
 
 def segment_id(unique: str, job: str = "") -> str:
-    """The id of a segment: text of its own, after the id of the job whose operations it holds, if they are one's."""
+    """The id of a segment: text of its own, after the id of the job whose operations it holds, if
+    they are one's."""
     return f"{job}{JOB_SEPARATOR}{unique}" if job else unique
 
 
 def job_of_segment(segment_id: str) -> str:
-    """The id of the job whose operations a segment holds; empty if they are no job's, or if its id does not say it."""
+    """The id of the job whose operations a segment holds; empty if they are no job's, or if its id
+    does not say it."""
     return segment_id.rpartition(JOB_SEPARATOR)[0]
 
 
@@ -157,7 +166,8 @@ def job_segments(job: str) -> str:
 
 
 def segment_key(segment_id: str, state: LogState) -> str:
-    """The key of a segment, below the log root. Raises LogFormatError for an id that no key can hold."""
+    """The key of a segment, below the log root. Raises LogFormatError for an id that no key can
+    hold."""
     return f"segments/{_id(segment_id, 'segment id')}.{state}"
 
 
@@ -193,8 +203,8 @@ def encode(record: LogRecord) -> bytes:
 def decode(data: bytes, key: str) -> LogRecord:
     """The record in an entry's bytes.
 
-    Raises LogFormatError, with the key, for bytes that are cut, damaged, foreign or of a newer format, and for a
-    record that contradicts itself or its key.
+    Raises LogFormatError, with the key, for bytes that are cut, damaged, foreign or of a newer
+    format, and for a record that contradicts itself or its key.
     """
     expected = parse_key(key)
     if not isinstance(expected, EntryKey):
@@ -212,7 +222,8 @@ def decode(data: bytes, key: str) -> LogRecord:
 
 
 def operation_line(operation: Operation, key: str) -> bytes:
-    """One operation as a line of a segment, without the newline. Raises LogFormatError as `encode` does."""
+    """One operation as a line of a segment, without the newline. Raises LogFormatError as `encode`
+    does."""
     return _line(_operation_document(operation, key))
 
 
@@ -227,9 +238,11 @@ def entry_document(entry: Entry) -> dict[str, Any]:
 
 
 def entry_from(document: dict[str, Any], key: str) -> Entry:
-    """The state of an entry that a JSON object holds. Raises LogFormatError, with the key, also for a state that no
-    item of a table can have."""
-    entry = Entry(**{name: read_field(document, name, kinds, key) for name, kinds in _ENTRY_FIELDS.items()})
+    """The state of an entry that a JSON object holds. Raises LogFormatError, with the key, also for
+    a state that no item of a table can have."""
+    entry = Entry(
+        **{name: read_field(document, name, kinds, key) for name, kinds in _ENTRY_FIELDS.items()}
+    )
     if flaw := _impossible(entry):
         raise LogFormatError(flaw, path=key)
     return entry
@@ -241,9 +254,11 @@ def seal(body: bytes) -> bytes:
 
 
 def unseal(data: bytes, content: str, newest: int, key: str) -> list[bytes]:
-    """The lines of a sealed object whose first line says that it is a `content`, in a format from 1 to `newest`.
+    """The lines of a sealed object whose first line says that it is a `content`, in a format from 1
+    to `newest`.
 
-    Raises LogFormatError, with the key. A newer format is named as such even if its seal is not ours.
+    Raises LogFormatError, with the key. A newer format is named as such even if its seal is not
+    ours.
     """
     head = data.partition(b"\n")[0]
     try:
@@ -254,11 +269,15 @@ def unseal(data: bytes, content: str, newest: int, key: str) -> list[bytes]:
     ours = document.get("s3k") == content and type(format_number) is int
     if ours and cast("int", format_number) > newest:
         raise LogFormatError(
-            f"operation log format {format_number}; this version reads up to {newest}, a newer one is needed", path=key
+            f"operation log format {format_number}; this version reads up to {newest}, a newer one "
+            "is needed",
+            path=key,
         )
     body = data[:-_SEAL_LENGTH]
     if not body or data[-_SEAL_LENGTH:] != _seal_of(body):
-        what = "truncated or damaged" if data.startswith(b'{"s3k":') else "not an operation log object"
+        what = (
+            "truncated or damaged" if data.startswith(b'{"s3k":') else "not an operation log object"
+        )
         raise LogFormatError(what, path=key)
     if not ours or cast("int", format_number) < 1 or not body.endswith(b"\n"):
         raise LogFormatError(f"not an {content} of a known format", path=key)
@@ -268,7 +287,9 @@ def unseal(data: bytes, content: str, newest: int, key: str) -> list[bytes]:
 def parse_line(line: bytes, key: str) -> dict[str, Any]:
     """The JSON object in a line. Raises LogFormatError, with the key."""
     try:
-        document = json.loads(line.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant)
+        document = json.loads(
+            line.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant
+        )
     except (ValueError, RecursionError) as error:
         raise LogFormatError("not a line of JSON", path=key) from error
     if not isinstance(document, dict):
@@ -277,7 +298,8 @@ def parse_line(line: bytes, key: str) -> dict[str, Any]:
 
 
 def read_field(document: dict[str, Any], name: str, kinds: tuple[type, ...], key: str) -> Any:
-    """A field that must be there and have exactly one of the types. Raises LogFormatError, with the key."""
+    """A field that must be there and have exactly one of the types. Raises LogFormatError, with the
+    key."""
     value = document.get(name, ...)
     if type(value) not in kinds:
         raise LogFormatError(f"the field {name!r} is missing or of a wrong type", path=key)
@@ -287,7 +309,9 @@ def read_field(document: dict[str, Any], name: str, kinds: tuple[type, ...], key
 
 
 def _line(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode(
+        "ascii"
+    )
 
 
 def _seal_of(body: bytes) -> bytes:
@@ -340,7 +364,8 @@ _SIDES: Final[dict[str, frozenset[tuple[bool, bool]]]] = {
 
 
 def _impossible(entry: Entry) -> str | None:
-    """Why no item can hold the entry, or None: what is taken from the log is looked up, and put back, at its path."""
+    """Why no item can hold the entry, or None: what is taken from the log is looked up, and put
+    back, at its path."""
     try:
         is_path = entry.path != ROOT and _native.normalize(entry.path) == entry.path
         _native.ancestors(entry.path)  # refuses what is longer than every key
@@ -348,9 +373,17 @@ def _impossible(entry: Entry) -> str | None:
         return f"a path that no entry has: {error.message}"
     if not is_path:
         return f"a path that no entry has: {entry.path!r} is the root, or not normalised"
-    if not 0 < entry.ctime <= _LARGEST // 1000 or not 0 < entry.version <= _LARGEST or not 0 <= entry.size <= _LARGEST:
+    if (
+        not 0 < entry.ctime <= _LARGEST // 1000
+        or not 0 < entry.version <= _LARGEST
+        or not 0 <= entry.size <= _LARGEST
+    ):
         return "a ctime, version or size that no entry has"
-    if not entry.id or not _LEAST <= entry.mtime_ms <= _LARGEST or not _LEAST <= entry.lease_ms <= _LARGEST:
+    if (
+        not entry.id
+        or not _LEAST <= entry.mtime_ms <= _LARGEST
+        or not _LEAST <= entry.lease_ms <= _LARGEST
+    ):
         return "an id or a time that no entry has"
     if entry.committed and (entry.is_dir or entry.physical in (None, UNCOMMITTED)):
         return "a committed file must name its physical object"
@@ -370,7 +403,9 @@ def _flaw(operation: Operation) -> str | None:
         return "the state is that of another object"
     if after is not None and after.version != version:
         return "the state after is of another version"
-    if before is not None and (before.version + 1 != version if after is None else before.version >= version):
+    if before is not None and (
+        before.version + 1 != version if after is None else before.version >= version
+    ):
         return "the state before is not of an earlier version"
     return None
 

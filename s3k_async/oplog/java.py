@@ -1,11 +1,14 @@
-"""The binary log entries of S3-FileSystem 1.0: Java object streams that hold nothing but block data.
+"""The binary log entries of S3-FileSystem 1.0: Java object streams that hold nothing but block
+data.
 
-A stream is the header `AC ED 00 05` and blocks, each `77` and a length of one byte or `7A` and a length of four, cut
-at 1,024 bytes. The joined blocks are a version byte and the fields, big-endian; text is a length of two bytes and
-Java's modified UTF-8 (NUL as `C0 80`, characters above U+FFFF as two surrogates of three bytes). Source: the Java
-Object Serialization Specification, chapter 6, and `DataOutput.writeUTF`.
+A stream is the header `AC ED 00 05` and blocks, each `77` and a length of one byte or `7A` and a
+length of four, cut at 1,024 bytes. The joined blocks are a version byte and the fields, big-endian;
+text is a length of two bytes and Java's modified UTF-8 (NUL as `C0 80`, characters above U+FFFF as
+two surrogates of three bytes). Source: the Java Object Serialization Specification, chapter 6, and
+`DataOutput.writeUTF`.
 
-V1, which old releases wrote: logical path, size, creation time, committed. V2: all of `JavaEntryV2`.
+V1, which old releases wrote: logical path, size, creation time, committed. V2: all of
+`JavaEntryV2`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,15 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 
 from s3k_async.errors import LogFormatError
 
-__all__ = ["JavaEntry", "JavaEntryV1", "JavaEntryV2", "JavaKind", "JavaState", "read_java", "write_java"]
+__all__ = [
+    "JavaEntry",
+    "JavaEntryV1",
+    "JavaEntryV2",
+    "JavaKind",
+    "JavaState",
+    "read_java",
+    "write_java",
+]
 
 JavaState: TypeAlias = Literal["PENDING", "COMMITTED"]
 JavaKind: TypeAlias = Literal["CREATE", "UPDATE", "DELETE"]
@@ -30,7 +41,8 @@ _MAX_TEXT: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class JavaEntryV1:
-    """The legacy entry. It names neither the object's id nor its version, its physical path or the operation."""
+    """The legacy entry. It names neither the object's id nor its version, its physical path or the
+    operation."""
 
     logical: str
     """Logical path with scheme and authority: `ks://<bucket>/a/b`."""
@@ -68,12 +80,17 @@ JavaEntry: TypeAlias = JavaEntryV1 | JavaEntryV2
 def write_java(entry: JavaEntry) -> bytes:
     """The bytes that the Java writer produces for the entry.
 
-    Raises LogFormatError for numbers out of range, text of more than 65,535 bytes, or half a surrogate pair.
+    Raises LogFormatError for numbers out of range, text of more than 65,535 bytes, or half a
+    surrogate pair.
     """
     try:
         if isinstance(entry, JavaEntryV1):
             payload = b"".join(
-                (b"\x01", _text_bytes(entry.logical), struct.pack(">qq?", entry.size, entry.ctime, entry.committed))
+                (
+                    b"\x01",
+                    _text_bytes(entry.logical),
+                    struct.pack(">qq?", entry.size, entry.ctime, entry.committed),
+                )
             )
         else:
             payload = b"".join(
@@ -125,7 +142,8 @@ def read_java(data: bytes, key: str | None = None) -> JavaEntry:
 
 
 class _Fields:
-    """Reads the fields of a payload one after the other; raises LogFormatError where there are too few bytes."""
+    """Reads the fields of a payload one after the other; raises LogFormatError where there are too
+    few bytes."""
 
     def __init__(self, payload: bytes, key: str | None) -> None:
         self._payload = payload
@@ -149,20 +167,28 @@ class _Fields:
             text = surrogates.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
             canonical = _modified_utf8(text)
         except UnicodeError as error:
-            raise LogFormatError("a Java log entry with text that is not modified UTF-8", path=self._key) from error
+            raise LogFormatError(
+                "a Java log entry with text that is not modified UTF-8", path=self._key
+            ) from error
         if canonical != raw:
-            raise LogFormatError("a Java log entry with text that is not modified UTF-8", path=self._key)
+            raise LogFormatError(
+                "a Java log entry with text that is not modified UTF-8", path=self._key
+            )
         return text
 
     def name(self, known: tuple[str, ...]) -> str:
         text = self.text()
         if text not in known:
-            raise LogFormatError(f"a Java log entry with {text!r} for one of {', '.join(known)}", path=self._key)
+            raise LogFormatError(
+                f"a Java log entry with {text!r} for one of {', '.join(known)}", path=self._key
+            )
         return text
 
     def end(self) -> None:
         if self._at != len(self._payload):
-            raise LogFormatError("a Java log entry with more bytes than its fields have", path=self._key)
+            raise LogFormatError(
+                "a Java log entry with more bytes than its fields have", path=self._key
+            )
 
     def _take(self, count: int) -> bytes:
         end = self._at + count
@@ -175,7 +201,11 @@ class _Fields:
 
 def _payload(data: bytes, key: str | None) -> bytes:
     if not data.startswith(_HEADER):
-        what = "a truncated Java log entry" if data and _HEADER.startswith(data) else "not a Java log entry"
+        what = (
+            "a truncated Java log entry"
+            if data and _HEADER.startswith(data)
+            else "not a Java log entry"
+        )
         raise LogFormatError(what, path=key)
     at, parts = len(_HEADER), []
     while at < len(data):
@@ -196,13 +226,19 @@ def _payload(data: bytes, key: str | None) -> bytes:
 
 
 def _block_head(length: int) -> bytes:
-    return struct.pack(">BB", _SHORT_BLOCK, length) if length <= 255 else struct.pack(">Bi", _LONG_BLOCK, length)
+    return (
+        struct.pack(">BB", _SHORT_BLOCK, length)
+        if length <= 255
+        else struct.pack(">Bi", _LONG_BLOCK, length)
+    )
 
 
 def _text_bytes(text: str) -> bytes:
     raw = _modified_utf8(text)
     if len(raw) > _MAX_TEXT:
-        raise LogFormatError(f"text of {len(raw)} bytes; a Java log entry holds at most {_MAX_TEXT}")
+        raise LogFormatError(
+            f"text of {len(raw)} bytes; a Java log entry holds at most {_MAX_TEXT}"
+        )
     return struct.pack(">H", len(raw)) + raw
 
 

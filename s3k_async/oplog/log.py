@@ -1,4 +1,5 @@
-"""Writing the operation log: pending before the table changes, committed after it, rolled back if it did not."""
+"""Writing the operation log: pending before the table changes, committed after it, rolled back if
+it did not."""
 
 from __future__ import annotations
 
@@ -44,10 +45,11 @@ __all__ = [
 ]
 
 SEGMENT_OPERATIONS: Final = 5000
-"""Operations in one segment at most (renames: about five megabytes); more are spread over several."""
+"""Operations in one segment at most (renames: about five megabytes); more are spread over several.
+"""
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of a segment's operations at most, unless one alone is longer. Full segments of ordinary paths have fewer, so
-that it takes long paths (about 600 bytes) to make more of them."""
+"""Bytes of a segment's operations at most, unless one alone is longer. Full segments of ordinary
+paths have fewer, so that it takes long paths (about 600 bytes) to make more of them."""
 
 _OBJECTS_AT_ONCE: Final = 8
 UNIQUE_DIGITS: Final = 12
@@ -61,38 +63,48 @@ T = TypeVar("T")
 class PendingLog(Protocol):
     """Operations that the log holds as pending.
 
-    Ends with `commit`, with `rollback`, or, when it is not known what became of the change, with neither.
+    Ends with `commit`, with `rollback`, or, when it is not known what became of the change, with
+    neither.
     """
 
-    async def commit(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> bool:
+    async def commit(
+        self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
+    ) -> bool:
         """Record the ids of the operations that succeeded (None: all but the unknown).
 
-        Those in `unknown` stay pending, all others are rolled back. False if the log could not be written: the
-        change has happened all the same, and fsck repairs the log. Carried out even if the caller is cancelled
-        meanwhile; never raises for the store's errors. Raises ValueError for ids that were not begun.
+        Those in `unknown` stay pending, all others are rolled back. False if the log could not be
+        written: the change has happened all the same, and fsck repairs the log. Carried out even if
+        the caller is cancelled meanwhile; never raises for the store's errors. Raises ValueError
+        for ids that were not begun.
         """
 
-    async def commit_later(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> None:
-        """As `commit`, but the caller does not wait for the mark, unless too many are being written: the log's
-        `drained` does, and its `close`. What did not happen is rolled back before this returns.
+    async def commit_later(
+        self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
+    ) -> None:
+        """As `commit`, but the caller does not wait for the mark, unless too many are being
+        written: the log's `drained` does, and its `close`. What did not happen is rolled back
+        before this returns.
         """
 
     def hold(self, succeeded: Collection[str] | None = None) -> HeldLog:
-        """What is left to do at the end of a job, whose outcome is not decided yet; the operations are let go of.
+        """What is left to do at the end of a job, whose outcome is not decided yet; the operations
+        are let go of.
 
-        `succeeded`: the ids of those that happen if the job is published (None: all). Raises ValueError as `commit`.
+        `succeeded`: the ids of those that happen if the job is published (None: all). Raises
+        ValueError as `commit`.
         """
 
     async def rollback(self) -> bool:
         """Remove what `begin` wrote, after a definite failure.
 
-        False if something is left, or if `commit` was called before: then nothing is removed. Cancellation and
-        errors as for `commit`.
+        False if something is left, or if `commit` was called before: then nothing is removed.
+        Cancellation and errors as for `commit`.
         """
 
 
 class HeldLog(Protocol):
-    """Pending operations that succeed, or fail, together with a job. Ends with either call, or stays pending."""
+    """Pending operations that succeed, or fail, together with a job. Ends with either call, or
+    stays pending."""
 
     async def commit_later(self) -> None:
         """The job was published; as `PendingLog.commit_later`."""
@@ -112,20 +124,24 @@ class OperationLog(Protocol):
     def failed_rollbacks(self) -> int:
         """How many pending log objects could not be removed since this log was opened."""
 
-    async def begin(self, operations: Operations, *, together: bool = False, job: str = "") -> PendingLog:
-        """Write the operations as pending: one as an entry (unless `together`), more as segments, none as nothing.
+    async def begin(
+        self, operations: Operations, *, together: bool = False, job: str = ""
+    ) -> PendingLog:
+        """Write the operations as pending: one as an entry (unless `together`), more as segments,
+        none as nothing.
 
-        `job`: the id of the job that they succeed or fail with; its segments are named after it, so that whoever
-        ends the job for its owner finds them.
+        `job`: the id of the job that they succeed or fail with; its segments are named after it, so
+        that whoever ends the job for its owner finds them.
 
-        Beginning the identical operation again is fine. Raises ConflictError when another operation is under the
-        same key, LogFormatError for an operation that contradicts itself, and the store's errors (a lost answer as
-        ServiceError: the operation has failed, for certain). Then nothing of it is left as far as the store can be
-        reached, and the table must not be changed.
+        Beginning the identical operation again is fine. Raises ConflictError when another operation
+        is under the same key, LogFormatError for an operation that contradicts itself, and the
+        store's errors (a lost answer as ServiceError: the operation has failed, for certain). Then
+        nothing of it is left as far as the store can be reached, and the table must not be changed.
         """
 
     async def drained(self) -> None:
-        """Wait until every mark that `commit_later` was asked for is written, or has failed and was counted."""
+        """Wait until every mark that `commit_later` was asked for is written, or has failed and was
+        counted."""
 
     async def close(self) -> None:
         """Wait as `drained` does, for the last time. Idempotent."""
@@ -137,7 +153,13 @@ class DisabledLog:
     failed_commits = 0
     failed_rollbacks = 0
 
-    async def begin(self, operations: Operations, *, together: bool = False, job: str = "") -> PendingLog:  # noqa: ARG002
+    async def begin(
+        self,
+        operations: Operations,  # noqa: ARG002
+        *,
+        together: bool = False,  # noqa: ARG002
+        job: str = "",  # noqa: ARG002
+    ) -> PendingLog:
         """Write nothing; the handle's every answer is success."""
         return _NOTHING_PENDING
 
@@ -157,7 +179,9 @@ class _NothingPending:
     ) -> bool:
         return True
 
-    async def commit_later(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> None:
+    async def commit_later(
+        self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
+    ) -> None:
         pass
 
     def hold(self, succeeded: Collection[str] | None = None) -> HeldLog:  # noqa: ARG002
@@ -171,13 +195,14 @@ _NOTHING_PENDING: Final[PendingLog] = _NothingPending()
 
 
 class NativeLog:
-    """The log as immutable objects, one for each entry or segment and state, each created only if it is absent."""
+    """The log as immutable objects, one for each entry or segment and state, each created only if
+    it is absent."""
 
     def __init__(self, blobs: BlobStore, sources: Sources, *, settle_timeout: float = 30.0) -> None:
         """`blobs`: rooted at the log, its writes already retried.
 
-        `settle_timeout`: seconds that writing or removing one object may take after the table's answer, since a
-        cancelled caller waits for it.
+        `settle_timeout`: seconds that writing or removing one object may take after the table's
+        answer, since a cancelled caller waits for it.
         """
         self._blobs = blobs
         self._sources = sources
@@ -186,8 +211,11 @@ class NativeLog:
         self.failed_commits = 0
         self.failed_rollbacks = 0
 
-    async def begin(self, operations: Operations, *, together: bool = False, job: str = "") -> PendingLog:
-        """As `OperationLog.begin`; more than SEGMENT_OPERATIONS or SEGMENT_BYTES become several segments."""
+    async def begin(
+        self, operations: Operations, *, together: bool = False, job: str = ""
+    ) -> PendingLog:
+        """As `OperationLog.begin`; more than SEGMENT_OPERATIONS or SEGMENT_BYTES become several
+        segments."""
         if not operations:
             return _NOTHING_PENDING
         handle = _NativePending(self, self._objects(operations, together=together, job=job))
@@ -203,7 +231,8 @@ class NativeLog:
         await self._marks.close()
 
     async def create(self, key: str, data: bytes, created: set[str] | None = None) -> None:
-        """Write an object of the log; the same bytes may be there already, others are a ConflictError.
+        """Write an object of the log; the same bytes may be there already, others are a
+        ConflictError.
 
         `created` gets the key unless an object was there before: what it holds may be withdrawn.
         """
@@ -214,7 +243,9 @@ class NativeLog:
         except BlobExistsError as error:
             possibly.discard(key)
             if await self._blobs.get(key, 0, len(data) + 1) != data:
-                raise ConflictError("the operation log holds another record under this key", path=key) from error
+                raise ConflictError(
+                    "the operation log holds another record under this key", path=key
+                ) from error
 
     async def commit(self, key: str, data: bytes) -> bool:
         """Write a committed object; False, counted and logged, if that fails or takes too long."""
@@ -251,7 +282,8 @@ class NativeLog:
         for first in range(0, len(operations), SEGMENT_OPERATIONS):
             start, end = first, min(len(operations), first + SEGMENT_OPERATIONS)
             for count, lines in cut_lines(segment_lines(operations, start, end), SEGMENT_BYTES):
-                # A part of a UUID will do where the rest is the job's, and leaves the key short enough.
+                # A part of a UUID will do where the rest is the job's, and leaves the key short
+                # enough.
                 unique = self._sources.uuid()[-UNIQUE_DIGITS:] if job else self._sources.uuid()
                 ids = operation_ids(operations, start, start + count)
                 parts.append(_SegmentObject(segment_id(unique, job), ids, lines))
@@ -332,22 +364,30 @@ class _NativePending:
             await gather(create, self._objects, limit=_OBJECTS_AT_ONCE)
         except (ResponseLostError, OutcomeUnknownError) as error:
             await to_the_end(withdraw)
-            raise ServiceError("the operation log could not be written, so nothing was changed") from error
+            raise ServiceError(
+                "the operation log could not be written, so nothing was changed"
+            ) from error
         except (S3kError, asyncio.CancelledError):
             await to_the_end(withdraw)
             raise
 
-    async def commit(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> bool:
+    async def commit(
+        self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
+    ) -> bool:
         marks, removals = self._endings(succeeded, unknown)
 
         async def settle_all() -> bool:
-            written = await gather(lambda mark: self._log.commit(*mark), marks, limit=_OBJECTS_AT_ONCE)
+            written = await gather(
+                lambda mark: self._log.commit(*mark), marks, limit=_OBJECTS_AT_ONCE
+            )
             removed = await gather(self._log.remove, removals, limit=_OBJECTS_AT_ONCE)
             return all([*written, *removed])
 
         return await to_the_end(settle_all)
 
-    async def commit_later(self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()) -> None:
+    async def commit_later(
+        self, succeeded: Collection[str] | None = None, *, unknown: Collection[str] = ()
+    ) -> None:
         marks, removals = self._endings(succeeded, unknown)
         await _Held(self._log, marks, removals, ()).commit_later()
 
@@ -358,17 +398,22 @@ class _NativePending:
     def _endings(
         self, succeeded: Collection[str] | None, unknown: Collection[str]
     ) -> tuple[list[tuple[str, bytes]], list[str]]:
-        """The committed objects to write, key and bytes, and the keys of the pending ones to remove."""
+        """The committed objects to write, key and bytes, and the keys of the pending ones to
+        remove."""
         undecided = set(unknown)
         done = self._ids - undecided if succeeded is None else set(succeeded)
         if not (done | undecided) <= self._ids or done & undecided:
-            raise ValueError("the ids that succeeded and the unknown ones must be apart, and must have been begun")
+            raise ValueError(
+                "the ids that succeeded and the unknown ones must be apart, and must have been "
+                "begun"
+            )
         self._committing = True
         marks, removals = [], []
         for part in self._objects:
             successes = [operation_id for operation_id in part.ids if operation_id in done]
             open_ids = [operation_id for operation_id in part.ids if operation_id in undecided]
-            # Where nothing succeeded, a mark still tells what certainly failed from what may have happened.
+            # Where nothing succeeded, a mark still tells what certainly failed from what may have
+            # happened.
             if successes or 0 < len(open_ids) < len(part.ids):
                 marks.append((part.committed_key, part.committed(successes, open_ids)))
             elif not open_ids:

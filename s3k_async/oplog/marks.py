@@ -1,6 +1,7 @@
 """Committed marks that are written after their callers were answered.
 
-If the process dies first, the operation is pending in the log and done in the table, which fsck can decide.
+If the process dies first, the operation is pending in the log and done in the table, which fsck can
+decide.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from s3k_async.requests import deferred
 __all__ = ["MARKS_UNDER_WAY", "Marks"]
 
 MARKS_UNDER_WAY: Final = 64
-"""Marks that are being written at the same time; whoever brings one more waits until one of them is done."""
+"""Marks that are being written at the same time; whoever brings one more waits until one of them is
+done."""
 
 
 class Marks:
-    """The marks of one log that are being written. Belongs to one event loop, and to the process that began them: in a
-    forked child they are not written a second time.
+    """The marks of one log that are being written. Belongs to one event loop, and to the process
+    that began them: in a forked child they are not written a second time.
     """
 
     def __init__(self, limit: int = MARKS_UNDER_WAY) -> None:
@@ -35,7 +37,8 @@ class Marks:
     async def begin(self, write: Callable[[], Awaitable[object]]) -> None:
         """Begin to write a mark and return; waits only while too many are under way.
 
-        `write` ends by itself and raises nothing that the log expects. A cancellation of the caller does not reach it.
+        `write` ends by itself and raises nothing that the log expects. A cancellation of the caller
+        does not reach it.
         """
         await self._places.acquire()
         self._pid = os.getpid()
@@ -44,7 +47,8 @@ class Marks:
         task.add_done_callback(self._ended)
 
     async def drained(self) -> None:
-        """Wait until all that were begun are written. Raises what none of them should have raised."""
+        """Wait until all that were begun are written. Raises what none of them should have
+        raised."""
         while self._tasks and self._pid == os.getpid():
             await asyncio.wait(set(self._tasks))
         failure, self._failure = self._failure, None
@@ -73,8 +77,8 @@ class Marks:
             except asyncio.CancelledError:
                 if self._given_up:
                     raise
-                # The loop is ending, as `asyncio.run` does it, and waits for what it has cancelled. Doing it again
-                # leaves the same object.
+                # The loop is ending, as `asyncio.run` does it, and waits for what it has cancelled.
+                # Doing it again leaves the same object.
                 await write()
 
     def _ended(self, task: asyncio.Task[None]) -> None:

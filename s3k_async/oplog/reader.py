@@ -1,14 +1,22 @@
 """Reading the operation log back, and deciding what it says of each object.
 
-Damage is reported and never repaired or removed here, and only what was read whole can be damaged: an error of the
-store ends the reading.
+Damage is reported and never repaired or removed here, and only what was read whole can be damaged:
+an error of the store ends the reading.
 """
 
 from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Container, Iterable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+)
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, get_args
@@ -37,7 +45,16 @@ from s3k_async.oplog.segments import Mark, Segment, decode_segment
 from s3k_async.stores.blobs import BlobInfo, BlobStore
 from s3k_async.stores.key_ranges import KeyRange, list_range
 
-__all__ = ["DamagedLog", "Finding", "JavaLogReader", "LogObject", "LogReader", "Truth", "entry_ranges", "latest"]
+__all__ = [
+    "DamagedLog",
+    "Finding",
+    "JavaLogReader",
+    "LogObject",
+    "LogReader",
+    "Truth",
+    "entry_ranges",
+    "latest",
+]
 
 _ENTRIES: Final = "entries/"
 _SEGMENTS: Final = "segments/"
@@ -70,7 +87,9 @@ class LogObject:
     @property
     def is_settled(self) -> bool:
         """Whether it is whole, and it is known of each of its operations whether it happened."""
-        return len(self.records) == len(self.findings) > 0 and all(one.state == "committed" for one in self.records)
+        return len(self.records) == len(self.findings) > 0 and all(
+            one.state == "committed" for one in self.records
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +97,22 @@ class Truth:
     """What the log says of one object."""
 
     committed: LogRecord | None
-    """The committed operation of the highest version, or None; a `delete` says that the object is gone."""
+    """The committed operation of the highest version, or None; a `delete` says that the object is
+    gone."""
     pending: tuple[LogRecord, ...] = ()
-    """Operations of higher versions of which the log does not know whether they happened, by version and id."""
+    """Operations of higher versions of which the log does not know whether they happened, by
+    version and id."""
     conflict: tuple[LogRecord, ...] = ()
-    """Different operations, all committed, for that one highest version, by time and id. Conditional writes exclude
-    this, so the log alone cannot decide between them; `committed` is then the first, for want of a better one."""
+    """Different operations, all committed, for that one highest version, by time and id.
+    Conditional writes exclude this, so the log alone cannot decide between them; `committed` is
+    then the first, for want of a better one."""
 
 
 def latest(records: Iterable[Finding]) -> dict[str, Truth]:
     """The truth for each object id, in whatever order the records come; damage is passed over.
 
-    The highest committed version wins. Operations pending at or below it are not pending any more: their own
-    committed record exists, or they lost. The same operation found twice is one.
+    The highest committed version wins. Operations pending at or below it are not pending any more:
+    their own committed record exists, or they lost. The same operation found twice is one.
     """
     committed: dict[str, list[LogRecord]] = {}
     pending: dict[str, dict[tuple[int, str], LogRecord]] = {}
@@ -104,7 +126,9 @@ def latest(records: Iterable[Finding]) -> dict[str, Truth]:
         best = committed.setdefault(operation.object_id, [record])
         if operation.version > best[0].operation.version:
             best[:] = [record]
-        elif operation.version == best[0].operation.version and all(operation != seen.operation for seen in best):
+        elif operation.version == best[0].operation.version and all(
+            operation != seen.operation for seen in best
+        ):
             best.append(record)
     return {
         object_id: _truth(committed.get(object_id, []), pending.get(object_id, {}))
@@ -117,7 +141,11 @@ def _truth(committed: list[LogRecord], pending: dict[tuple[int, str], LogRecord]
     version = ranked[0].operation.version if ranked else -1
     return Truth(
         committed=ranked[0] if ranked else None,
-        pending=tuple(record for at, record in sorted(pending.items(), key=lambda pair: pair[0]) if at[0] > version),
+        pending=tuple(
+            record
+            for at, record in sorted(pending.items(), key=lambda pair: pair[0])
+            if at[0] > version
+        ),
         conflict=tuple(ranked) if len(ranked) > 1 else (),
     )
 
@@ -126,10 +154,15 @@ class LogReader:
     """Reads the entries and segments of a native log."""
 
     def __init__(
-        self, blobs: BlobStore, *, concurrency: int = 32, has_key: Callable[[str], bool] | None = None
+        self,
+        blobs: BlobStore,
+        *,
+        concurrency: int = 32,
+        has_key: Callable[[str], bool] | None = None,
     ) -> None:
-        """`blobs`: rooted at the log, its reads already retried. `concurrency`: entries read at once. `has_key`:
-        whether an entry of the volume can have a path; an object with another one is damaged.
+        """`blobs`: rooted at the log, its reads already retried. `concurrency`: entries read at
+        once. `has_key`: whether an entry of the volume can have a path; an object with another one
+        is damaged.
         """
         self._blobs = blobs
         self._concurrency = concurrency
@@ -137,13 +170,15 @@ class LogReader:
         self.checkpoints = CheckpointReader(blobs, has_key=has_key)
 
     async def records(self) -> AsyncIterator[Finding]:
-        """Every operation in the log, in the highest state that an object knows for it, and every object that cannot be
-        understood. An operation that an entry or segment and a checkpoint hold comes once from each.
+        """Every operation in the log, in the highest state that an object knows for it, and every
+        object that cannot be understood. An operation that an entry or segment and a checkpoint
+        hold comes once from each.
 
-        Where a committed entry is readable, its pending twin has no more to say and is not read; of a segment, the
-        operations are read from the pending object, and a mark whose pending object is missing is damage. Bounded
-        memory. Not a snapshot: an operation that is being committed meanwhile may still be found pending. What is
-        compacted meanwhile is found in the checkpoint, because checkpoints are read last. Raises the store's errors.
+        Where a committed entry is readable, its pending twin has no more to say and is not read; of
+        a segment, the operations are read from the pending object, and a mark whose pending object
+        is missing is damage. Bounded memory. Not a snapshot: an operation that is being committed
+        meanwhile may still be found pending. What is compacted meanwhile is found in the
+        checkpoint, because checkpoints are read last. Raises the store's errors.
         """
         async for part in self.objects():
             for finding in part.findings:
@@ -152,7 +187,8 @@ class LogReader:
             yield finding
 
     async def objects(self) -> AsyncIterator[LogObject]:
-        """Every entry and every segment, without those that a checkpoint covers. Raises the store's errors."""
+        """Every entry and every segment, without those that a checkpoint covers. Raises the store's
+        errors."""
         async for part in self.entries():
             yield part
         async for part in self.segments():
@@ -185,13 +221,15 @@ class LogReader:
     async def entries(
         self, wanted: Callable[[str], bool] | None = None, *, keys: KeyRange = _EVERY_ENTRY
     ) -> AsyncIterator[LogObject]:
-        """Every entry, or those on the objects whose ids are wanted; the others are listed and not read. `keys`: one of
-        `entry_ranges`. Raises the store's errors.
+        """Every entry, or those on the objects whose ids are wanted; the others are listed and not
+        read. `keys`: one of `entry_ranges`. Raises the store's errors.
         """
 
         def is_other(key: str) -> bool:
             parsed = parse_key(key)
-            return wanted is not None and isinstance(parsed, EntryKey) and not wanted(parsed.object_id)
+            return (
+                wanted is not None and isinstance(parsed, EntryKey) and not wanted(parsed.object_id)
+            )
 
         async for part in self._read(keys, self._entry, self._concurrency, _ENTRY_BATCH, is_other):
             yield part
@@ -199,8 +237,8 @@ class LogReader:
     async def segments(
         self, without: Container[str] = frozenset(), *, without_covered: bool = True
     ) -> AsyncIterator[LogObject]:
-        """Every segment, but for those `without`, by their ids, and, `without_covered`, those that a
-        checkpoint covers. Raises the store's errors.
+        """Every segment, but for those `without`, by their ids, and, `without_covered`, those that
+        a checkpoint covers. Raises the store's errors.
         """
         covered = await self._covered() if without_covered else frozenset()
 
@@ -208,7 +246,9 @@ class LogReader:
             segment = _segment_id(key)
             return segment in covered or segment in without
 
-        async for part in self._read(_EVERY_SEGMENT, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, is_known):
+        async for part in self._read(
+            _EVERY_SEGMENT, self._segment, _SEGMENTS_AT_ONCE, _SEGMENTS_AT_ONCE, is_known
+        ):
             yield part
 
     async def segment_ids(self) -> AsyncIterator[str]:
@@ -230,8 +270,8 @@ class LogReader:
         ]
 
     async def segment_sizes(self) -> tuple[dict[str, int], list[DamagedLog]]:
-        """The ids of all segments but those that a checkpoint covers, with the bytes of their objects, and keys among
-        theirs that are none of a segment. Raises the store's errors.
+        """The ids of all segments but those that a checkpoint covers, with the bytes of their
+        objects, and keys among theirs that are none of a segment. Raises the store's errors.
         """
         covered = await self._covered()
         sizes: dict[str, int] = {}
@@ -249,12 +289,14 @@ class LogReader:
     async def history(self, object_id: str) -> list[Finding]:
         """What the log holds of one object, by version.
 
-        Segments that cannot be understood come last, since nobody knows whether they are about it. Reads every
-        segment, and one part of each checkpoint. Raises the store's errors.
+        Segments that cannot be understood come last, since nobody knows whether they are about it.
+        Reads every segment, and one part of each checkpoint. Raises the store's errors.
         """
         prefix = history_prefix(object_id)
         found: dict[object, Finding] = {}
-        async for part in self._read(KeyRange(prefix), self._entry, self._concurrency, _ENTRY_BATCH):
+        async for part in self._read(
+            KeyRange(prefix), self._entry, self._concurrency, _ENTRY_BATCH
+        ):
             found.update({_identity(finding): finding for finding in part.findings})
         async for part in self.segments():
             for finding in part.findings:
@@ -265,17 +307,22 @@ class LogReader:
         return sorted(found.values(), key=_by_version)
 
     async def entries_of(self, object_id: str) -> list[Finding]:
-        """What the entries of one object say; no segment and no checkpoint is read. Raises the store's errors."""
-        parts = self._read(KeyRange(history_prefix(object_id)), self._entry, self._concurrency, _ENTRY_BATCH)
+        """What the entries of one object say; no segment and no checkpoint is read. Raises the
+        store's errors."""
+        parts = self._read(
+            KeyRange(history_prefix(object_id)), self._entry, self._concurrency, _ENTRY_BATCH
+        )
         return [finding async for part in parts for finding in part.findings]
 
     async def segment(self, segment_id: str) -> list[Finding]:
         """What one segment says; nothing if there is none. Raises the store's errors."""
-        return await self._segment({state: segment_key(segment_id, state) for state in get_args(LogState)})
+        return await self._segment(
+            {state: segment_key(segment_id, state) for state in get_args(LogState)}
+        )
 
     async def open_segments(self, prefix: str) -> list[str]:
-        """The ids of the segments, below a prefix of their keys, of which no mark says what became of their
-        operations. Raises the store's errors.
+        """The ids of the segments, below a prefix of their keys, of which no mark says what became
+        of their operations. Raises the store's errors.
         """
         return [
             _segment_id(twins["pending"])
@@ -284,14 +331,17 @@ class LogReader:
         ]
 
     async def begun(self, segment_id: str) -> Segment | None:
-        """A segment's pending object; None if it is not there, or cannot be understood. Raises the store's errors."""
+        """A segment's pending object; None if it is not there, or cannot be understood. Raises the
+        store's errors."""
         segment = await self._decoded(segment_key(segment_id, "pending"), [])
         return segment if isinstance(segment, Segment) else None
 
     async def _covered(self) -> frozenset[str]:
         """The segments that checkpoints stand for."""
         valid = await self.checkpoints.valid()
-        return frozenset().union(*(each.segments for each in valid if not isinstance(each, DamagedLog)))
+        return frozenset().union(
+            *(each.segments for each in valid if not isinstance(each, DamagedLog))
+        )
 
     async def _read(
         self,
@@ -360,7 +410,11 @@ class LogReader:
         if isinstance(committed, Segment):
             open_records = begun.records(keys["committed"]) if begun is not None else []
             happened = committed.records(keys["committed"])
-            return [*damage, *happened, *(one for one in open_records if one.operation.id in committed.unknown)]
+            return [
+                *damage,
+                *happened,
+                *(one for one in open_records if one.operation.id in committed.unknown),
+            ]
         if isinstance(committed, Mark):
             return damage + await self._marked(committed, begun, keys, damaged=bool(damage))
         return damage + (list(begun.records(keys["pending"])) if begun is not None else [])
@@ -377,11 +431,15 @@ class LogReader:
                 return [DamagedLog(key, error), *begun.records(keys["pending"])]
         if damaged or await self._blobs.head(key) is None or mark.id in await self._covered():
             return []
-        return [DamagedLog(key, LogFormatError("the pending object with the operations is missing", path=key))]
+        return [
+            DamagedLog(
+                key, LogFormatError("the pending object with the operations is missing", path=key)
+            )
+        ]
 
     async def _decoded(self, key: str | None, damage: list[Finding]) -> Segment | Mark | None:
-        """What an object of a segment holds; None if it is not there, or if it cannot be understood, which is added to
-        the damage.
+        """What an object of a segment holds; None if it is not there, or if it cannot be
+        understood, which is added to the damage.
         """
         if key is None:
             return None
@@ -399,25 +457,31 @@ class LogReader:
 
 
 class JavaLogReader:
-    """Reads the `<object id>.info` objects of an s3k-1.0 volume: the last operation on each file, no history."""
+    """Reads the `<object id>.info` objects of an s3k-1.0 volume: the last operation on each file,
+    no history."""
 
-    def __init__(self, blobs: BlobStore, *, volume: str | None = None, concurrency: int = 32) -> None:
-        """`blobs`: rooted at the log's bucket, which may hold the data too; other keys are passed over.
+    def __init__(
+        self, blobs: BlobStore, *, volume: str | None = None, concurrency: int = 32
+    ) -> None:
+        """`blobs`: rooted at the log's bucket, which may hold the data too; other keys are passed
+        over.
 
-        `volume`: the authority of the volume's logical paths; entries of others are left out. None: all volumes.
+        `volume`: the authority of the volume's logical paths; entries of others are left out. None:
+        all volumes.
         """
         self._blobs = blobs
         self._volume = volume
         self._concurrency = concurrency
 
     async def records(self, keys: KeyRange = _EVERY_KEY) -> AsyncIterator[Finding]:
-        """Every entry, or those in a range of keys, and every object named like one that cannot be understood. Raises
-        the store's errors.
+        """Every entry, or those in a range of keys, and every object named like one that cannot be
+        understood. Raises the store's errors.
 
-        An entry becomes a record without an operation id or earlier state, timed by when its object was stored, with
-        the file's mtime taken from its ctime. A delete leads one version further than the entry says, as ours do.
-        A V1 entry, which says no more than path, size, ctime and whether the bytes were durable, has version 0 and
-        counts as committed; its id is that of its key, its physical path is None.
+        An entry becomes a record without an operation id or earlier state, timed by when its object
+        was stored, with the file's mtime taken from its ctime. A delete leads one version further
+        than the entry says, as ours do. A V1 entry, which says no more than path, size, ctime and
+        whether the bytes were durable, has version 0 and counts as committed; its id is that of its
+        key, its physical path is None.
         """
         batch: list[BlobInfo] = []
         async for info in list_range(self._blobs, keys):
@@ -455,7 +519,9 @@ class JavaLogReader:
             operation = _java_v1(entry, object_id, logical[2], info.mtime_ms)
             return [LogRecord(operation, "committed", info.key)]
         if entry.id != object_id or entry.version < 1:
-            raise LogFormatError("the Java log entry's content does not belong to its key", path=info.key)
+            raise LogFormatError(
+                "the Java log entry's content does not belong to its key", path=info.key
+            )
         state: LogState = "pending" if entry.state == "PENDING" else "committed"
         file = Entry(
             path=logical[2],
@@ -469,7 +535,9 @@ class JavaLogReader:
             committed=entry.committed,
         )
         if entry.kind == "DELETE":
-            operation = Operation("", "delete", object_id, entry.version + 1, info.mtime_ms, file, None)
+            operation = Operation(
+                "", "delete", object_id, entry.version + 1, info.mtime_ms, file, None
+            )
         else:
             kind: OperationKind = "create" if entry.kind == "CREATE" else "update"
             operation = Operation("", kind, object_id, entry.version, info.mtime_ms, None, file)
@@ -488,7 +556,9 @@ def _java_v1(entry: JavaEntryV1, object_id: str, path: str, time_ms: int) -> Ope
         physical=None if entry.committed else UNCOMMITTED,
         committed=entry.committed,
     )
-    return Operation("", "update" if entry.committed else "create", object_id, 0, time_ms, None, file)
+    return Operation(
+        "", "update" if entry.committed else "create", object_id, 0, time_ms, None, file
+    )
 
 
 def _is_normal(path: str) -> bool:
@@ -499,13 +569,16 @@ def _is_normal(path: str) -> bool:
 
 
 def entry_ranges(count: int) -> list[KeyRange]:
-    """Ranges that together hold the key of every entry, each about as many: `count` of them, but no more than there are
-    beginnings of keys. Both objects of an entry are in one range.
+    """Ranges that together hold the key of every entry, each about as many: `count` of them, but no
+    more than there are beginnings of keys. Both objects of an entry are in one range.
     """
     count = min(count, _SHARDS)
-    # No key of an entry is a cut, or begins with one: the last digits are followed by what comes after every slash.
+    # No key of an entry is a cut, or begins with one: the last digits are followed by what comes
+    # after every slash.
     cuts = [f"{_ENTRIES}{number * _SHARDS // count - 1:02x}~" for number in range(1, count)]
-    return [KeyRange(_ENTRIES, low, high) for low, high in zip(["", *cuts], [*cuts, ""], strict=True)]
+    return [
+        KeyRange(_ENTRIES, low, high) for low, high in zip(["", *cuts], [*cuts, ""], strict=True)
+    ]
 
 
 def _identity(finding: Finding) -> object:
@@ -521,8 +594,8 @@ def _segment_id(key: str) -> str:
 
 
 async def _get(blobs: BlobStore, key: str | None, most: int) -> bytes | None:
-    """The object's bytes, or None for one that was rolled back or compacted away since it was listed. Raises
-    LogFormatError for more than `most`."""
+    """The object's bytes, or None for one that was rolled back or compacted away since it was
+    listed. Raises LogFormatError for more than `most`."""
     if key is None:
         return None
     try:
@@ -541,5 +614,9 @@ def _by_version(finding: Finding) -> tuple[bool, int, str, str]:
             key = parse_key(finding.key)
         except LogFormatError:
             return True, 0, "", finding.key
-        return (False, key.version, key.operation_id, "") if isinstance(key, EntryKey) else (True, 0, "", finding.key)
+        return (
+            (False, key.version, key.operation_id, "")
+            if isinstance(key, EntryKey)
+            else (True, 0, "", finding.key)
+        )
     return False, finding.operation.version, finding.operation.id, finding.state

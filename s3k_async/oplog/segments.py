@@ -1,9 +1,10 @@
 """Segments: several operations in one log object.
 
-Lines of JSON as in `entries`. The pending object holds a header, one line for each operation that was begun, and the
-seal. The committed object is the mark that ends them: a header, which names the operations that succeeded (`"all"`,
-or their ids) and the ones whose outcome is not known, and the seal. It does not repeat the operations, so the pending
-object stays. An operation that a mark names in neither way did not happen.
+Lines of JSON as in `entries`. The pending object holds a header, one line for each operation that
+was begun, and the seal. The committed object is the mark that ends them: a header, which names the
+operations that succeeded (`"all"`, or their ids) and the ones whose outcome is not known, and the
+seal. It does not repeat the operations, so the pending object stays. An operation that a mark names
+in neither way did not happen.
 
 In format 1 the committed object held the operations that succeeded, in full; it is still read.
 """
@@ -60,7 +61,8 @@ class Encoded(Protocol):
         """The operation ids, in order."""
 
     def lines(self, start: int, end: int) -> bytes:
-        """The lines of the operations [start, end), as `operation_line`, each ended by a newline."""
+        """The lines of the operations [start, end), as `operation_line`, each ended by a
+        newline."""
 
     def __len__(self) -> int: ...
 
@@ -73,7 +75,8 @@ Operations: TypeAlias = Sequence[Operation] | Encoded
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Operations in one object, in one state. Format 1 has such objects for the committed ones, too."""
+    """Operations in one object, in one state. Format 1 has such objects for the committed ones,
+    too."""
 
     id: str
     state: LogState
@@ -100,14 +103,17 @@ class Mark:
     """Ids of operations whose outcome is not known, so that they are still pending."""
 
     def records(self, begun: Segment, key: str) -> list[LogRecord]:
-        """The operations that happened, or may have: it is the mark, and its `key`, by which these are pending. Raises
-        LogFormatError, with `key`, for a mark that is not about the operations of this pending object.
+        """The operations that happened, or may have: it is the mark, and its `key`, by which these
+        are pending. Raises LogFormatError, with `key`, for a mark that is not about the operations
+        of this pending object.
         """
         ids = {operation.id for operation in begun.operations}
         done = ids if self.succeeded is None else set(self.succeeded)
         open_ids = set(self.unknown)
         if self.count != len(begun.operations) or not (done | open_ids) <= ids:
-            raise LogFormatError("the mark is not about the operations of the pending object", path=key)
+            raise LogFormatError(
+                "the mark is not about the operations of the pending object", path=key
+            )
         return [
             LogRecord(operation, "committed" if operation.id in done else "pending", key)
             for operation in begun.operations
@@ -123,22 +129,26 @@ def operation_ids(operations: Operations, start: int = 0, end: int | None = None
     return [operations[number].id for number in range(start, end)]
 
 
-def encode_segment(segment_id: str, operations: Operations, start: int = 0, end: int | None = None) -> bytes:
-    """The pending object of the operations [start, end). Raises LogFormatError for operations that contradict
-    themselves or occur twice.
+def encode_segment(
+    segment_id: str, operations: Operations, start: int = 0, end: int | None = None
+) -> bytes:
+    """The pending object of the operations [start, end). Raises LogFormatError for operations that
+    contradict themselves or occur twice.
     """
     end = len(operations) if end is None else end
     return seal_segment(segment_id, end - start, segment_lines(operations, start, end))
 
 
 def seal_segment(segment_id: str, count: int, lines: bytes) -> bytes:
-    """The pending object of so many operations, given as their lines. Raises LogFormatError for an id that is none."""
+    """The pending object of so many operations, given as their lines. Raises LogFormatError for an
+    id that is none."""
     segment_key(segment_id, "pending")
     return seal(_head(segment_id, "pending", count) + lines)
 
 
 def cut_lines(lines: bytes, most: int) -> list[tuple[int, bytes]]:
-    """Lines in runs of at most so many bytes, or of one longer line: the number of lines of each, and the run."""
+    """Lines in runs of at most so many bytes, or of one longer line: the number of lines of each,
+    and the run."""
     runs: list[tuple[int, bytes]] = []
     start = 0
     while start < len(lines):
@@ -154,24 +164,32 @@ def encode_mark(mark: Mark) -> bytes:
     """The committed object. Raises LogFormatError for a mark that contradicts itself."""
     _check_mark(mark, segment_key(mark.id, "committed"))
     succeeded = "all" if mark.succeeded is None else list(mark.succeeded)
-    return seal(_head(mark.id, "committed", mark.count, succeeded=succeeded, unknown=list(mark.unknown)))
+    return seal(
+        _head(mark.id, "committed", mark.count, succeeded=succeeded, unknown=list(mark.unknown))
+    )
 
 
 def decode_segment(data: bytes, key: str) -> Segment | Mark:
-    """The segment in an object's bytes: its operations, or, for a committed object of the present format, its mark.
+    """The segment in an object's bytes: its operations, or, for a committed object of the present
+    format, its mark.
 
-    Raises LogFormatError, with the key, for bytes that are cut, damaged, foreign or of a newer format, and for a
-    segment that contradicts itself or its key.
+    Raises LogFormatError, with the key, for bytes that are cut, damaged, foreign or of a newer
+    format, and for a segment that contradicts itself or its key.
     """
     expected = parse_key(key)
     if not isinstance(expected, SegmentKey):
         raise LogFormatError("not the key of a segment", path=key)
     lines = unseal(data, _SEGMENT, FORMAT, key)
     head = parse_line(lines[0], key)
-    if SegmentKey(*(read_field(head, name, (str,), key) for name in ("segment", "state"))) != expected:
+    if (
+        SegmentKey(*(read_field(head, name, (str,), key) for name in ("segment", "state")))
+        != expected
+    ):
         raise LogFormatError("the segment's content does not belong to its key", path=key)
     count = read_field(head, "count", (int,), key)
-    marked = expected.state == "committed" and read_field(head, "format", (int,), key) > _FULL_COMMITS
+    marked = (
+        expected.state == "committed" and read_field(head, "format", (int,), key) > _FULL_COMMITS
+    )
     if len(lines) - 1 != (0 if marked else count):
         raise LogFormatError("the segment does not hold the operations that it counts", path=key)
     if marked:
@@ -185,7 +203,9 @@ def decode_segment(data: bytes, key: str) -> Segment | Mark:
     return _committed_in_full(expected.segment_id, operations, head, key)
 
 
-def _committed_in_full(segment_id: str, operations: tuple[Operation, ...], head: dict[str, Any], key: str) -> Segment:
+def _committed_in_full(
+    segment_id: str, operations: tuple[Operation, ...], head: dict[str, Any], key: str
+) -> Segment:
     """The committed object of format 1."""
     succeeded, unknown = _succeeded(head, key), _unknown(head, key)
     held = list(dict.fromkeys(operation.id for operation in operations))
@@ -197,7 +217,8 @@ def _committed_in_full(segment_id: str, operations: tuple[Operation, ...], head:
 
 
 def segment_lines(operations: Operations, start: int, end: int) -> bytes:
-    """The lines of the operations [start, end), each ended by a newline. Raises LogFormatError as `encode_segment`."""
+    """The lines of the operations [start, end), each ended by a newline. Raises LogFormatError as
+    `encode_segment`."""
     if isinstance(operations, Encoded):
         return operations.lines(start, end)
     key = segment_key("new", "pending")
@@ -207,12 +228,23 @@ def segment_lines(operations: Operations, start: int, end: int) -> bytes:
 
 
 def _head(segment_id: str, state: LogState, count: int, **more: object) -> bytes:
-    head = {"s3k": _SEGMENT, "format": FORMAT, "segment": segment_id, "state": state, "count": count, **more}
+    head = {
+        "s3k": _SEGMENT,
+        "format": FORMAT,
+        "segment": segment_id,
+        "state": state,
+        "count": count,
+        **more,
+    }
     return json.dumps(head, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def _succeeded(head: dict[str, Any], key: str) -> tuple[str, ...] | None:
-    return None if head.get("succeeded") == "all" else _texts(read_field(head, "succeeded", (list,), key), key)
+    return (
+        None
+        if head.get("succeeded") == "all"
+        else _texts(read_field(head, "succeeded", (list,), key), key)
+    )
 
 
 def _unknown(head: dict[str, Any], key: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
-"""Log records sorted by object id in a temporary file, so that any log can be gone through one object after the other.
+"""Log records sorted by object id in a temporary file, so that any log can be gone through one
+object after the other.
 
-The file is a SQLite database of its own in a temporary directory: nothing in it outlives the work, so it is written
-without a journal.
+The file is a SQLite database of its own in a temporary directory: nothing in it outlives the work,
+so it is written without a journal.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ __all__ = ["CACHE_BYTES", "Spill"]
 CACHE_BYTES = 16 * 1024 * 1024
 """Memory that the database may use for its pages."""
 
-_SCHEMA = "CREATE TABLE records (object TEXT NOT NULL, state TEXT NOT NULL, key TEXT NOT NULL, line BLOB NOT NULL)"
+_SCHEMA = (
+    "CREATE TABLE records (object TEXT NOT NULL, state TEXT NOT NULL, key TEXT NOT NULL, line BLOB "
+    "NOT NULL)"
+)
 
 
 class Spill:
-    """Log records by object id. `directory`: where the temporary directory is made; None: where the system says.
+    """Log records by object id. `directory`: where the temporary directory is made; None: where the
+    system says.
 
     with Spill() as spill:
         spill.add(records)
@@ -46,7 +51,10 @@ class Spill:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -58,7 +66,12 @@ class Spill:
     def add(self, records: Iterable[LogRecord]) -> None:
         """Keep some records."""
         rows = [
-            (each.operation.object_id, each.state, each.key, operation_line(each.operation, each.key))
+            (
+                each.operation.object_id,
+                each.state,
+                each.key,
+                operation_line(each.operation, each.key),
+            )
             for each in records
         ]
         self.many("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
@@ -68,13 +81,21 @@ class Spill:
         self.database.execute("CREATE INDEX IF NOT EXISTS by_object ON records (object)")
         rows = self.database.execute("SELECT object, state, key, line FROM records ORDER BY object")
         for _, some in groupby(rows, key=lambda row: row[0]):
-            yield [LogRecord(operation_from(line, key), cast("LogState", state), key) for _, state, key, line in some]
+            yield [
+                LogRecord(operation_from(line, key), cast("LogState", state), key)
+                for _, state, key, line in some
+            ]
 
     def of(self, object_id: str) -> list[LogRecord]:
         """The records of one object."""
         self.database.execute("CREATE INDEX IF NOT EXISTS by_object ON records (object)")
-        rows = self.database.execute("SELECT state, key, line FROM records WHERE object = ?", (object_id,))
-        return [LogRecord(operation_from(line, key), cast("LogState", state), key) for state, key, line in rows]
+        rows = self.database.execute(
+            "SELECT state, key, line FROM records WHERE object = ?", (object_id,)
+        )
+        return [
+            LogRecord(operation_from(line, key), cast("LogState", state), key)
+            for state, key, line in rows
+        ]
 
     def many(self, statement: str, rows: list[Any]) -> None:
         """Execute a statement for each row, in one transaction."""

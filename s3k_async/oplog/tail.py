@@ -1,7 +1,9 @@
-"""The tail of the log: what was written to it behind a position, for a reader that knows what is before.
+"""The tail of the log: what was written to it behind a position, for a reader that knows what is
+before.
 
-Keys of the log are not in the order of time, so a position is what there was: the ids of the segments and the keys of
-the checkpoints. Entries need none, since those of one object are found by its id.
+Keys of the log are not in the order of time, so a position is what there was: the ids of the
+segments and the keys of the checkpoints. Entries need none, since those of one object are found by
+its id.
 """
 
 from __future__ import annotations
@@ -53,10 +55,10 @@ class LogTail:
         self._turn = anyio.Lock()
 
     async def of(self, object_ids: Collection[str]) -> tuple[list[LogRecord], bool]:
-        """What segments and checkpoints behind the position say of some objects, and whether the log
-        was compacted since. If it was, what was read before may be out of date (a tombstone that
-        outweighed it may have been dropped), and all segments and checkpoints are read again. What
-        cannot be understood is passed over. Raises the store's errors.
+        """What segments and checkpoints behind the position say of some objects, and whether the
+        log was compacted since. If it was, what was read before may be out of date (a tombstone
+        that outweighed it may have been dropped), and all segments and checkpoints are read again.
+        What cannot be understood is passed over. Raises the store's errors.
 
         To be called after the entries of these objects were read: compaction moves what entries say
         into checkpoints, which are looked for last. Calls at the same time share a reading that was

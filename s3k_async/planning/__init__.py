@@ -1,7 +1,8 @@
-"""A model of the service: what a verb on a tree will cost in requests, units and time. Pure; asks nobody.
+"""A model of the service: what a verb on a tree will cost in requests, units and time. Pure; asks
+nobody.
 
-The counts are those of the client in this package, of a run without failures, retries and other clients. Times are
-those of the published quotas and of the latencies that are assumed.
+The counts are those of the client in this package, of a run without failures, retries and other
+clients. Times are those of the published quotas and of the latencies that are assumed.
 """
 
 from s3k_async.planning.changing import deletion, renaming

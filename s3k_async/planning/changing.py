@@ -1,8 +1,9 @@
-"""Renaming and deleting a directory: the requests of `S3kClient.rename` and of `S3kClient.delete(recursive=True)`.
+"""Renaming and deleting a directory: the requests of `S3kClient.rename` and of
+`S3kClient.delete(recursive=True)`.
 
-Nobody else is at work in the tree, it holds no reservations and no marks of interrupted jobs, and the work ends
-before the job's lease is renewed for the first time (one UpdateItem every RENEW_SECONDS). In the root, the first such
-change in a volume's life makes a record (one PutItem).
+Nobody else is at work in the tree, it holds no reservations and no marks of interrupted jobs, and
+the work ends before the job's lease is renewed for the first time (one UpdateItem every
+RENEW_SECONDS). In the root, the first such change in a volume's life makes a record (one PutItem).
 """
 
 from __future__ import annotations
@@ -29,10 +30,15 @@ MARK_BYTES: Final = 60
 
 
 def renaming(
-    tree: LaidTree, service: Service, *, target_parents: int = 1, parents_touched: int = 1, atomic: bool = True
+    tree: LaidTree,
+    service: Service,
+    *,
+    target_parents: int = 1,
+    parents_touched: int = 1,
+    atomic: bool = True,
 ) -> Work:
-    """Rename a directory to a path that has so many ancestors below the root, all of which exist; `parents_touched`: 2
-    if the target is in another directory than the source.
+    """Rename a directory to a path that has so many ancestors below the root, all of which exist;
+    `parents_touched`: 2 if the target is in another directory than the source.
     """
     if not atomic:
         return _renaming_plainly(tree, service, target_parents)
@@ -74,12 +80,17 @@ def deletion(tree: LaidTree, service: Service, *, atomic: bool = True) -> Work:
 
 
 def _prepare(work: Work, tree: LaidTree, size: int, *, actions: int) -> None:
-    """All directories are listed, and their children marked; with them come the items at the target."""
+    """All directories are listed, and their children marked; with them come the items at the
+    target."""
     for kind in tree.kinds:
         read_children(work, kind)
         work.entries_changed += kind.count * kind.files
         work.log(_groups(kind, PORTION))
-        work.transact(_child_bytes(kind) + MARK_BYTES, actions * kind.count * _children(kind), _groups(kind, size))
+        work.transact(
+            _child_bytes(kind) + MARK_BYTES,
+            actions * kind.count * _children(kind),
+            _groups(kind, size),
+        )
 
 
 def _fold(work: Work, tree: LaidTree) -> None:
@@ -117,7 +128,8 @@ def _heat_of_changes(work: Work, kind: Kind, where: str, listings: int) -> None:
 
 
 def _chain(tree: LaidTree, service: Service, listings: int) -> float:
-    """Seconds of the requests that wait for each other: each level is prepared before the next, and folded in after."""
+    """Seconds of the requests that wait for each other: each level is prepared before the next, and
+    folded in after."""
     latency = service.latency
     once = latency.write * 4 + latency.transaction * 3 + latency.read * 4 + latency.put * 2
     each = latency.put + latency.transaction * listings
@@ -166,7 +178,8 @@ def _deletion_plainly(tree: LaidTree, service: Service) -> Work:
         work.heat(
             _suffix_of(kind),
             read_units(kind.bytes_of(files, directories)),
-            2 * files * write_units(kind.file_item) + 3 * directories * write_units(kind.directory_item),
+            2 * files * write_units(kind.file_item)
+            + 3 * directories * write_units(kind.directory_item),
         )
     _end_job(work)
     latency = service.latency
@@ -191,13 +204,16 @@ def _move_children(work: Work, kind: Kind) -> None:
     read_children(work, kind)
     work.entries_changed += kind.count * kind.files
     work.log(kind.segments() * kind.count)
-    work.transact(kind.file_item, 2 * kind.count * kind.files, kind.transactions(MOVES) * kind.count)
+    work.transact(
+        kind.file_item, 2 * kind.count * kind.files, kind.transactions(MOVES) * kind.count
+    )
     # After each portion the directory that is moved into is read.
     work.get(kind.own_item, kind.portions() * kind.count)
 
 
 def _move_directory(work: Work, kind: Kind) -> None:
-    """Directories below the top: marked, made at their new place, and the one that they are moved into read."""
+    """Directories below the top: marked, made at their new place, and the one that they are moved
+    into read."""
     work.update(kind.own_item + MARK_BYTES, _one(kind.count))
     work.get(0, _one(kind.count))
     work.log(_one(kind.count))

@@ -1,7 +1,7 @@
 """Writing many files at once: the requests of `S3kClient.write_many` into directories that exist.
 
-The list is in the order of the directories, each of which leads to files. Files are of one size and new, and the client
-has not seen the directories a moment ago.
+The list is in the order of the directories, each of which leads to files. Files are of one size and
+new, and the client has not seen the directories a moment ago.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["loading"]
 def loading(tree: LaidTree, service: Service, tuning: Tuning, *, parents: int = 1) -> Work:
     """Write all files of a tree, whose top is a path of so many components, in one call.
 
-    Exact for a list that fits into one window. Of longer ones it depends on where windows end, and on whether a
-    directory that two windows have in common was seen by the second one.
+    Exact for a list that fits into one window. Of longer ones it depends on where windows end, and
+    on whether a directory that two windows have in common was seen by the second one.
     """
     work = Work(service.latency)
     files = tree.files
@@ -49,12 +49,16 @@ def loading(tree: LaidTree, service: Service, tuning: Tuning, *, parents: int = 
                 2 * most * write_units(file_item),
             )
     latency = service.latency
-    each = latency.read * 2 + latency.put * (1 + window / UPLOADS) + latency.put + latency.transaction
+    each = (
+        latency.read * 2 + latency.put * (1 + window / UPLOADS) + latency.put + latency.transaction
+    )
     work.chain = each * number / WINDOWS
     return work
 
 
-def _reads(work: Work, tree: LaidTree, windows: list[tuple[int, int]], number: int, parents: int) -> None:
+def _reads(
+    work: Work, tree: LaidTree, windows: list[tuple[int, int]], number: int, parents: int
+) -> None:
     """What is at the paths, and above them; and afterwards a look at each directory of a window."""
     filled = sum(kind.count for kind in tree.kinds if kind.files and (parents or kind.level))
     above = tree.directories - 1 + parents
@@ -63,12 +67,16 @@ def _reads(work: Work, tree: LaidTree, windows: list[tuple[int, int]], number: i
         keys = tree.files + (above if filled else 0)
         batches = Count.of(-(-keys // MAX_BATCH))
     else:
-        most = sum(-(-(size + min(size, filled) + above) // MAX_BATCH) * times for size, times in windows)
+        most = sum(
+            -(-(size + min(size, filled) + above) // MAX_BATCH) * times for size, times in windows
+        )
         each = filled // number + tree.depth + parents + 1
         likely = sum(-(-(size + each) // MAX_BATCH) * times for size, times in windows)
         batches = Count(min(likely, most), fewest, most)
     work.count("table", "BatchGetItem", batches, work.latency.read)
     item = tree.top.directory_item
     work.read_units += tree.files + (filled + parents) * read_units(item)
-    looks = Count.of(filled) if number == 1 else Count(filled + number - 1, filled, filled + number - 1)
+    looks = (
+        Count.of(filled) if number == 1 else Count(filled + number - 1, filled, filled + number - 1)
+    )
     work.get(item, looks if filled else Count())

@@ -1,6 +1,7 @@
 """The size of items and what reading and writing them costs, as DynamoDB counts both.
 
-Sources: Amazon DynamoDB Developer Guide, "DynamoDB item sizes and formats" and "DynamoDB read and write operations".
+Sources: Amazon DynamoDB Developer Guide, "DynamoDB item sizes and formats" and "DynamoDB read and
+write operations".
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import Entry
 from s3k_async.stores.items import Item, Value
 
-__all__ = ["READ_UNIT", "WRITE_UNIT", "entry_size", "item_size", "read_units", "value_size", "write_units"]
+__all__ = [
+    "READ_UNIT",
+    "WRITE_UNIT",
+    "entry_size",
+    "item_size",
+    "read_units",
+    "value_size",
+    "write_units",
+]
 
 READ_UNIT = 4096
 """Bytes that one strongly consistent read unit covers."""
@@ -19,7 +28,8 @@ WRITE_UNIT = 1024
 
 
 def value_size(value: Value) -> int:
-    """Bytes of one value: text in UTF-8; a truth value one; a number one, and one for each two significant digits."""
+    """Bytes of one value: text in UTF-8; a truth value one; a number one, and one for each two
+    significant digits."""
     if isinstance(value, bool):
         return 1
     if isinstance(value, int):
@@ -39,10 +49,12 @@ def entry_size(entry: Entry, keys: KeyScheme) -> int:
 
 
 def read_units(size: int) -> int:
-    """Read units of one strongly consistent read of `size` bytes; finding nothing costs one, too."""
+    """Read units of one strongly consistent read of `size` bytes; finding nothing costs one,
+    too."""
     return max(1, -(-size // READ_UNIT))
 
 
 def write_units(size: int) -> int:
-    """Write units of writing, replacing or deleting an item of `size` bytes outside a transaction."""
+    """Write units of writing, replacing or deleting an item of `size` bytes outside a
+    transaction."""
     return max(1, -(-size // WRITE_UNIT))

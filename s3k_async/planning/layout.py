@@ -1,4 +1,5 @@
-"""How the children of a directory lie in its partitions, and in the pages that a Query gives of them."""
+"""How the children of a directory lie in its partitions, and in the pages that a Query gives of
+them."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Pages that are alike: the files and directories on each, and how many such pages follow each other."""
+    """Pages that are alike: the files and directories on each, and how many such pages follow each
+    other."""
 
     files: int
     directories: int
@@ -45,7 +47,8 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Partitions of one directory that are alike: the pages of each, and how many such partitions there are."""
+    """Partitions of one directory that are alike: the pages of each, and how many such partitions
+    there are."""
 
     pages: tuple[Page, ...]
     times: int = 1
@@ -84,10 +87,14 @@ def page_runs(files: int, directories: int, capacity: int) -> tuple[Page, ...]:
     return tuple(runs)
 
 
-def paged(children: Iterable[tuple[bool, int]], capacity: int | None, page_bytes: int) -> tuple[Page, ...]:
-    """The pages of a partition whose children, (is it a directory, bytes of its item), come in the order of names.
+def paged(
+    children: Iterable[tuple[bool, int]], capacity: int | None, page_bytes: int
+) -> tuple[Page, ...]:
+    """The pages of a partition whose children, (is it a directory, bytes of its item), come in the
+    order of names.
 
-    A page ends after `capacity` items or, without one, before the item that would take it over `page_bytes`.
+    A page ends after `capacity` items or, without one, before the item that would take it over
+    `page_bytes`.
     """
     pages: list[Page] = []
     files = directories = filled = 0
@@ -104,14 +111,19 @@ def paged(children: Iterable[tuple[bool, int]], capacity: int | None, page_bytes
     return tuple(Page(page.files, page.directories, len(list(run))) for page, run in groupby(pages))
 
 
-def even_partitions(files: int, directories: int, suffix_count: int, capacity: int) -> tuple[Partition, ...]:
+def even_partitions(
+    files: int, directories: int, suffix_count: int, capacity: int
+) -> tuple[Partition, ...]:
     """The partitions of a directory whose names hash perfectly evenly."""
     few, more = divmod(files, suffix_count)
     some, further = divmod(directories, suffix_count)
     # The larger share of files first, the larger share of directories last.
     edges = sorted({0, more, suffix_count - further, suffix_count})
     return tuple(
-        Partition(page_runs(few + (start < more), some + (start >= suffix_count - further), capacity), end - start)
+        Partition(
+            page_runs(few + (start < more), some + (start >= suffix_count - further), capacity),
+            end - start,
+        )
         for start, end in pairwise(edges)
     )
 

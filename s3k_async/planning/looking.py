@@ -14,7 +14,8 @@ __all__ = ["listing", "longest_listing", "read_children"]
 
 
 def listing(tree: LaidTree, service: Service) -> Work:
-    """List everything below a directory, all suffixes of up to DIRECTORIES directories at the same time."""
+    """List everything below a directory, all suffixes of up to DIRECTORIES directories at the same
+    time."""
     work = Work(service.latency)
     # Of the root, which has no item, it is the record of jobs that changed something in it.
     work.get(tree.top.own_item)
@@ -48,10 +49,12 @@ def read_again(work: Work, tree: LaidTree) -> None:
 
 
 def longest_listing(tree: LaidTree, service: Service) -> float:
-    """Seconds until the children of a deepest directory are known, if no request waits for anything but the one that
-    it needs: pages of one partition come one after the other.
+    """Seconds until the children of a deepest directory are known, if no request waits for anything
+    but the one that it needs: pages of one partition come one after the other.
     """
     pages = [0] * (tree.depth + 1)
     for kind in tree.kinds:
-        pages[kind.level] = max(pages[kind.level], *(partition.page_count for partition in kind.partitions))
+        pages[kind.level] = max(
+            pages[kind.level], *(partition.page_count for partition in kind.partitions)
+        )
     return sum(pages) * service.latency.read

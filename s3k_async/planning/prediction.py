@@ -17,8 +17,8 @@ __all__ = ["Bound", "Prediction", "predict", "suggest_suffix_count"]
 MAX_SUFFIX_COUNT: Final = 1000
 """The largest suffix count of a volume."""
 WORTH: Final = 0.95
-"""More suffixes are suggested only while they bring the time below this part of it: each costs a request for each
-directory that is listed."""
+"""More suffixes are suggested only while they bring the time below this part of it: each costs a
+request for each directory that is listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +60,24 @@ class Prediction:
         return sum(self.requests.values(), Count())
 
 
-def predict(verb: str, tree: LaidTree, work: Work, service: Service, *, concurrency: int) -> Prediction:
-    """What becomes of a verb's work on a service, for a client with so many requests in flight for each part."""
+def predict(
+    verb: str, tree: LaidTree, work: Work, service: Service, *, concurrency: int
+) -> Prediction:
+    """What becomes of a verb's work on a service, for a client with so many requests in flight for
+    each part."""
 
     def seconds(heat: Heat) -> float:
-        return max(heat.read_units / service.partition_read, heat.write_units / service.partition_write)
+        return max(
+            heat.read_units / service.partition_read, heat.write_units / service.partition_write
+        )
 
     hottest = max([*work.heats, Heat("none", 0.0, 0.0)], key=seconds)
     bounds = [
         Bound(
             "partition",
             seconds(hottest),
-            f"{hottest.partition}: {hottest.read_units:,.0f} read units at {service.partition_read:,.0f}/s,"
+            f"{hottest.partition}: {hottest.read_units:,.0f} read units at "
+            f"{service.partition_read:,.0f}/s,"
             f" {hottest.write_units:,.0f} write units at {service.partition_write:,.0f}/s",
         ),
         Bound(
@@ -101,11 +107,22 @@ def _blob_bounds(work: Work, service: Service) -> list[Bound]:
     bounds = []
     parts: tuple[Part, ...] = ("data", "log")
     for part in parts:
-        gets = sum(count.likely for (of, name), count in work.requests.items() if of == part and _reads(name))
-        puts = sum(count.likely for (of, name), count in work.requests.items() if of == part and not _reads(name))
+        gets = sum(
+            count.likely
+            for (of, name), count in work.requests.items()
+            if of == part and _reads(name)
+        )
+        puts = sum(
+            count.likely
+            for (of, name), count in work.requests.items()
+            if of == part and not _reads(name)
+        )
         partitions = service.quota.blob_partitions
         seconds = max(gets / service.blob_gets, puts / service.blob_puts) / partitions
-        reason = f"the bucket of the {part}: {puts:,} writes and {gets:,} reads, keys in {partitions} partitions"
+        reason = (
+            f"the bucket of the {part}: {puts:,} writes and {gets:,} reads, keys in {partitions} "
+            "partitions"
+        )
         bounds.append(Bound(part, seconds, reason))
     return bounds
 
@@ -119,7 +136,9 @@ def _latency_bounds(work: Work, concurrency: int) -> list[Bound]:
     part, longest = max(work.waits.items(), key=lambda each: each[1], default=("table", 0.0))
     number = sum(count.likely for (of, _), count in work.requests.items() if of == part)
     return [
-        Bound("latency", longest / at_once, f"{number:,} requests to the {part}, {at_once} at a time"),
+        Bound(
+            "latency", longest / at_once, f"{number:,} requests to the {part}, {at_once} at a time"
+        ),
         Bound("chain", work.chain, "requests that wait for each other"),
     ]
 
@@ -133,7 +152,10 @@ def _client(work: Work, service: Service) -> tuple[float, str]:
         + work.entries_changed * speed.entry_changed
         + work.files_written * speed.file_written
     )
-    return seconds, f"one core of this machine: {requests:,} requests, {work.entries_read:,} entries read"
+    return (
+        seconds,
+        f"one core of this machine: {requests:,} requests, {work.entries_read:,} entries read",
+    )
 
 
 def suggest_suffix_count(predict_with: Callable[[int], Prediction]) -> int:

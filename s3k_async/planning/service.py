@@ -1,7 +1,9 @@
-"""What the services allow: quotas, limits of one request, latencies. Figures are the published ones; all can be set.
+"""What the services allow: quotas, limits of one request, latencies. Figures are the published
+ones; all can be set.
 
-Sources: Amazon DynamoDB Developer Guide, "Quotas in Amazon DynamoDB", "On-demand capacity mode" (initial throughput)
-and "Designing partition keys"; Amazon S3 User Guide, "Best practices design patterns: optimizing performance".
+Sources: Amazon DynamoDB Developer Guide, "Quotas in Amazon DynamoDB", "On-demand capacity mode"
+(initial throughput) and "Designing partition keys"; Amazon S3 User Guide, "Best practices design
+patterns: optimizing performance".
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ __all__ = ["COLD", "WARM", "ClientSpeed", "Latency", "Service", "TableQuota"]
 
 @dataclass(frozen=True, slots=True)
 class TableQuota:
-    """Units a second that a whole table takes, and requests a second that the prefixes of a bucket take."""
+    """Units a second that a whole table takes, and requests a second that the prefixes of a bucket
+    take."""
 
     read: float
     write: float
@@ -45,8 +48,9 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class ClientSpeed:
-    """Seconds of one core for each thing that this client does: sign and send a request, decode an entry, move or
-    delete one, write one file. Estimates from the benchmarks of this project on a small machine.
+    """Seconds of one core for each thing that this client does: sign and send a request, decode an
+    entry, move or delete one, write one file. Estimates from the benchmarks of this project on a
+    small machine.
     """
 
     request: float = 120e-6

@@ -1,7 +1,7 @@
 """Verbs on one file or directory, called once or for every file of a tree, one call for each.
 
-Every path has existing parents, unless the verb makes them, and nothing that is in its way. Counts are those of calls
-that do not overlap: calls at the same time may share the reading of a parent.
+Every path has existing parents, unless the verb makes them, and nothing that is in its way. Counts
+are those of calls that do not overlap: calls at the same time may share the reading of a parent.
 """
 
 from __future__ import annotations
@@ -40,15 +40,19 @@ class Subject:
 
 @dataclass(slots=True)
 class _Call:
-    """One call of a verb: its work, and how much of it meets the item of the path and that of its parent."""
+    """One call of a verb: its work, and how much of it meets the item of the path and that of its
+    parent."""
 
     work: Work
     subject: Subject
     own: Heat = field(default_factory=lambda: Heat("own", 0.0, 0.0))
     parent: Heat = field(default_factory=lambda: Heat("parent", 0.0, 0.0))
 
-    def load(self, *, reads: int, writes: int = 0, parent_reads: int = 0, parent_writes: int = 0) -> None:
-        """How often the item of the path is read, and how many times its write units it takes; the parent's too."""
+    def load(
+        self, *, reads: int, writes: int = 0, parent_reads: int = 0, parent_writes: int = 0
+    ) -> None:
+        """How often the item of the path is read, and how many times its write units it takes; the
+        parent's too."""
         subject = self.subject
         own_read, own_write = read_units(subject.file_item), write_units(subject.file_item)
         self.own = Heat("own", reads * own_read, writes * own_write)
@@ -83,7 +87,8 @@ def _write(call: _Call) -> None:
 
 def _overwrite(call: _Call) -> None:
     work, subject = call.work, call.subject
-    # Below a parent that is known, what is there is read, and then read again together with its chain.
+    # Below a parent that is known, what is there is read, and then read again together with its
+    # chain.
     if subject.known_parent or not subject.parents:
         work.get(subject.file_item)
     if subject.parents:
@@ -137,8 +142,8 @@ SINGLE_VERBS: Final[dict[str, Callable[[_Call], None]]] = {
     "delete-file": _delete,
     "makedirs": _makedirs,
 }
-"""By name: `S3kClient.stat`, `read`, `write` of a new file and of an existing one, `rename` and `delete` of a file,
-`makedirs` with all parents missing."""
+"""By name: `S3kClient.stat`, `read`, `write` of a new file and of an existing one, `rename` and
+`delete` of a file, `makedirs` with all parents missing."""
 
 
 def single(verb: str, subject: Subject, service: Service) -> Work:
@@ -149,12 +154,14 @@ def single(verb: str, subject: Subject, service: Service) -> Work:
 def on_every_file(verb: str, tree: LaidTree, subject: Subject, service: Service) -> Work:
     """What calling the verb once for every file of a tree asks for; many calls at the same time.
 
-    The first call in a directory sees its parents, the others know them. Those that are made at the same time share
-    looks at them, so that there may be fewer of these.
+    The first call in a directory sees its parents, the others know them. Those that are made at the
+    same time share looks at them, so that there may be fewer of these.
     """
     work = Work(service.latency)
     filled = sum(kind.count for kind in tree.kinds if kind.files)
-    first, later = (_call(verb, replace(subject, known_parent=known), service) for known in (False, True))
+    first, later = (
+        _call(verb, replace(subject, known_parent=known), service) for known in (False, True)
+    )
     for call, times in ((first, filled), (later, tree.files - filled)):
         _repeat(work, call.work, times)
     if verb == "write" and subject.parents:
@@ -168,7 +175,9 @@ def on_every_file(verb: str, tree: LaidTree, subject: Subject, service: Service)
         where = f"a directory with {kind.files:,} files"
         own, parent = later.own, later.parent
         work.heat(f"one suffix of {where}", files * own.read_units, files * own.write_units)
-        work.heat(f"the item of {where}", kind.files * parent.read_units, kind.files * parent.write_units)
+        work.heat(
+            f"the item of {where}", kind.files * parent.read_units, kind.files * parent.write_units
+        )
     return work
 
 

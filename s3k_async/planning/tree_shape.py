@@ -1,4 +1,5 @@
-"""Trees as the model sees them: kinds of directories, each with a number of directories that are alike."""
+"""Trees as the model sees them: kinds of directories, each with a number of directories that are
+alike."""
 
 from __future__ import annotations
 
@@ -81,18 +82,24 @@ class Kind:
         # A line holds at most two states of a file, each with the names of its fields.
         longest = 2 * (self.file_item + 350)
         most = -(-min(self.files, PORTION) * longest // SEGMENT_BYTES)
-        return portions if most <= 1 else Count(portions.likely, portions.low, portions.high * (most + 1))
+        return (
+            portions
+            if most <= 1
+            else Count(portions.likely, portions.low, portions.high * (most + 1))
+        )
 
     def transactions(self, size: int) -> Count:
         """Groups of at most `size` files."""
         return Count.of(-(-self.files // size))
 
     def fullest(self) -> tuple[int, int]:
-        """Files and directories in its fullest partition; where names are not known, in that which chance makes the
-        fullest: the mean and sqrt(2 mean ln N) more.
+        """Files and directories in its fullest partition; where names are not known, in that which
+        chance makes the fullest: the mean and sqrt(2 mean ln N) more.
         """
         if self.certain:
-            partition = max(self.partitions, key=lambda each: (each.files + each.directories, each.files))
+            partition = max(
+                self.partitions, key=lambda each: (each.files + each.directories, each.files)
+            )
             return partition.files, partition.directories
         return self._fullest_of(self.files), self._fullest_of(self.directories)
 
@@ -133,8 +140,8 @@ class LaidTree:
 
 @dataclass(frozen=True, slots=True)
 class TreeShape:
-    """A tree that is described by numbers: files evenly in `leaves` directories at the bottom, and above these as few
-    directories as hold at most `fan_out` directories each, up to a single one.
+    """A tree that is described by numbers: files evenly in `leaves` directories at the bottom, and
+    above these as few directories as hold at most `fan_out` directories each, up to a single one.
     """
 
     files: int
@@ -151,11 +158,19 @@ class TreeShape:
 
     def __post_init__(self) -> None:
         """Raises InvalidArgumentError for a tree that cannot be."""
-        low = min(self.files, self.leaves - 1, self.name_bytes - 1, self.path_bytes - 1, self.file_bytes)
+        low = min(
+            self.files, self.leaves - 1, self.name_bytes - 1, self.path_bytes - 1, self.file_bytes
+        )
         if low < 0 or (self.item_bytes is not None and self.item_bytes < 1):
-            raise InvalidArgumentError("a tree has at least one directory, and names, paths and items have bytes")
-        if self.fan_out is not None and (self.fan_out < 1 or (self.fan_out == 1 and self.leaves > 1)):
-            raise InvalidArgumentError("with a fan-out of less than 2 there is one directory with files")
+            raise InvalidArgumentError(
+                "a tree has at least one directory, and names, paths and items have bytes"
+            )
+        if self.fan_out is not None and (
+            self.fan_out < 1 or (self.fan_out == 1 and self.leaves > 1)
+        ):
+            raise InvalidArgumentError(
+                "with a fan-out of less than 2 there is one directory with files"
+            )
 
     def levels(self) -> list[int]:
         """Directories of each level, from the top down."""
@@ -166,7 +181,8 @@ class TreeShape:
 
 
 def lay_out(shape: TreeShape, suffix_count: int, service: Service) -> LaidTree:
-    """Divide the children of a described tree evenly into partitions and pages. Takes a few steps for each level."""
+    """Divide the children of a described tree evenly into partitions and pages. Takes a few steps
+    for each level."""
     levels = shape.levels()
     kinds: list[Kind] = []
     for level, count in enumerate(levels):
@@ -181,7 +197,13 @@ def lay_out(shape: TreeShape, suffix_count: int, service: Service) -> LaidTree:
 
 
 def _kind(
-    shape: TreeShape, suffix_count: int, service: Service, level: int, count: int, files: int, directories: int
+    shape: TreeShape,
+    suffix_count: int,
+    service: Service,
+    level: int,
+    count: int,
+    files: int,
+    directories: int,
 ) -> Kind:
     path = shape.path_bytes + level * (shape.name_bytes + 1)
     file_item = shape.item_bytes or _item_bytes(path, shape.name_bytes, suffix_count, is_dir=False)
@@ -198,7 +220,9 @@ def _kind(
         certain=suffix_count == 1,
         file_item=file_item,
         directory_item=directory_item,
-        own_item=0 if path == len(ROOT) else _item_bytes(path - named, shape.name_bytes, suffix_count, is_dir=True),
+        own_item=0
+        if path == len(ROOT)
+        else _item_bytes(path - named, shape.name_bytes, suffix_count, is_dir=True),
     )
 
 
@@ -217,8 +241,8 @@ def _item_bytes(parent_bytes: int, name_bytes: int, suffix_count: int, *, is_dir
 
 
 def measure(entries: Iterable[Entry], top: Entry, keys: KeyScheme, service: Service) -> LaidTree:
-    """The layout of a tree whose entries are known: everything below `top`, in any order. Exact, and as slow as the
-    tree is large.
+    """The layout of a tree whose entries are known: everything below `top`, in any order. Exact,
+    and as slow as the tree is large.
     """
     below: dict[str, list[Entry]] = {top.path: []}
     size = files = 0
@@ -228,7 +252,12 @@ def measure(entries: Iterable[Entry], top: Entry, keys: KeyScheme, service: Serv
             below.setdefault(entry.path, [])
         files += not entry.is_dir
         size += entry.size
-    own = {entry.path: entry_size(entry, keys) for children in below.values() for entry in children if entry.is_dir}
+    own = {
+        entry.path: entry_size(entry, keys)
+        for children in below.values()
+        for entry in children
+        if entry.is_dir
+    }
     own[top.path] = 0 if top.path == ROOT else entry_size(top, keys)
     counted: dict[Kind, int] = {}
     for path, children in below.items():
@@ -238,8 +267,12 @@ def measure(entries: Iterable[Entry], top: Entry, keys: KeyScheme, service: Serv
     return LaidTree(kinds, keys.suffix_count, size // max(1, files), service.page_items)
 
 
-def _measured(path: str, children: list[Entry], top: Entry, own: int, keys: KeyScheme, service: Service) -> Kind:
-    partitions: dict[str, list[tuple[str, bool, int]]] = {partition: [] for partition in keys.partitions(path)}
+def _measured(
+    path: str, children: list[Entry], top: Entry, own: int, keys: KeyScheme, service: Service
+) -> Kind:
+    partitions: dict[str, list[tuple[str, bool, int]]] = {
+        partition: [] for partition in keys.partitions(path)
+    }
     sizes: dict[bool, list[int]] = {True: [], False: []}
     for entry in children:
         key = keys.key(entry.path)
@@ -247,7 +280,11 @@ def _measured(path: str, children: list[Entry], top: Entry, own: int, keys: KeyS
         partitions[key.partition].append((key.sort, entry.is_dir, size))
         sizes[entry.is_dir].append(size)
     layouts = [
-        paged([(is_dir, size) for _, is_dir, size in sorted(each)], service.page_items, service.page_bytes)
+        paged(
+            [(is_dir, size) for _, is_dir, size in sorted(each)],
+            service.page_items,
+            service.page_bytes,
+        )
         for each in partitions.values()
     ]
     return Kind(

@@ -1,4 +1,5 @@
-"""What a verb asks of the services: requests by operation, units, the load of single partitions, the longest chain."""
+"""What a verb asks of the services: requests by operation, units, the load of single partitions,
+the longest chain."""
 
 from __future__ import annotations
 
@@ -58,7 +59,9 @@ class Work:
 
     def get_many(self, keys: int, size: int = 0, times: int = 1) -> None:
         """BatchGetItem of so many keys, `size` bytes each."""
-        self.count("table", "BatchGetItem", Count.of(-(-keys // MAX_BATCH) * times), self.latency.read)
+        self.count(
+            "table", "BatchGetItem", Count.of(-(-keys // MAX_BATCH) * times), self.latency.read
+        )
         self.read_units += times * keys * read_units(size)
 
     def put(self, size: int, times: Count = _ONE) -> None:
@@ -70,7 +73,8 @@ class Work:
         self._write("UpdateItem", size, times)
 
     def transact(self, size: int, items: int, transactions: Count) -> None:
-        """So many transactions, with `items` items of `size` bytes in all of them together; checks are items, too."""
+        """So many transactions, with `items` items of `size` bytes in all of them together; checks
+        are items, too."""
         self.count("table", "TransactWriteItems", transactions, self.latency.transaction)
         self.write_units += 2 * items * write_units(size)
 

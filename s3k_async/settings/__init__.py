@@ -1,4 +1,5 @@
-"""Settings: URL, keywords, environment, configuration file and Hadoop mapping, turned into a VolumeConfig."""
+"""Settings: URL, keywords, environment, configuration file and Hadoop mapping, turned into a
+VolumeConfig."""
 
 from s3k_async.settings.config_file import ConfigFile, config_path, read_config, save_volume
 from s3k_async.settings.hadoop_mapping import HadoopSettings, read_hadoop

@@ -9,8 +9,8 @@
     table = "analytics-meta"
     bucket = "analytics-data"
 
-It is `S3K_CONFIG`, else `$XDG_CONFIG_HOME/s3k/config.toml`, else `~/.config/s3k/config.toml`. Relative paths in it are
-relative to the file's directory.
+It is `S3K_CONFIG`, else `$XDG_CONFIG_HOME/s3k/config.toml`, else `~/.config/s3k/config.toml`.
+Relative paths in it are relative to the file's directory.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def config_path(environ: Mapping[str, str]) -> str:
 
 
 def read_config(path: str, *, required: bool = False) -> ConfigFile:
-    """Read a configuration file; one that is not there says nothing, unless it is `required`. Raises ConfigError."""
+    """Read a configuration file; one that is not there says nothing, unless it is `required`.
+    Raises ConfigError."""
     text = _read(path)
     if text is None:
         if required:
@@ -67,16 +68,20 @@ def read_config(path: str, *, required: bool = False) -> ConfigFile:
 
 
 def save_volume(name: str, options: Mapping[str, object], path: str) -> bool:
-    """Add `[volumes.<name>]` to a configuration file, which is made if need be, readable by its owner alone.
+    """Add `[volumes.<name>]` to a configuration file, which is made if need be, readable by its
+    owner alone.
 
-    False when the same section is there already. Secrets among the options, and users and passwords in their URLs, are
-    left out. The file changes in one step, and clients that save at the same time do not lose each other's section.
-    Raises ConfigError when a section of that name says something else, or the file cannot be read or written.
+    False when the same section is there already. Secrets among the options, and users and passwords
+    in their URLs, are left out. The file changes in one step, and clients that save at the same
+    time do not lose each other's section. Raises ConfigError when a section of that name says
+    something else, or the file cannot be read or written.
     """
     check_name(name)
     given = {key: value for key, value in options.items() if value is not None}
     wanted = {
-        key: without_user(value) or value if isinstance(value, str) and OPTIONS[key].stem in _URLS else value
+        key: without_user(value) or value
+        if isinstance(value, str) and OPTIONS[key].stem in _URLS
+        else value
         for key, value in _values(given, "option", None).items()
         if OPTIONS[key].type != "secret"
     }
@@ -90,7 +95,9 @@ def save_volume(name: str, options: Mapping[str, object], path: str) -> bool:
         finally:
             os.close(lock)
     except OSError as error:
-        raise ConfigError(f"the configuration file cannot be written: {error.strerror}", path=path) from error
+        raise ConfigError(
+            f"the configuration file cannot be written: {error.strerror}", path=path
+        ) from error
 
 
 def _add_section(name: str, wanted: Mapping[str, Setting], path: str) -> bool:
@@ -99,12 +106,16 @@ def _add_section(name: str, wanted: Mapping[str, Setting], path: str) -> bool:
     if present is not None:
         if present == wanted:
             return False
-        raise ConfigError(f"the configuration file has another section [volumes.{_key(name)}]", path=path)
+        raise ConfigError(
+            f"the configuration file has another section [volumes.{_key(name)}]", path=path
+        )
     lines = [f"{key} = {_literal(value)}" for key, value in wanted.items()]
     section = "\n".join([f"[volumes.{_key(name)}]", *lines, ""])
     after = f"{before.rstrip()}\n\n{section}" if before.strip() else section
     if _checked(_parsed(after, path), path).volumes.get(name) != wanted:
-        raise ConfigError(f"a section [volumes.{_key(name)}] cannot be added to the configuration file", path=path)
+        raise ConfigError(
+            f"a section [volumes.{_key(name)}] cannot be added to the configuration file", path=path
+        )
     _replace(path, after.encode())
     return True
 
@@ -153,7 +164,9 @@ def _checked(content: Mapping[str, Any], path: str) -> ConfigFile:
     defaults = _section(_table(content, "defaults", path), "[defaults]", path)
     for key in defaults:
         if OPTIONS[key].scope == "volume":
-            raise ConfigError(f"{path}: {key!r} is about one volume and cannot be in [defaults]", path=path)
+            raise ConfigError(
+                f"{path}: {key!r} is about one volume and cannot be in [defaults]", path=path
+            )
     return ConfigFile(path, default, defaults, volumes)
 
 

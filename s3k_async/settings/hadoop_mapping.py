@@ -1,13 +1,14 @@
 """Settings in the keys of S3-FileSystem 1.0, as a Hadoop configuration holds them.
 
-A key of scope bucket is `<key>.<bucket>`; one of scope context is `<key>.<bucket>.<context>`, and, unlike in
-S3-FileSystem 1.0, `<key>.<bucket>` where that is missing. Keys are looked up whole, so buckets may have `.` and `_` in
-their names, and keys that merely end like one of them mean nothing.
+A key of scope bucket is `<key>.<bucket>`; one of scope context is `<key>.<bucket>.<context>`, and,
+unlike in S3-FileSystem 1.0, `<key>.<bucket>` where that is missing. Keys are looked up whole, so
+buckets may have `.` and `_` in their names, and keys that merely end like one of them mean nothing.
 
-The data's own service is reached by S3A's settings, `fs.s3a.bucket.<bucket>.<property>`, then `fs.s3a.<property>`.
-Each of these may be given as `fs.s3k.storage.underlying.fs.prop.marker.<key>.<bucket>`, which goes before the key.
-S3A's encryption is of data and log alike; a method that is not supported here is kept by its name, so that the volume
-cannot be written unencrypted.
+The data's own service is reached by S3A's settings, `fs.s3a.bucket.<bucket>.<property>`, then
+`fs.s3a.<property>`. Each of these may be given as
+`fs.s3k.storage.underlying.fs.prop.marker.<key>.<bucket>`, which goes before the key. S3A's
+encryption is of data and log alike; a method that is not supported here is kept by its name, so
+that the volume cannot be written unencrypted.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ class HadoopSettings:
     """Option name to the key that S3-FileSystem 1.0 requires for it, where the mapping lacks it."""
 
 
-def read_hadoop(mapping: Mapping[str, object], bucket: str, context: str | None = None) -> HadoopSettings:
-    """Translate the settings of `bucket`. Raises ConfigError for a value that cannot be understood."""
+def read_hadoop(
+    mapping: Mapping[str, object], bucket: str, context: str | None = None
+) -> HadoopSettings:
+    """Translate the settings of `bucket`. Raises ConfigError for a value that cannot be
+    understood."""
     source = _Source(mapping, bucket, context or _text(mapping.get(CONTEXT_KEY)) or None)
     values: dict[str, Setting] = {}
     for option, (key, scoped, convert) in _PLAIN.items():
@@ -66,7 +70,9 @@ def read_hadoop(mapping: Mapping[str, object], bucket: str, context: str | None 
         required |= {"suffix_count": _SUFFIX_COUNT, "bucket": _SCHEME}
         if values.get("log_mode") != "disabled":
             required["log_bucket"] = _LOG_BUCKET
-    missing = {option: f"{key}.{bucket}" for option, key in required.items() if option not in values}
+    missing = {
+        option: f"{key}.{bucket}" for option, key in required.items() if option not in values
+    }
     return HadoopSettings(values, tuple(sorted(source.ignored())), missing)
 
 
@@ -170,7 +176,9 @@ _PAIRS: Final = (
 """Credentials and endpoints take effect only when both halves are set."""
 
 _S3A_KEYS: Final = ("fs.s3a.bucket.{bucket}.{name}", "fs.s3a.{name}")
-_S3A_FORMS: Final = tuple(form for key in _S3A_KEYS for form in (f"{_MARKER}.{key}.{{bucket}}", key))
+_S3A_FORMS: Final = tuple(
+    form for key in _S3A_KEYS for form in (f"{_MARKER}.{key}.{{bucket}}", key)
+)
 """Where S3A finds a property, S3-FileSystem 1.0 having copied what is marked over the rest."""
 _S3A: Final[tuple[tuple[str, str, Callable[[str], object]], ...]] = (
     ("endpoint", "data_endpoint", _url),
@@ -184,13 +192,23 @@ _S3A_CREDENTIALS: Final = (
 )
 
 _S3A_ENCRYPTION: Final = ("encryption.algorithm", "server-side-encryption-algorithm")
-_S3A_ENCRYPTION_KEY: Final = ("encryption.key", "server-side-encryption.key", "server-side-encryption-key")
+_S3A_ENCRYPTION_KEY: Final = (
+    "encryption.key",
+    "server-side-encryption.key",
+    "server-side-encryption-key",
+)
 _S3A_ENCRYPTION_CONTEXT: Final = "encryption.context"
 _S3A_METHODS: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 """S3A's name of a method to S3's."""
 _S3A_OTHER_METHODS: Final = ("SSE-C", "CSE-KMS", "CSE-CUSTOM")
 
-_OF_JOBS: Final = ("fs.s3k.fsck.", "fs.s3k.cmd.", "fs.s3k.metastorescan.", "fs.s3k.raws3.", "fs.s3k.purge.")
+_OF_JOBS: Final = (
+    "fs.s3k.fsck.",
+    "fs.s3k.cmd.",
+    "fs.s3k.metastorescan.",
+    "fs.s3k.raws3.",
+    "fs.s3k.purge.",
+)
 """What keys of the MapReduce jobs begin with; they have no bucket."""
 _BARE: Final = frozenset(
     {key for key, _, _ in _PLAIN.values()}
@@ -228,14 +246,17 @@ def _converted(option: str, convert: Callable[[str], object], key: str, text: st
 
 
 def _modes(source: _Source, values: dict[str, Setting]) -> None:
-    """Switches that are spelled otherwise there: the log's and the hash's class, sequential tree operations."""
+    """Switches that are spelled otherwise there: the log's and the hash's class, sequential tree
+    operations."""
     factory = source.first(_LOG_FACTORY)
     if factory is not None and "Disabled" in factory[1].rpartition(".")[2]:
         values["log_mode"] = "disabled"
     function = source.first(_HASH)
     if function is not None and values.get("kind") != "native":
         if function[1].rpartition(".")[2] != "DefaultHashFunction":
-            raise ConfigError(f"Hadoop setting {_HASH}: {function[1]!r} is a hash that is not known here")
+            raise ConfigError(
+                f"Hadoop setting {_HASH}: {function[1]!r} is a hash that is not known here"
+            )
         values["hash"] = "java31"
     found = source.find(_ASYNC, scoped=True)
     if found is not None and not parse(_SWITCH, found[1], f"Hadoop setting {found[0]}"):
@@ -256,7 +277,9 @@ def _data(source: _Source, values: dict[str, Setting]) -> None:
     """The data is in the bucket of the volume's name, behind S3A's settings."""
     found = source.find(_SCHEME)
     if found is not None and found[1].lower() not in _S3_SCHEMES:
-        raise ConfigError(f"Hadoop setting {found[0]}: {found[1]!r} is none of {', '.join(_S3_SCHEMES)}")
+        raise ConfigError(
+            f"Hadoop setting {found[0]}: {found[1]!r} is none of {', '.join(_S3_SCHEMES)}"
+        )
     if found is not None or values.get("kind") == "native":
         values["bucket"] = source.bucket
     scopes = [source.s3a(form) for form in _S3A_FORMS]
@@ -276,13 +299,19 @@ def _data(source: _Source, values: dict[str, Setting]) -> None:
             source.ignore(scope.get(name))
 
 
-def _encryption(source: _Source, values: dict[str, Setting], scopes: list[dict[str, tuple[str, str]]]) -> None:
+def _encryption(
+    source: _Source, values: dict[str, Setting], scopes: list[dict[str, tuple[str, str]]]
+) -> None:
     """How S3A encrypts what it stores. Raises ConfigError for a method that S3A does not have."""
 
     def found(*names: str) -> tuple[str, str] | None:
         return next((scope[name] for scope in scopes for name in names if name in scope), None)
 
-    method, key, context = found(*_S3A_ENCRYPTION), found(*_S3A_ENCRYPTION_KEY), found(_S3A_ENCRYPTION_CONTEXT)
+    method, key, context = (
+        found(*_S3A_ENCRYPTION),
+        found(*_S3A_ENCRYPTION_KEY),
+        found(_S3A_ENCRYPTION_CONTEXT),
+    )
     name = "" if method is None else method[1].upper()
     if method is not None and name not in (*_S3A_METHODS, *_S3A_OTHER_METHODS):
         known = ", ".join((*_S3A_METHODS, *_S3A_OTHER_METHODS))

@@ -65,10 +65,12 @@ VolumeAddress: TypeAlias = NamedVolume | EmbeddedVolume | MemoryVolume
 
 
 def check_name(name: str) -> str:
-    """The name, if a volume can have it: ASCII letters, digits, `.`, `_`, `-`, at most 255. Raises ConfigError."""
+    """The name, if a volume can have it: ASCII letters, digits, `.`, `_`, `-`, at most 255. Raises
+    ConfigError."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            "a volume's name has letters, digits, '.', '_' and '-', and begins with none of '.' and '-'",
+            "a volume's name has letters, digits, '.', '_' and '-', and begins with none of '.' "
+            "and '-'",
             path=repr(name),
         )
     return name
@@ -81,10 +83,12 @@ def name_of_directory(directory: str) -> str:
 
 
 def split_url(url: str) -> tuple[str | None, str]:
-    """The volume and the path in it: `s3k://name/a/b` is (`s3k://name`, `/a/b`), and so for `memory://`.
+    """The volume and the path in it: `s3k://name/a/b` is (`s3k://name`, `/a/b`), and so for
+    `memory://`.
 
-    Text without a scheme is a path in whatever volume is meant: (None, text). A `file://` URL is a volume as a
-    whole. Nothing is decoded: `%` and every other character is what it is. Raises ConfigError for another scheme.
+    Text without a scheme is a path in whatever volume is meant: (None, text). A `file://` URL is a
+    volume as a whole. Nothing is decoded: `%` and every other character is what it is. Raises
+    ConfigError for another scheme.
     """
     scheme, separator, rest = url.partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
@@ -92,13 +96,17 @@ def split_url(url: str) -> tuple[str | None, str]:
     if scheme.lower() == "file":
         return url, "/"
     if scheme.lower() not in ("s3k", "memory"):
-        raise ConfigError(f"{scheme}:// is no volume; volumes are s3k://NAME, memory://NAME and file:///PATH", path=url)
+        raise ConfigError(
+            f"{scheme}:// is no volume; volumes are s3k://NAME, memory://NAME and file:///PATH",
+            path=url,
+        )
     name, _, path = rest.partition("/")
     return f"{scheme.lower()}://{check_name(name)}", f"/{path}"
 
 
 def parse_volume(volume: str | os.PathLike[str], base: str | None = None) -> VolumeAddress:
-    """What a volume's URL or path means. Relative paths are below `base`, else the working directory.
+    """What a volume's URL or path means. Relative paths are below `base`, else the working
+    directory.
 
     Raises ConfigError, ArgumentTypeError.
     """
@@ -107,7 +115,8 @@ def parse_volume(volume: str | os.PathLike[str], base: str | None = None) -> Vol
     if "://" not in volume:
         if "/" not in volume and volume not in (".", "..", "~"):
             raise ConfigError(
-                f"is {volume!r} a directory or a name? Write ./{volume} for a directory, s3k://{volume} for a named"
+                f"is {volume!r} a directory or a name? Write ./{volume} for a directory, "
+                f"s3k://{volume} for a named"
                 " volume",
                 path=volume,
             )
@@ -125,7 +134,9 @@ def parse_volume(volume: str | os.PathLike[str], base: str | None = None) -> Vol
 def _text(path: object) -> str:
     text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
-        raise ArgumentTypeError(f"a volume is text or a path, not {type(text).__name__}", path=repr(text))
+        raise ArgumentTypeError(
+            f"a volume is text or a path, not {type(text).__name__}", path=repr(text)
+        )
     return text
 
 
@@ -147,27 +158,34 @@ def _file_url(url: str) -> str:
 
 
 def anchored(option: Option, value: Setting, base: str | None) -> Setting:
-    """The value, with a relative path in it made absolute: below `base`, else the working directory."""
+    """The value, with a relative path in it made absolute: below `base`, else the working
+    directory."""
     if not isinstance(value, str):
         return value
     if option.name == "table" and value.startswith("sqlite:"):
         return f"sqlite:{_absolute(re.sub('^sqlite:(//(?=/))?', '', value), base)}"
-    if option.type == "path" or (option.name in ("data_location", "log_location") and "://" not in value):
+    if option.type == "path" or (
+        option.name in ("data_location", "log_location") and "://" not in value
+    ):
         return _absolute(value, base)
     return value
 
 
 def table_location(text: str, aws: AwsConfig) -> TableLocation:
-    """What the option `table` means: a DynamoDB table (name or ARN), `sqlite:PATH`, `memory://NAME`."""
+    """What the option `table` means: a DynamoDB table (name or ARN), `sqlite:PATH`,
+    `memory://NAME`."""
     scheme, separator, rest = text.partition("://")
     if separator and scheme == "memory":
         return MemoryTable(_one_word(rest, text))
     if text.startswith("sqlite:"):
         return SqliteFile(text.removeprefix("sqlite:"))
     name = rest if separator and scheme == "dynamodb" else text
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}|arn:[A-Za-z0-9:_-]+:table/[A-Za-z0-9_.-]{3,255}", name):
+    if not re.fullmatch(
+        r"[A-Za-z0-9_.-]{3,255}|arn:[A-Za-z0-9:_-]+:table/[A-Za-z0-9_.-]{3,255}", name
+    ):
         raise ConfigError(
-            "a DynamoDB table's name has 3 to 255 letters, digits, '.', '_' and '-'; other tables are sqlite:PATH and"
+            "a DynamoDB table's name has 3 to 255 letters, digits, '.', '_' and '-'; other tables "
+            "are sqlite:PATH and"
             f" memory://NAME; {text!r} is none of them",
             path=text,
         )
@@ -175,7 +193,8 @@ def table_location(text: str, aws: AwsConfig) -> TableLocation:
 
 
 def blob_location(text: str, aws: AwsConfig) -> BlobLocation:
-    """What `data_location` and `log_location` mean: `s3://BUCKET/PREFIX`, `file:///PATH` or a path, `memory://NAME`."""
+    """What `data_location` and `log_location` mean: `s3://BUCKET/PREFIX`, `file:///PATH` or a path,
+    `memory://NAME`."""
     scheme, separator, rest = text.partition("://")
     if not separator:
         return LocalDirectory(text)
@@ -186,11 +205,14 @@ def blob_location(text: str, aws: AwsConfig) -> BlobLocation:
     if scheme == "s3":
         bucket, _, prefix = rest.partition("/")
         return S3Bucket(_one_word(bucket, text), s3_prefix(prefix), aws)
-    raise ConfigError("a place for bytes is s3://BUCKET/PREFIX, file:///PATH, a path or memory://NAME", path=text)
+    raise ConfigError(
+        "a place for bytes is s3://BUCKET/PREFIX, file:///PATH, a path or memory://NAME", path=text
+    )
 
 
 def s3_prefix(prefix: str) -> str:
-    """A prefix in the one form that is compared and joined: empty, or with `/` at the end and none at the start."""
+    """A prefix in the one form that is compared and joined: empty, or with `/` at the end and none
+    at the start."""
     text = prefix.strip("/")
     return f"{text}/" if text else ""
 

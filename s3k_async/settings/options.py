@@ -1,4 +1,5 @@
-"""The one table of options. Keyword, environment variable, flag and key of the configuration file share one stem."""
+"""The one table of options. Keyword, environment variable, flag and key of the configuration file
+share one stem."""
 
 from __future__ import annotations
 
@@ -14,18 +15,33 @@ from s3k_async.config import ENCRYPTIONS, LogMode, Secret
 from s3k_async.errors import ConfigError
 from s3k_async.model import HashName, VolumeKind
 
-__all__ = ["CREDENTIALS", "KINDS", "OPTIONS", "PARTS", "Option", "OptionType", "Scope", "Setting", "nearest", "parse"]
+__all__ = [
+    "CREDENTIALS",
+    "KINDS",
+    "OPTIONS",
+    "PARTS",
+    "Option",
+    "OptionType",
+    "Scope",
+    "Setting",
+    "nearest",
+    "parse",
+]
 
-OptionType: TypeAlias = Literal["text", "path", "choice", "integer", "number", "size", "boolean", "secret"]
+OptionType: TypeAlias = Literal[
+    "text", "path", "choice", "integer", "number", "size", "boolean", "secret"
+]
 Scope: TypeAlias = Literal["volume", "service", "client"]
 Setting: TypeAlias = str | int | float | bool | Secret
 
 PARTS: Final = ("table", "data", "log")
-"""The three places of a volume; an option of scope `service` exists once for all and once for each that it is about."""
+"""The three places of a volume; an option of scope `service` exists once for all and once for each
+that it is about."""
 CREDENTIALS: Final = ("profile", "access_key_id", "secret_access_key", "session_token")
 """The options of a service that say as whom it is asked. They are of one piece, from one source."""
 KINDS: Final = ("read", "write", "scan")
-"""The three kinds of requests; every option of a retry policy exists once for all and once for each."""
+"""The three kinds of requests; every option of a retry policy exists once for all and once for
+each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +52,14 @@ class Option:
     """The stem: keyword and key in the configuration file."""
     type: OptionType
     scope: Scope
-    """What it is about: `volume` (where it is and what its record fixes), `service` (how a service is reached) or
-    `client` (how this client behaves)."""
+    """What it is about: `volume` (where it is and what its record fixes), `service` (how a service
+    is reached) or `client` (how this client behaves)."""
     doc: str
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     part: str | None = None
-    """For an option of one part: `table`, `data` or `log`; of one kind of requests: `read`, `write` or `scan`."""
+    """For an option of one part: `table`, `data` or `log`; of one kind of requests: `read`, `write`
+    or `scan`."""
 
     @property
     def env(self) -> str:
@@ -51,7 +68,8 @@ class Option:
 
     @property
     def flag(self) -> str | None:
-        """The command-line flag; a secret has none, since everybody on a machine can read a command line."""
+        """The command-line flag; a secret has none, since everybody on a machine can read a command
+        line."""
         return None if self.type == "secret" else f"--{self.name.replace('_', '-')}"
 
     @property
@@ -63,17 +81,43 @@ class Option:
 _VOLUME: Final = (
     Option("name", "text", "volume", "Name of the volume: the authority of its URLs."),
     Option("kind", "choice", "volume", "Who made the volume.", choices=get_args(VolumeKind)),
-    Option("directory", "path", "volume", "Directory of an embedded volume: metadata.sqlite, data/ and oplog/."),
+    Option(
+        "directory",
+        "path",
+        "volume",
+        "Directory of an embedded volume: metadata.sqlite, data/ and oplog/.",
+    ),
     Option("table", "text", "volume", "DynamoDB table, or sqlite:PATH, or memory://NAME."),
     Option("bucket", "text", "volume", "S3 bucket of the data."),
     Option("prefix", "text", "volume", "Prefix of the data in its bucket."),
-    Option("data_location", "text", "volume", "Place of the data: s3://BUCKET/PREFIX, a directory, memory://NAME."),
-    Option("log_bucket", "text", "volume", "S3 bucket of the operation log; the data's if not given."),
+    Option(
+        "data_location",
+        "text",
+        "volume",
+        "Place of the data: s3://BUCKET/PREFIX, a directory, memory://NAME.",
+    ),
+    Option(
+        "log_bucket", "text", "volume", "S3 bucket of the operation log; the data's if not given."
+    ),
     Option("log_prefix", "text", "volume", "Prefix of the operation log in its bucket."),
     Option("log_location", "text", "volume", "Place of the operation log, written as the data's."),
-    Option("suffix_count", "integer", "volume", "Partitions of each directory. Fixed at init.", minimum=1),
-    Option("hash", "choice", "volume", "Hash that spreads names. Fixed at init.", choices=get_args(HashName)),
-    Option("log_mode", "choice", "volume", "Operation log. Fixed at init.", choices=get_args(LogMode)),
+    Option(
+        "suffix_count",
+        "integer",
+        "volume",
+        "Partitions of each directory. Fixed at init.",
+        minimum=1,
+    ),
+    Option(
+        "hash",
+        "choice",
+        "volume",
+        "Hash that spreads names. Fixed at init.",
+        choices=get_args(HashName),
+    ),
+    Option(
+        "log_mode", "choice", "volume", "Operation log. Fixed at init.", choices=get_args(LogMode)
+    ),
 )
 
 _SERVICE: Final = (
@@ -84,7 +128,9 @@ _SERVICE: Final = (
     Option("secret_access_key", "secret", "service", "Static credentials: secret access key."),
     Option("session_token", "secret", "service", "Static credentials: session token."),
     Option("max_connections", "integer", "service", "Connections kept to the service.", minimum=1),
-    Option("connect_timeout", "number", "service", "Seconds to wait for a connection.", minimum=0.001),
+    Option(
+        "connect_timeout", "number", "service", "Seconds to wait for a connection.", minimum=0.001
+    ),
     Option("read_timeout", "number", "service", "Seconds to wait for an answer.", minimum=0.001),
     Option("ca_bundle", "path", "service", "File of certificates to trust."),
     Option("verify_tls", "boolean", "service", "Whether to check the service's certificate."),
@@ -92,15 +138,39 @@ _SERVICE: Final = (
 )
 
 _STORED: Final = (
-    Option("encryption", "choice", "service", "Server-side encryption of stored objects.", choices=ENCRYPTIONS),
+    Option(
+        "encryption",
+        "choice",
+        "service",
+        "Server-side encryption of stored objects.",
+        choices=ENCRYPTIONS,
+    ),
     Option("kms_key", "text", "service", "Id or ARN of the KMS key that encrypts stored objects."),
 )
 """Server-side encryption of stored objects: for data and log."""
 
 _RETRY: Final = (
-    Option("retry_attempts", "integer", "client", "Attempts at a request, the first included.", minimum=1),
-    Option("retry_base", "number", "client", "Upper bound of the first wait between attempts, seconds.", minimum=0),
-    Option("retry_cap", "number", "client", "Upper bound of any wait between attempts, seconds.", minimum=0),
+    Option(
+        "retry_attempts",
+        "integer",
+        "client",
+        "Attempts at a request, the first included.",
+        minimum=1,
+    ),
+    Option(
+        "retry_base",
+        "number",
+        "client",
+        "Upper bound of the first wait between attempts, seconds.",
+        minimum=0,
+    ),
+    Option(
+        "retry_cap",
+        "number",
+        "client",
+        "Upper bound of any wait between attempts, seconds.",
+        minimum=0,
+    ),
     Option(
         "retry_deadline",
         "number",
@@ -122,25 +192,72 @@ def _of_kinds() -> Iterable[Option]:
 
 
 _CLIENT: Final = (
-    Option("max_concurrency", "integer", "client", "Requests in flight to each of table, data and log.", minimum=1),
+    Option(
+        "max_concurrency",
+        "integer",
+        "client",
+        "Requests in flight to each of table, data and log.",
+        minimum=1,
+    ),
     *_RETRY,
     *_of_kinds(),
-    Option("retry_share", "number", "client", "Requests sent again for each request, in the long run.", minimum=0),
-    Option("retry_burst", "number", "client", "Requests sent again beyond that, once in a while.", minimum=0),
-    Option("retry_rate", "number", "client", "Requests a second that may be sent again anyway.", minimum=0),
-    Option("multipart_threshold", "size", "client", "Larger content is uploaded in parts.", minimum=1),
+    Option(
+        "retry_share",
+        "number",
+        "client",
+        "Requests sent again for each request, in the long run.",
+        minimum=0,
+    ),
+    Option(
+        "retry_burst",
+        "number",
+        "client",
+        "Requests sent again beyond that, once in a while.",
+        minimum=0,
+    ),
+    Option(
+        "retry_rate",
+        "number",
+        "client",
+        "Requests a second that may be sent again anyway.",
+        minimum=0,
+    ),
+    Option(
+        "multipart_threshold", "size", "client", "Larger content is uploaded in parts.", minimum=1
+    ),
     Option("part_size", "size", "client", "Size of a part.", minimum=1),
-    Option("read_ahead", "size", "client", "Bytes of a block of sequential reading; two are read ahead.", minimum=0),
+    Option(
+        "read_ahead",
+        "size",
+        "client",
+        "Bytes of a block of sequential reading; two are read ahead.",
+        minimum=0,
+    ),
     Option("lease", "number", "client", "Seconds a writer's reservation lasts.", minimum=0.001),
-    Option("busy_timeout", "number", "client", "Seconds to wait for another client's change.", minimum=0),
-    Option("close_timeout", "number", "client", "Seconds that closing waits for calls under way.", minimum=0),
+    Option(
+        "busy_timeout",
+        "number",
+        "client",
+        "Seconds to wait for another client's change.",
+        minimum=0,
+    ),
+    Option(
+        "close_timeout",
+        "number",
+        "client",
+        "Seconds that closing waits for calls under way.",
+        minimum=0,
+    ),
 )
 
 
 def _of_parts() -> Iterable[Option]:
     for part in PARTS:
         for option in (*_SERVICE, *(_STORED if part != "table" else ())):
-            doc = f"For the {part} alone: {option.doc[0].lower() if option.doc[1].islower() else option.doc[0]}"
+            doc = (
+                f"For the {part} alone: "
+                f"{option.doc[0].lower() if option.doc[1].islower() else option.doc[0]}"
+            )
             yield replace(option, name=f"{part}_{option.name}", doc=doc + option.doc[1:], part=part)
 
 
@@ -155,15 +272,21 @@ _FALSE: Final = frozenset({"0", "false", "no", "off"})
 
 
 def parse(option: Option, value: object, source: str) -> Setting:
-    """A value as given by keyword, text or TOML, checked. Raises ConfigError that names `source`, and never shows a
-    secret."""
+    """A value as given by keyword, text or TOML, checked. Raises ConfigError that names `source`,
+    and never shows a secret."""
     try:
         result = _typed(option, os.fspath(value) if isinstance(value, os.PathLike) else value)
     except (ValueError, OverflowError):
         shown = "the value" if option.type == "secret" else repr(value)
         raise ConfigError(f"{source}: {shown} is not {_wanted(option)}") from None
-    if option.minimum is not None and isinstance(result, int | float) and not option.minimum <= result < math.inf:
-        raise ConfigError(f"{source}: {value!r} is not {_wanted(option)} of at least {option.minimum}")
+    if (
+        option.minimum is not None
+        and isinstance(result, int | float)
+        and not option.minimum <= result < math.inf
+    ):
+        raise ConfigError(
+            f"{source}: {value!r} is not {_wanted(option)} of at least {option.minimum}"
+        )
     return result
 
 

@@ -1,12 +1,14 @@
 """From what people give us to one VolumeConfig.
 
-Precedence, option by option: keywords, environment, the volume's section of the configuration file, its defaults, a
-Hadoop mapping, built-in values. Options that say the same thing in two ways (`bucket` and `data_location`, a profile
-and static credentials) displace each other across these layers and contradict each other within one.
+Precedence, option by option: keywords, environment, the volume's section of the configuration file,
+its defaults, a Hadoop mapping, built-in values. Options that say the same thing in two ways
+(`bucket` and `data_location`, a profile and static credentials) displace each other across these
+layers and contradict each other within one.
 
-Environment variables that say where a volume is (`S3K_TABLE`, `S3K_BUCKET`, `S3K_SUFFIX_COUNT`, ...) describe the
-volume of `S3K_VOLUME`, or, without that, any volume opened by name; never one opened by its directory or keywords.
-Those about services and clients (`S3K_REGION`, `S3K_MAX_CONCURRENCY`, ...) apply to every volume.
+Environment variables that say where a volume is (`S3K_TABLE`, `S3K_BUCKET`, `S3K_SUFFIX_COUNT`,
+...) describe the volume of `S3K_VOLUME`, or, without that, any volume opened by name; never one
+opened by its directory or keywords. Those about services and clients (`S3K_REGION`,
+`S3K_MAX_CONCURRENCY`, ...) apply to every volume.
 """
 
 from __future__ import annotations
@@ -69,11 +71,12 @@ def resolve(
 ) -> VolumeConfig:
     """What to open.
 
-    `volume` is a directory's path, `file:///path`, `s3k://name` or `memory://name`; without it, the options
-    `directory` or `table` say which, else `S3K_VOLUME`, else the environment's `S3K_DIRECTORY` or `S3K_TABLE`, else
-    `default_volume` of the configuration file. `config` is that file's path, or a VolumeConfig, which then is the
-    answer. `hadoop` is a mapping in S3-FileSystem 1.0's keys, read for the volume's name and for `context` (else
-    `S3K_CONTEXT`, else the mapping's own). Options are those of OPTIONS; None is not given. Raises ConfigError.
+    `volume` is a directory's path, `file:///path`, `s3k://name` or `memory://name`; without it, the
+    options `directory` or `table` say which, else `S3K_VOLUME`, else the environment's
+    `S3K_DIRECTORY` or `S3K_TABLE`, else `default_volume` of the configuration file. `config` is
+    that file's path, or a VolumeConfig, which then is the answer. `hadoop` is a mapping in
+    S3-FileSystem 1.0's keys, read for the volume's name and for `context` (else `S3K_CONTEXT`, else
+    the mapping's own). Options are those of OPTIONS; None is not given. Raises ConfigError.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(config, VolumeConfig):
@@ -81,7 +84,9 @@ def resolve(
             raise ConfigError("a VolumeConfig is complete; give either it or a volume and options")
         return config
     environ = os.environ if environ is None else environ
-    path = os.path.abspath(os.path.expanduser(config)) if config is not None else config_path(environ)
+    path = (
+        os.path.abspath(os.path.expanduser(config)) if config is not None else config_path(environ)
+    )
     file = read_config(path, required=config is not None or bool(environ.get("S3K_CONFIG")))
     keywords = _keywords(given)
     environment = _environment(environ)
@@ -90,12 +95,17 @@ def resolve(
     if isinstance(address, NamedVolume) and hadoop is not None:
         mapping = read_hadoop(hadoop, address.name, context or environ.get("S3K_CONTEXT") or None)
         if mapping.ignored:
-            # Always from this line, so that Python shows it once, however often the volume is resolved.
+            # Always from this line, so that Python shows it once, however often the volume is
+            # resolved.
             warnings.warn(
-                f"Hadoop settings without effect on s3k://{address.name}: {', '.join(mapping.ignored)}", stacklevel=1
+                f"Hadoop settings without effect on s3k://{address.name}: "
+                f"{', '.join(mapping.ignored)}",
+                stacklevel=1,
             )
     if not _describes(environment, address, environ, volume):
-        environment = {name: value for name, value in environment.items() if OPTIONS[name].scope != "volume"}
+        environment = {
+            name: value for name, value in environment.items() if OPTIONS[name].scope != "volume"
+        }
     layers = [
         _Layer("the Hadoop mapping", dict(mapping.values)),
         _Layer(f"{file.path}, [defaults]", dict(file.defaults)),
@@ -106,7 +116,8 @@ def resolve(
     ]
     values = _merged(layers)
     by_mapping = hadoop is not None and (
-        "table" in mapping.values or not any(name in layer.values for layer in layers[1:] for name in _DESCRIBING)
+        "table" in mapping.values
+        or not any(name in layer.values for layer in layers[1:] for name in _DESCRIBING)
     )
     if isinstance(address, NamedVolume):
         _check_named(address, values, file, mapping.missing if by_mapping else {})
@@ -114,8 +125,9 @@ def resolve(
 
 
 def local_services(name: str) -> Mapping[str, AwsConfig]:
-    """How this machine's environment and configuration file reach the services of the volume `name` (empty: of one
-    without a name), by part. They need not say where the volume is. Raises ConfigError.
+    """How this machine's environment and configuration file reach the services of the volume `name`
+    (empty: of one without a name), by part. They need not say where the volume is. Raises
+    ConfigError.
     """
     file = read_config(config_path(os.environ), required=bool(os.environ.get("S3K_CONFIG")))
     layers = [
@@ -144,7 +156,9 @@ def _keywords(given: Mapping[str, object]) -> Values:
 
 def _environment(environ: Mapping[str, str]) -> Values:
     return {
-        option.name: anchored(option, parse(option, environ[option.env], f"environment variable {option.env}"), None)
+        option.name: anchored(
+            option, parse(option, environ[option.env], f"environment variable {option.env}"), None
+        )
         for option in OPTIONS.values()
         if environ.get(option.env)
     }
@@ -169,12 +183,15 @@ def _address(
     if file.default_volume is not None:
         return parse_volume(file.default_volume, os.path.dirname(file.path))
     raise ConfigError(
-        "which volume? Give its URL or path, or set S3K_VOLUME, or default_volume in the configuration file",
+        "which volume? Give its URL or path, or set S3K_VOLUME, or default_volume in the "
+        "configuration file",
         path=file.path,
     )
 
 
-def _describes(environment: Values, address: VolumeAddress | None, environ: Mapping[str, str], volume: object) -> bool:
+def _describes(
+    environment: Values, address: VolumeAddress | None, environ: Mapping[str, str], volume: object
+) -> bool:
     """Whether the environment's location variables are about this volume."""
     if address is None:
         return any(name in environment for name in _DESCRIBING) and not environ.get("S3K_VOLUME")
@@ -201,7 +218,15 @@ def _of_address(address: VolumeAddress | None) -> Values:
 def _displaced() -> dict[str, tuple[str, ...]]:
     """Option to those of lower layers that it makes void."""
     table = {
-        "directory": ("table", "bucket", "prefix", "data_location", "log_bucket", "log_prefix", "log_location"),
+        "directory": (
+            "table",
+            "bucket",
+            "prefix",
+            "data_location",
+            "log_bucket",
+            "log_prefix",
+            "log_location",
+        ),
         "data_location": ("bucket", "prefix"),
         "bucket": ("data_location",),
         "prefix": ("data_location",),
@@ -219,7 +244,9 @@ def _displaced() -> dict[str, tuple[str, ...]]:
 def _contradictions() -> list[tuple[str, str]]:
     pairs = [("bucket", "data_location"), ("prefix", "data_location")]
     pairs += [("log_bucket", "log_location"), ("log_prefix", "log_location")]
-    return pairs + [(f"{part}profile", f"{part}access_key_id") for part in ("", *(f"{part}_" for part in PARTS))]
+    return pairs + [
+        (f"{part}profile", f"{part}access_key_id") for part in ("", *(f"{part}_" for part in PARTS))
+    ]
 
 
 def _merged(layers: list[_Layer]) -> Values:
@@ -244,19 +271,28 @@ def _check_name_agrees(layers: list[_Layer], keywords: Values) -> None:
     address = next(layer.values for layer in layers if layer.source == "the address")
     for name in ("name", "directory"):
         if name in address and keywords.get(name, address[name]) != address[name]:
-            raise ConfigError(f"option {name}: {keywords[name]!r} is not the {name} of the volume given")
+            raise ConfigError(
+                f"option {name}: {keywords[name]!r} is not the {name} of the volume given"
+            )
 
 
-def _check_named(address: NamedVolume, values: Values, file: ConfigFile, missing: Mapping[str, str]) -> None:
-    """Raises ConfigError unless something says where the volume is; `missing` are keys that a mapping must have."""
+def _check_named(
+    address: NamedVolume, values: Values, file: ConfigFile, missing: Mapping[str, str]
+) -> None:
+    """Raises ConfigError unless something says where the volume is; `missing` are keys that a
+    mapping must have."""
     for option, key in missing.items():
-        others = {"bucket": ("data_location",), "log_bucket": ("log_location", "log_prefix")}.get(option, ())
+        others = {"bucket": ("data_location",), "log_bucket": ("log_location", "log_prefix")}.get(
+            option, ()
+        )
         if not any(name in values for name in (option, *others)):
             raise ConfigError(f"the Hadoop mapping lacks {key}", path=address.name)
     if "table" not in values and "directory" not in values:
         raise ConfigError(
-            f"no volume named {address.name!r} is configured{nearest(address.name, file.volumes)}: add"
-            f" [volumes.{address.name}] to {file.path}, or give table and bucket as options or as S3K_TABLE and"
+            f"no volume named {address.name!r} is configured{nearest(address.name, file.volumes)}: "
+            "add"
+            f" [volumes.{address.name}] to {file.path}, or give table and bucket as options or as "
+            "S3K_TABLE and"
             " S3K_BUCKET",
             path=f"s3k://{address.name}",
         )
@@ -300,18 +336,23 @@ def _data(values: Values, directory: str | None) -> BlobLocation:
         raise ConfigError("a prefix needs the bucket it is in")
     if directory is None:
         raise ConfigError(
-            "where is the volume's data? Give bucket or data_location", path=str(values.get("name", "")) or None
+            "where is the volume's data? Give bucket or data_location",
+            path=str(values.get("name", "")) or None,
         )
     return LocalDirectory(os.path.join(directory, "data"))
 
 
-def _log(values: Values, directory: str | None, data: BlobLocation, kind: VolumeKind | None) -> BlobLocation | None:
+def _log(
+    values: Values, directory: str | None, data: BlobLocation, kind: VolumeKind | None
+) -> BlobLocation | None:
     """None: beside the data. S3-FileSystem 1.0 has its log among the data."""
     aws = _aws(values, "log")
     if "log_location" in values:
         return blob_location(str(values["log_location"]), aws)
     if "log_bucket" in values:
-        return S3Bucket(str(values["log_bucket"]), s3_prefix(str(values.get("log_prefix", ""))), aws)
+        return S3Bucket(
+            str(values["log_bucket"]), s3_prefix(str(values.get("log_prefix", ""))), aws
+        )
     if "log_prefix" in values:
         if not isinstance(data, S3Bucket):
             raise ConfigError("log_prefix needs the log_bucket it is in")
@@ -331,14 +372,20 @@ def _aws(values: Values, part: str) -> AwsConfig:
     fields: dict[str, Any] = {}
     for name in AwsConfig.__dataclass_fields__:
         if name not in (*CREDENTIALS, *_ENCRYPTION):
-            found = next((values[prefix + name] for prefix in prefixes if prefix + name in values), None)
+            found = next(
+                (values[prefix + name] for prefix in prefixes if prefix + name in values), None
+            )
             if found is not None:
                 fields[name] = found
     for prefix in prefixes:
-        credentials = {name: values[prefix + name] for name in CREDENTIALS if prefix + name in values}
+        credentials = {
+            name: values[prefix + name] for name in CREDENTIALS if prefix + name in values
+        }
         if credentials:
             if ("access_key_id" in credentials) != ("secret_access_key" in credentials):
-                raise ConfigError(f"{prefix}access_key_id and {prefix}secret_access_key go together")
+                raise ConfigError(
+                    f"{prefix}access_key_id and {prefix}secret_access_key go together"
+                )
             fields |= credentials
             break
     if part != "table":
@@ -347,13 +394,17 @@ def _aws(values: Values, part: str) -> AwsConfig:
 
 
 def _encryption(values: Values, prefixes: list[str]) -> Values:
-    """The encryption of stored objects and its key: of one piece, from the first of `prefixes` that has either."""
+    """The encryption of stored objects and its key: of one piece, from the first of `prefixes` that
+    has either."""
     for prefix in prefixes:
         given = {name: values[prefix + name] for name in _ENCRYPTION if prefix + name in values}
         if not given:
             continue
         if "kms_key" in given and given.get("encryption") not in ENCRYPTIONS[1:]:
-            raise ConfigError(f"{prefix}kms_key needs {prefix}encryption to be one of {', '.join(ENCRYPTIONS[1:])}")
+            raise ConfigError(
+                f"{prefix}kms_key needs {prefix}encryption to be one of "
+                f"{', '.join(ENCRYPTIONS[1:])}"
+            )
         return given
     return {}
 
@@ -375,5 +426,9 @@ def _retries(values: Values) -> Retries:
             if key in values
         }
         policies[kind] = replace(cast("RetryPolicy", getattr(usual, kind)), **cast("Any", given))
-    budget = {name: values[f"retry_{name}"] for name in RetryBudget.__dataclass_fields__ if f"retry_{name}" in values}
+    budget = {
+        name: values[f"retry_{name}"]
+        for name in RetryBudget.__dataclass_fields__
+        if f"retry_{name}" in values
+    }
     return Retries(**policies, budget=RetryBudget(**cast("Any", budget)))

@@ -27,14 +27,18 @@ _URLS: Final = ("endpoint", "proxy")
 
 
 def with_local_secrets(config: VolumeConfig) -> VolumeConfig:
-    """The configuration with the credentials that this machine's environment and configuration file have for the
-    services of its places, which are those that a client of this machine would use there. Places that have
-    credentials keep them, and everything else stays as it arrived.
+    """The configuration with the credentials that this machine's environment and configuration file
+    have for the services of its places, which are those that a client of this machine would use
+    there. Places that have credentials keep them, and everything else stays as it arrived.
 
-    Local settings that name another endpoint for a part are about another service, and give that part none. Without
-    any, the services' default chain is left to find some. Raises ConfigError if the local settings are wrong.
+    Local settings that name another endpoint for a part are about another service, and give that
+    part none. Without any, the services' default chain is left to find some. Raises ConfigError if
+    the local settings are wrong.
     """
-    if not any(isinstance(place, DynamoTable | S3Bucket) for place in (config.table, config.data, config.log)):
+    if not any(
+        isinstance(place, DynamoTable | S3Bucket)
+        for place in (config.table, config.data, config.log)
+    ):
         return config
     here = local_services(config.name)
     return replace(
@@ -46,10 +50,15 @@ def with_local_secrets(config: VolumeConfig) -> VolumeConfig:
 
 
 def _completed(place: Place, here: AwsConfig) -> Place:
-    if not isinstance(place, DynamoTable | S3Bucket) or here.installation not in ("", place.aws.installation):
+    if not isinstance(place, DynamoTable | S3Bucket) or here.installation not in (
+        "",
+        place.aws.installation,
+    ):
         return place
     mine: dict[str, Any] = {
-        name: getattr(here, name) for name in _URLS if without_user(getattr(here, name)) == getattr(place.aws, name)
+        name: getattr(here, name)
+        for name in _URLS
+        if without_user(getattr(here, name)) == getattr(place.aws, name)
     }
     if _credentials(place.aws) == _credentials(_NONE):
         mine |= _credentials(here)

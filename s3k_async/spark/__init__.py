@@ -1,4 +1,5 @@
-"""Spark: the client in tasks, settings from the Spark configuration, jobs over whole volumes, a data source.
+"""Spark: the client in tasks, settings from the Spark configuration, jobs over whole volumes, a
+data source.
 
     from s3k_async.spark import each_partition, spark_volume
 
@@ -7,7 +8,7 @@
 
     register(spark)                       # the data source: PySpark 4
     spark.read.format("s3k").load("s3k://analytics/warehouse/events")
-    read_parquet(spark, "s3k://analytics/warehouse/events")     # the same where there are none: PySpark 3.5
+    read_parquet(spark, "s3k://analytics/warehouse/events")     # the same for PySpark 3.5
 
 Needs `pip install s3k-async[spark]`; importing `s3k_async` loads none of it.
 """
@@ -66,7 +67,8 @@ _HOMES = {
     "reshard": "s3k_async.spark.resharding",
     "write_parquet": "s3k_async.spark.source_functions",
 }
-"""What is loaded when it is asked for: PySpark 3.5 has no data sources, and most tasks read no Parquet."""
+"""What is loaded when it is asked for: PySpark 3.5 has no data sources, and most tasks read no
+Parquet."""
 
 
 def __getattr__(name: str) -> Any:

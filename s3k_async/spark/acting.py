@@ -1,4 +1,5 @@
-"""What tasks do with the rows of a plan: look at paths in batches, act on what is planned, tell what became of it."""
+"""What tasks do with the rows of a plan: look at paths in batches, act on what is planned, tell
+what became of it."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ Seen: TypeAlias = FileStatus | S3kError | None
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A stage that changes: rows that are planned get their outcome, the others go on as they are."""
+    """A stage that changes: rows that are planned get their outcome, the others go on as they
+    are."""
 
     requests: Accumulator[Requests]
     change: Callable[[S3kSyncClient, list[dict[str, Any]]], list[Outcome]]
@@ -64,7 +66,9 @@ class Act:
         places = [place for place, row in enumerate(rows) if row["outcome"] == PLANNED]
         outcomes: list[Outcome] = [(row["outcome"], row["error"], row["message"]) for row in rows]
         before = fs.requests
-        for place, outcome in zip(places, self.change(fs, [rows[place] for place in places]), strict=True):
+        for place, outcome in zip(
+            places, self.change(fs, [rows[place] for place in places]), strict=True
+        ):
             outcomes[place] = outcome
         self.requests.add(fs.requests - before)
         return _with_outcomes(batch, outcomes)
@@ -75,7 +79,9 @@ def need_columns(frame: DataFrame, *names: str) -> None:
     types = dict(frame.dtypes)
     for name in names:
         if types.get(name) != "string":
-            raise InvalidArgumentError(f"the DataFrame needs a column {name!r} of text, it has {frame.columns}")
+            raise InvalidArgumentError(
+                f"the DataFrame needs a column {name!r} of text, it has {frame.columns}"
+            )
 
 
 def normalised(fs: S3kSyncClient, path: str | None) -> str | S3kError:
@@ -90,11 +96,14 @@ def normalised(fs: S3kSyncClient, path: str | None) -> str | S3kError:
 
 def text(given: Sequence[str | None], paths: Sequence[str | S3kError]) -> list[str | None]:
     """The paths, as they were given where they are none."""
-    return [path if isinstance(path, str) else text for text, path in zip(given, paths, strict=True)]
+    return [
+        path if isinstance(path, str) else text for text, path in zip(given, paths, strict=True)
+    ]
 
 
 def look(fs: S3kSyncClient, paths: Sequence[str | S3kError]) -> list[Seen]:
-    """What is at each path; one that is damaged, or that cannot be one, has its error in its place."""
+    """What is at each path; one that is damaged, or that cannot be one, has its error in its
+    place."""
     seen: dict[str, Seen] = {}
     wanted = list(dict.fromkeys(path for path in paths if isinstance(path, str)))
     try:
@@ -114,6 +123,7 @@ def _look_at(fs: S3kSyncClient, path: str) -> Seen:
 def _with_outcomes(batch: pa.RecordBatch, outcomes: Sequence[Outcome]) -> pa.RecordBatch:
     columns = batch.columns[: -len(OUTCOME)]
     told = [
-        pa.array(list(column), field.type) for column, field in zip(zip(*outcomes, strict=True), OUTCOME, strict=True)
+        pa.array(list(column), field.type)
+        for column, field in zip(zip(*outcomes, strict=True), OUTCOME, strict=True)
     ]
     return pa.RecordBatch.from_arrays([*columns, *told], names=batch.schema.names)

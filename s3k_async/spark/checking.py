@@ -1,6 +1,8 @@
-"""fsck over Spark: volumes that one machine cannot hold are compared and mended by the code that does so on one.
+"""fsck over Spark: volumes that one machine cannot hold are compared and mended by the code that
+does so on one.
 
-Each scan is a stage of its own. What belongs together is brought together by Spark, and decided in tasks, part by part.
+Each scan is a stage of its own. What belongs together is brought together by Spark, and decided in
+tasks, part by part.
 """
 
 from __future__ import annotations
@@ -22,7 +24,16 @@ from s3k_async.spark.gathering import Batches, Job, job_on
 from s3k_async.spark.mending import Turn, mend_round
 from s3k_async.spark.pieces import Place, opened
 from s3k_async.spark.piles import parts_of
-from s3k_async.spark.results import MENDED, RESULTS, Result, Sum, Told, batches_of, frame_of, result_of
+from s3k_async.spark.results import (
+    MENDED,
+    RESULTS,
+    Result,
+    Sum,
+    Told,
+    batches_of,
+    frame_of,
+    result_of,
+)
 from s3k_async.spark.settings import SparkVolume, spark_volume
 from s3k_async.spark.stages import Tell
 
@@ -40,13 +51,15 @@ def verify(
     checkpoint: str | None = None,
     progress: Tell | None = None,
 ) -> tuple[DataFrame, Report]:
-    """Tell what is wrong in a volume, or below a path of it, as `s3k fsck verify` does; changes nothing.
+    """Tell what is wrong in a volume, or below a path of it, as `s3k fsck verify` does; changes
+    nothing.
 
-    Returns all findings (columns as those of `Finding`) and the report. `grace`: seconds; what is younger is not
-    reported. `deep`: read every byte and compare checksums. `partitions`: tasks of each stage, by default two for each
-    core. `checkpoint`: a directory, or its URI, that executors and driver can write: a run with the same one goes on
-    behind the last stage that was finished. It may be removed afterwards, when the findings are not needed any more.
-    `progress` is told about once a second.
+    Returns all findings (columns as those of `Finding`) and the report. `grace`: seconds; what is
+    younger is not reported. `deep`: read every byte and compare checksums. `partitions`: tasks of
+    each stage, by default two for each core. `checkpoint`: a directory, or its URI, that executors
+    and driver can write: a run with the same one goes on behind the last stage that was finished.
+    It may be removed afterwards, when the findings are not needed any more. `progress` is told
+    about once a second.
 
     Raises InvalidArgumentError (the directory is that of another run), the stores' errors; those of
     tasks as Spark tells them.
@@ -71,11 +84,17 @@ def verify(
             "found",
             "fsck: comparing",
             RESULTS,
-            lambda: job.by_part(scanned).mapInArrow(_finder(job.place, scanned.gatherer, deep=deep), RESULTS),
+            lambda: job.by_part(scanned).mapInArrow(
+                _finder(job.place, scanned.gatherer, deep=deep), RESULTS
+            ),
         )
         Told(decided).add_to(report)
-        told = decided.unionAll(frame_of(spark, [result_of("found", finding) for finding in without_id]))
-        findings = told.where(F.col("pile") == "found").drop("pile", "line", "round", "outcome", "reason")
+        told = decided.unionAll(
+            frame_of(spark, [result_of("found", finding) for finding in without_id])
+        )
+        findings = told.where(F.col("pile") == "found").drop(
+            "pile", "line", "round", "outcome", "reason"
+        )
         return findings, report
 
 
@@ -92,11 +111,12 @@ def repair(
 ) -> tuple[DataFrame, RepairReport]:
     """Mend what `verify` finds in a volume, or below a path of it, as `s3k fsck repair` does.
 
-    Returns what became of each finding (round, outcome, reason, and the columns of `Finding`) and the report.
-    `dry_run`: change nothing and tell what would be done. Goes round until a whole look at the volume finds nothing to
-    mend. Safe beside writers, with tasks that are repeated, and with speculation: every action is conditional and
-    decided anew right before. The audit trail, below `audit/<report.run>/` of the log's place, has a name for each
-    attempt at each part. Running it again after an error is always right; with the same `checkpoint` it goes on.
+    Returns what became of each finding (round, outcome, reason, and the columns of `Finding`) and
+    the report. `dry_run`: change nothing and tell what would be done. Goes round until a whole look
+    at the volume finds nothing to mend. Safe beside writers, with tasks that are repeated, and with
+    speculation: every action is conditional and decided anew right before. The audit trail, below
+    `audit/<report.run>/` of the log's place, has a name for each attempt at each part. Running it
+    again after an error is always right; with the same `checkpoint` it goes on.
 
     Raises ReadOnlyVolumeError, and as `verify` does.
     """
@@ -111,7 +131,9 @@ def repair(
         progress=progress,
     ) as job:
         if job.volume.read_only and not dry_run:
-            raise ReadOnlyVolumeError("the volume is open for reading only", path=job.volume.record.name)
+            raise ReadOnlyVolumeError(
+                "the volume is open for reading only", path=job.volume.record.name
+            )
         report = RepairReport("" if dry_run else job.ground.sources.uuid(), dry_run)
         told = spark.createDataFrame([], MENDED)
         while report.rounds < ROUNDS:
@@ -137,7 +159,9 @@ def _turn(job: Job, report: RepairReport) -> Turn:
     return Turn(job.place, report.run, report.rounds, begun["now_ms"])
 
 
-def _finder(place: Place, scanned: Gatherer, *, deep: bool) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+def _finder(
+    place: Place, scanned: Gatherer, *, deep: bool
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     now_ms, position = scanned.now_ms, scanned.position
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Result]:

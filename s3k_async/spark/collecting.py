@@ -1,7 +1,7 @@
 """Garbage collection over Spark: *mark* in stages, *sweep* in tasks, by the code of one machine.
 
-Data, then table, then log, each read to its end before the next: the order is what makes it exact, and why no live byte
-can go is in docs/design/004-nothing-lost.md, and for tasks in 007-spark.md.
+Data, then table, then log, each read to its end before the next: the order is what makes it exact,
+and why no live byte can go is in docs/design/004-nothing-lost.md, and for tasks in 007-spark.md.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ from s3k_async.volumes import Volume
 __all__ = ["GcReport", "gc"]
 
 CANDIDATE: Final = (
-    "blob struct<key: string, size: long>, reason string, since_ms long, is_pending boolean, paths array<string>"
+    "blob struct<key: string, size: long>, reason string, since_ms long, is_pending boolean, paths "
+    "array<string>"
 )
 """What is shown of a candidate."""
 OF_A_TASK: Final = 1000
@@ -87,29 +88,43 @@ def gc(
     checkpoint: str | None = None,
     progress: Tell | None = None,
 ) -> tuple[DataFrame, GcReport]:
-    """Delete bytes that no file names, as `s3k gc` does, and abandoned reservations and unfinished uploads.
+    """Delete bytes that no file names, as `s3k gc` does, and abandoned reservations and unfinished
+    uploads.
 
-    Returns the candidates (`key`, `bytes`, `reason`, `since_ms`, `is_pending`, `paths`) and the report. `dry_run`:
-    delete nothing. `grace`, `lease`: seconds, as for `s3k gc`; `lease` is the volume's setting unless it is given.
-    `rate`: keys a second at most. `partitions`: tasks of each stage, by default two for each core. `checkpoint`: a
-    directory, or its URI, that executors and driver can write, for one collection: what was finished is not done again,
-    so that a dry run may be swept later by the same call with `dry_run=False`. `progress` is told about once a second.
+    Returns the candidates (`key`, `bytes`, `reason`, `since_ms`, `is_pending`, `paths`) and the
+    report. `dry_run`: delete nothing. `grace`, `lease`: seconds, as for `s3k gc`; `lease` is the
+    volume's setting unless it is given. `rate`: keys a second at most. `partitions`: tasks of each
+    stage, by default two for each core. `checkpoint`: a directory, or its URI, that executors and
+    driver can write, for one collection: what was finished is not done again, so that a dry run may
+    be swept later by the same call with `dry_run=False`. `progress` is told about once a second.
 
-    Safe beside writers, with tasks that are repeated, and with speculation. What could not be deleted is in the report,
-    and found again by the next run. Raises InvalidArgumentError (a volume without a log; the directory is that of
-    another run), ReadOnlyVolumeError, BusyError, VolumeMismatchError, LogFormatError, the stores' errors; those of
-    tasks as Spark tells them. After LogFormatError (something in the log has to be mended), and after ConflictError in
-    a task (the log was compacted since the mark), the next run needs another directory.
+    Safe beside writers, with tasks that are repeated, and with speculation. What could not be
+    deleted is in the report, and found again by the next run. Raises InvalidArgumentError (a volume
+    without a log; the directory is that of another run), ReadOnlyVolumeError, BusyError,
+    VolumeMismatchError, LogFormatError, the stores' errors; those of tasks as Spark tells them.
+    After LogFormatError (something in the log has to be mended), and after ConflictError in a task
+    (the log was compacted since the mark), the next run needs another directory.
     """
     shipped = spark_volume(spark, volume)
     with opened(shipped.driver) as (driver, run):
         if driver.log_blobs is None and not driver.read_only:
-            raise InvalidArgumentError("a volume without a log is collected by one machine, alone: s3k gc --exclusive")
+            raise InvalidArgumentError(
+                "a volume without a log is collected by one machine, alone: s3k gc --exclusive"
+            )
         ages = Ages(grace, driver.config.tuning.lease if lease is None else lease)
         keys = driver.store.keys
-        scope = ["gc", driver.record.volume_id, keys.volume, keys.suffix_count, ages.grace_ms, ages.unpublishable_ms]
+        scope = [
+            "gc",
+            driver.record.volume_id,
+            keys.volume,
+            keys.suffix_count,
+            ages.grace_ms,
+            ages.unpublishable_ms,
+        ]
         record = run(partial(need_collectable, Place.of(driver)))
-        stages = Stages(spark, checkpoint, scope, driver.store.sources.now_ms(), progress, operation="gc")
+        stages = Stages(
+            spark, checkpoint, scope, driver.store.sources.now_ms(), progress, operation="gc"
+        )
         terms = Terms(shipped.executors, ages, _began(stages, record, run(driver.blobs.now_ms)))
         tasks = partitions or 2 * spark.sparkContext.defaultParallelism
         job = _Collection(stages, driver, run, terms, record, tasks)
@@ -130,7 +145,10 @@ def _began(stages: Stages, record: Item, now_ms: int) -> int:
         stages.say("begun", {"now_ms": now_ms, "record": text})
         return now_ms
     if begun["record"] != text:
-        raise BusyError("the volume was loaded, moved or restored since the run began: begin it in another directory")
+        raise BusyError(
+            "the volume was loaded, moved or restored since the run began: begin it in another "
+            "directory"
+        )
     return int(begun["now_ms"])
 
 
@@ -146,49 +164,72 @@ class _Collection:
     partitions: int
 
     def mark(self) -> tuple[DataFrame, Marked, Seen]:
-        """The candidates among the lines of the last stage, what was found, and what the log consisted of."""
+        """The candidates among the lines of the last stage, what was found, and what the log
+        consisted of."""
         found = _Found(self.terms.sieve(self.volume))
         segments = self.partitions
         place = Place.of(self.volume)
-        data = found.take(self._read("data", "listing of the data", lambda: data_pieces(place, self.partitions)))
+        data = found.take(
+            self._read("data", "listing of the data", lambda: data_pieces(place, self.partitions))
+        )
         table = found.take(
-            self._read("table", "scan of the table", lambda: [Table(n, segments) for n in range(segments)])
+            self._read(
+                "table", "scan of the table", lambda: [Table(n, segments) for n in range(segments)]
+            )
         )
         unnamed = found.take(
             self._stage(
-                "unnamed", "what no item names", lambda _: self._together([data, table]).mapInArrow(take_unnamed, LINES)
+                "unnamed",
+                "what no item names",
+                lambda _: self._together([data, table]).mapInArrow(take_unnamed, LINES),
             )
         )
         checkpoints = self._checkpoints()
-        log = [found.take(self._stage("log", "reading the log", lambda tick: self._log(unnamed, tick)))]
+        log = [
+            found.take(self._stage("log", "reading the log", lambda tick: self._log(unnamed, tick)))
+        ]
         log += [found.take(frame) for frame in self._compacted(unnamed)]
         judged = found.take(
             self._stage(
-                "judged", "judging", lambda _: self._together([unnamed, *log]).mapInArrow(_judges(self.terms), LINES)
+                "judged",
+                "judging",
+                lambda _: self._together([unnamed, *log]).mapInArrow(_judges(self.terms), LINES),
             )
         )
         marked = self.run(found.sieve.finish)
         self.run(partial(need_settled, self.volume.store.items, self.record))
-        return judged, marked, Seen(frozenset(found.segments), frozenset(checkpoints), marked.of("lost").objects)
+        return (
+            judged,
+            marked,
+            Seen(frozenset(found.segments), frozenset(checkpoints), marked.of("lost").objects),
+        )
 
-    def sweep(self, name: str, frame: DataFrame, marked: Marked, seen: Seen, rate: float | None) -> Swept:
+    def sweep(
+        self, name: str, frame: DataFrame, marked: Marked, seen: Seen, rate: float | None
+    ) -> Swept:
         """Delete the candidates that still nobody names, and what else mark found."""
         place, sources = Place.of(self.volume), self.volume.store.sources
         trail = AuditTrail(self.volume.log_blobs, f"{name}/driver")
-        swept = self.run(partial(Collector(place, sources, self.terms.ages, trail).clean_up, marked))
+        swept = self.run(
+            partial(Collector(place, sources, self.terms.ages, trail).clean_up, marked)
+        )
         candidates = frame.count()
         if candidates:
             tasks = min(self.partitions, -(-candidates // OF_A_TASK))
             share = None if rate is None else rate / tasks
             work = _Sweep(self.terms, seen, dict(self.record), name, share)
             done = self._stage(
-                "swept", "deleting", lambda tick: _spread(frame, tasks).mapInArrow(work.counted(tick), LINES)
+                "swept",
+                "deleting",
+                lambda tick: _spread(frame, tasks).mapInArrow(work.counted(tick), LINES),
             )
             for row in done.collect():
                 _add_swept(swept, json.loads(row.line))
         return swept
 
-    def _stage(self, name: str, what: str, make: Callable[[Accumulator[int]], MaybeFrame]) -> DataFrame | MaybeFrame:
+    def _stage(
+        self, name: str, what: str, make: Callable[[Accumulator[int]], MaybeFrame]
+    ) -> DataFrame | MaybeFrame:
         with self.stages.counted(name) as tick:
             return self.stages.run(name, f"gc: {what}", LINES, lambda: make(tick))
 
@@ -203,7 +244,9 @@ class _Collection:
 
     def _together(self, frames: Iterable[DataFrame]) -> DataFrame:
         """The lines of each hash in one run of rows, without those of the driver and of ranges."""
-        lines = reduce(DataFrame.unionAll, frames).where((F.col("part") != NOWHERE) & (F.col("pile") != "wanted"))
+        lines = reduce(DataFrame.unionAll, frames).where(
+            (F.col("part") != NOWHERE) & (F.col("pile") != "wanted")
+        )
         return lines.repartition(self.partitions, "part").sortWithinPartitions("part")
 
     def _checkpoints(self) -> list[str]:
@@ -226,20 +269,26 @@ class _Collection:
         wanted = unnamed.where(F.col("pile") == "wanted").withColumn("part", number)
         given = ranges.unionAll(wanted).repartition(tasks, "part").sortWithinPartitions("part")
         entries = given.mapInArrow(_entries(self.terms, tasks, tick), LINES)
-        segments = self.run(partial(segment_pieces, ground_of(self.volume, grace=0), self.partitions))
+        segments = self.run(
+            partial(segment_pieces, ground_of(self.volume, grace=0), self.partitions)
+        )
         read = self._lines([Logged(each) for each in segments], tick)
         return entries.unionAll(_of_wanted(read, unnamed))
 
     def _compacted(self, unnamed: DataFrame) -> Iterator[DataFrame]:
-        """What checkpoints say, which are read when the rest of the log is; one that was superseded meanwhile is
-        followed by the one that replaced it.
+        """What checkpoints say, which are read when the rest of the log is; one that was superseded
+        meanwhile is followed by the one that replaced it.
         """
         done: set[str] = set()
 
         def make(tick: Accumulator[int]) -> DataFrame | None:
             ground = ground_of(self.volume, grace=0)
             found = self.run(partial(checkpoint_pieces, ground, self.partitions, done))
-            return _of_wanted(self._lines([Logged(each) for each in found], tick), unnamed) if found else None
+            return (
+                _of_wanted(self._lines([Logged(each) for each in found], tick), unnamed)
+                if found
+                else None
+            )
 
         for number in count(0):
             frame = self._stage(f"compacted-{number}", "checkpoints of the log", make)
@@ -272,7 +321,11 @@ class _Sweep:
         verdicts = (verdict_from(json.loads(line)) for line in chain([first], lines))
         with opened(self.terms.config) as (volume, run):
             context = TaskContext.get()
-            attempt = f"{context.partitionId():06d}-{context.taskAttemptId()}" if context is not None else "0"
+            attempt = (
+                f"{context.partitionId():06d}-{context.taskAttemptId()}"
+                if context is not None
+                else "0"
+            )
             sweeper = Sweeper(
                 Place.of(volume),
                 volume.store.sources,
@@ -298,8 +351,8 @@ class _Found:
         sieve.done.counts["named"] = Count()
 
     def take(self, frame: DataFrame) -> DataFrame:
-        """Take the lines of a stage that are the driver's; the stage's lines. Raises LogFormatError,
-        ItemFormatError.
+        """Take the lines of a stage that are the driver's; the stage's lines. Raises
+        LogFormatError, ItemFormatError.
         """
         done = self.sieve.done
         for row in frame.where(F.col("part") == NOWHERE).collect():
@@ -320,7 +373,8 @@ class _Found:
 
 
 def _of_wanted(lines: DataFrame, unnamed: DataFrame) -> DataFrame:
-    """The lines about objects whose bytes no item names, or about those of the same hash, and the driver's."""
+    """The lines about objects whose bytes no item names, or about those of the same hash, and the
+    driver's."""
     wanted = unnamed.where(F.col("pile").isin("blob", "marked")).select("part").distinct()
     return lines.join(wanted, "part", "left_semi").select("part", "pile", "line")
 
@@ -332,11 +386,18 @@ def _spread(candidates: DataFrame, tasks: int) -> DataFrame:
 def _shown(frame: DataFrame) -> DataFrame:
     found = frame.select(F.from_json(F.col("line").cast("string"), CANDIDATE).alias("it"))
     return found.selectExpr(
-        "it.blob.key as key", "it.blob.size as bytes", "it.reason", "it.since_ms", "it.is_pending", "it.paths"
+        "it.blob.key as key",
+        "it.blob.size as bytes",
+        "it.reason",
+        "it.since_ms",
+        "it.is_pending",
+        "it.paths",
     )
 
 
-def _reader(terms: Terms, pieces: list[Piece], tick: Accumulator[int]) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+def _reader(
+    terms: Terms, pieces: list[Piece], tick: Accumulator[int]
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     def read(batches: Iterable[pa.RecordBatch]) -> Batches:
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
         yield from read_lines(terms, pieces, numbers, tick.add)
@@ -344,7 +405,9 @@ def _reader(terms: Terms, pieces: list[Piece], tick: Accumulator[int]) -> Callab
     return read
 
 
-def _entries(terms: Terms, count: int, tick: Accumulator[int]) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+def _entries(
+    terms: Terms, count: int, tick: Accumulator[int]
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     return lambda batches: read_entries(terms, count, batches, tick.add)
 
 
@@ -354,7 +417,9 @@ def _judges(terms: Terms) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
 
 def _document(swept: Swept) -> dict[str, Any]:
     return {
-        "deleted": {reason: [count.objects, count.bytes] for reason, count in swept.deleted.items()},
+        "deleted": {
+            reason: [count.objects, count.bytes] for reason, count in swept.deleted.items()
+        },
         "kept": {reason: [count.objects, count.bytes] for reason, count in swept.kept.items()},
         "failures": [[key, *error_fields(error)] for key, error in swept.failures],
     }

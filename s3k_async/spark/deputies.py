@@ -1,6 +1,7 @@
 """Tasks that work on a volume whose exclusive lock the driver holds: see `metadata.deputies`.
 
-The driver's coroutine holds and renews the lock on the loop, while Spark runs a stage from a thread.
+The driver's coroutine holds and renews the lock on the loop, while Spark runs a stage from a
+thread.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ TICK_SECONDS: Final = 0.5
 
 
 async def while_held(spark: SparkSession, stage: Callable[[], T]) -> T:
-    """What a stage of Spark returns, run by a thread while the loop goes on. If it is cancelled, so are its Spark jobs,
-    and the stage is over."""
+    """What a stage of Spark returns, run by a thread while the loop goes on. If it is cancelled, so
+    are its Spark jobs, and the stage is over."""
     context, tag = spark.sparkContext, f"s3k-{SYSTEM.uuid()}"
     over = threading.Event()
 
@@ -47,18 +48,23 @@ async def while_held(spark: SparkSession, stage: Callable[[], T]) -> T:
     except get_cancelled_exc_class():
         with CancelScope(shield=True):
             while not await run_sync(over.wait, TICK_SECONDS):
-                context.cancelJobsWithTag(tag)  # again: the stage may have begun another one meanwhile
+                context.cancelJobsWithTag(
+                    tag
+                )  # again: the stage may have begun another one meanwhile
         raise
 
 
 @asynccontextmanager
 async def deputised(config: VolumeConfig, lock: str) -> AsyncIterator[tuple[Volume, Deputy]]:
-    """In a task: the locked volume, for as long as the lock of this id certainly is held; then the body is cancelled.
+    """In a task: the locked volume, for as long as the lock of this id certainly is held; then the
+    body is cancelled.
 
     Raises LeaseExpiredError, and what opening raises.
     """
     # What the record says of the keys may change under the lock.
-    volume = await open_volume(replace(with_local_secrets(config), suffix_count=None, hash=None), locked=True)
+    volume = await open_volume(
+        replace(with_local_secrets(config), suffix_count=None, hash=None), locked=True
+    )
     try:
         deputy = Deputy(lock, SYSTEM)
         async with deputy.at_work(volume.items):

@@ -1,4 +1,5 @@
-"""Dumps of whole volumes: tasks write the parts of a dump that is a directory, the driver its manifest."""
+"""Dumps of whole volumes: tasks write the parts of a dump that is a directory, the driver its
+manifest."""
 
 from __future__ import annotations
 
@@ -24,7 +25,15 @@ from s3k_async.metadata.codec import in_columns
 from s3k_async.model import ROOT, Entry
 from s3k_async.moving.dump import DumpResult, dump_top
 from s3k_async.moving.formats import PORTION, DumpHeader
-from s3k_async.moving.parts import DumpPart, Holds, Manifest, PartWriter, make_room, sweep_parts, write_manifest
+from s3k_async.moving.parts import (
+    DumpPart,
+    Holds,
+    Manifest,
+    PartWriter,
+    make_room,
+    sweep_parts,
+    write_manifest,
+)
 from s3k_async.paths import normalize
 from s3k_async.requests import Requests
 from s3k_async.sources import SYSTEM
@@ -50,18 +59,20 @@ def dump(
     include_uncommitted: bool = False,
     progress: Tell | None = None,
 ) -> DumpResult:
-    """Write the entries at and below `path` to the directory `target`, in parts: a dump that `open_dump`, `s3k load`
-    and tasks can read.
+    """Write the entries at and below `path` to the directory `target`, in parts: a dump that
+    `open_dump`, `s3k load` and tasks can read.
 
-    `target`: a path or `file:` URI of a directory that driver and executors share; it is made, or is empty, or holds
-    what an interrupted dump has left, which is removed. The manifest is written when everything else is there: without
-    it, nothing takes the directory for a dump. One dump at a time writes to it.
+    `target`: a path or `file:` URI of a directory that driver and executors share; it is made, or
+    is empty, or holds what an interrupted dump has left, which is removed. The manifest is written
+    when everything else is there: without it, nothing takes the directory for a dump. One dump at a
+    time writes to it.
 
-    What is dumped is what `dump_volume` dumps, subtree by subtree, as `listing` divides them into `partitions` (4 for
-    each core by default): a path that existed for the whole call is in it once, and what is moved from one subtree to
-    another meanwhile may be there twice or not at all. A directory's own children are written by one task. Raises
-    PathNotFoundError, InvalidPathError, InvalidArgumentError (what `target` cannot be), PermissionDeniedError,
-    NoSpaceError, the services' errors; those of tasks as Spark tells them.
+    What is dumped is what `dump_volume` dumps, subtree by subtree, as `listing` divides them into
+    `partitions` (4 for each core by default): a path that existed for the whole call is in it once,
+    and what is moved from one subtree to another meanwhile may be there twice or not at all. A
+    directory's own children are written by one task. Raises PathNotFoundError, InvalidPathError,
+    InvalidArgumentError (what `target` cannot be), PermissionDeniedError, NoSpaceError, the
+    services' errors; those of tasks as Spark tells them.
     """
     opened = spark_volume(spark, volume)
     directory = shared_directory(target)
@@ -78,7 +89,9 @@ def dump(
         division = subtrees(fs, path, count)
         with run.stage("writing"), counted(spark, "dump", path, progress) as counter:
             work = Dumper(header, directory, run.requests, counter)
-            found = units(spark, division, count).mapInArrow(each_partition(opened.executors, work), "part string")
+            found = units(spark, division, count).mapInArrow(
+                each_partition(opened.executors, work), "part string"
+            )
             parts = [DumpPart(**json.loads(row.part)) for row in found.collect()]
         manifest = Manifest.of(header, parts)
         write_manifest(directory, manifest)
@@ -89,13 +102,16 @@ def dump(
 
 
 def shared_directory(place: str) -> str:
-    """The absolute path of a directory that is named by a path or a `file:` URI. Raises InvalidArgumentError."""
+    """The absolute path of a directory that is named by a path or a `file:` URI. Raises
+    InvalidArgumentError."""
     found = urlsplit(place)
     if found.scheme == "file" and found.netloc in ("", "localhost"):
         return os.path.abspath(unquote(found.path))
     if "://" in place:
         raise InvalidArgumentError(
-            "a dump in parts is in a directory that driver and executors share: a path or a file: URI", path=place
+            "a dump in parts is in a directory that driver and executors share: a path or a file: "
+            "URI",
+            path=place,
         )
     return os.path.abspath(place)
 
@@ -109,12 +125,16 @@ class Dumper:
     requests: Accumulator[Requests]
     counter: Accumulator[int]
     run: str = field(default_factory=SYSTEM.uuid)
-    """Of this dump, and in the names of its parts: each application numbers its attempts from 0, and a task that
-    outlives its driver touches nothing of the next dump."""
+    """Of this dump, and in the names of its parts: each application numbers its attempts from 0,
+    and a task that outlives its driver touches nothing of the next dump."""
 
-    def __call__(self, fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
         if not os.path.isdir(self.directory):
-            raise InvalidArgumentError("the executors do not see this directory of the driver", path=self.directory)
+            raise InvalidArgumentError(
+                "the executors do not see this directory of the driver", path=self.directory
+            )
         before = fs.requests
         with ExitStack() as stack:
             parts = _Parts(self, stack)
@@ -163,7 +183,9 @@ class _Parts:
 
     def __init__(self, dumper: Dumper, stack: ExitStack) -> None:
         context = TaskContext.get()
-        partition, attempt = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
+        partition, attempt = (
+            (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
+        )
         self._name = f"{dumper.run}-{partition:06d}-{attempt}"
         self._dumper = dumper
         self._stack = stack

@@ -1,9 +1,9 @@
 """The client of a Spark worker process: one for each volume, however many tasks the process runs.
 
-Spark forks workers from a daemon that imports none of this, and uses a worker again for later tasks. So a client is
-made in the worker by the first task that needs it and stays for the next one. A worker ends without running exit
-handlers: whatever was put off is therefore waited for at the end of each task. A task that is killed takes its worker
-along; the leases of what it had begun run out.
+Spark forks workers from a daemon that imports none of this, and uses a worker again for later
+tasks. So a client is made in the worker by the first task that needs it and stays for the next one.
+A worker ends without running exit handlers: whatever was put off is therefore waited for at the end
+of each task. A task that is killed takes its worker along; the leases of what it had begun run out.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ Work: TypeAlias = Callable[[S3kSyncClient, Iterator[Row]], Iterable[T]]
 """What a task does with its rows."""
 
 _clients: Final[dict[tuple[int, VolumeConfig], S3kSyncClient]] = {}
-"""By process id, since a child must not use what its parent had opened, and configuration as it was shipped."""
+"""By process id, since a child must not use what its parent had opened, and configuration as it was
+shipped."""
 
 
 def client(config: VolumeConfig) -> S3kSyncClient:
-    """The open client of this process for a volume: the same at each call, never to be closed by the caller; another
-    one if the volume was loaded, restored, resharded or made anew since.
+    """The open client of this process for a volume: the same at each call, never to be closed by
+    the caller; another one if the volume was loaded, restored, resharded or made anew since.
 
-    `config` as it arrives in the task: without secrets, which are looked for here. Raises as `S3kSyncClient` does when
-    it opens.
+    `config` as it arrives in the task: without secrets, which are looked for here. Raises as
+    `S3kSyncClient` does when it opens.
     """
     key = os.getpid(), config
     found = _clients.get(key)
@@ -53,11 +54,14 @@ def client(config: VolumeConfig) -> S3kSyncClient:
     return found
 
 
-def each_partition(config: VolumeConfig, work: Work[Row, T]) -> Callable[[Iterable[Row]], Iterator[T]]:
-    """What `RDD.mapPartitions`, `DataFrame.mapInArrow` and their like take: `work(client, rows)` in each task.
+def each_partition(
+    config: VolumeConfig, work: Work[Row, T]
+) -> Callable[[Iterable[Row]], Iterator[T]]:
+    """What `RDD.mapPartitions`, `DataFrame.mapInArrow` and their like take: `work(client, rows)` in
+    each task.
 
-    `work` runs again when Spark repeats a task, also at the same time as before (speculation): what it changes must be
-    right when it is done twice. Its rows go on as they come.
+    `work` runs again when Spark repeats a task, also at the same time as before (speculation): what
+    it changes must be right when it is done twice. Its rows go on as they come.
     """
 
     def of_partition(rows: Iterable[Row]) -> Iterator[T]:

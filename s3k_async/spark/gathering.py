@@ -1,5 +1,5 @@
-"""One look at a volume over Spark: table, log and bytes are read by tasks, one after the other as on one machine, since
-a change reaches them in the opposite order.
+"""One look at a volume over Spark: table, log and bytes are read by tasks, one after the other as
+on one machine, since a change reaches them in the opposite order.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Scans:
     partitions: int
 
     def scan(self, within: str, now_ms: int, *, table: bool = True) -> Scanned:
-        """Read the volume, or all but its table. `within`: what the names of the stages begin with. `now_ms`: when this
-        was begun.
+        """Read the volume, or all but its table. `within`: what the names of the stages begin with.
+        `now_ms`: when this was begun.
         """
         position = self._position(within)
         gatherer = Gatherer(self.ground, Parts(), now_ms=now_ms, position=position)
@@ -87,7 +87,9 @@ class Scans:
             """Whether something was replaced meanwhile by what nobody has looked for yet."""
             with self.stages.counted(name) as counter:
                 about = f"{self.stages.operation}: {what}"
-                frame = self.stages.run(within + name, about, LINES, lambda: self._read(pieces(), counter))
+                frame = self.stages.run(
+                    within + name, about, LINES, lambda: self._read(pieces(), counter)
+                )
             if frame is None:
                 return False
             frames.append(frame)
@@ -95,7 +97,11 @@ class Scans:
 
         if table:
             read("table", "scan of the table", lambda: table_pieces(self.partitions))
-        read("log", "scan of the log", lambda: self.run(lambda: log_pieces(self.ground, self.partitions)))
+        read(
+            "log",
+            "scan of the log",
+            lambda: self.run(lambda: log_pieces(self.ground, self.partitions)),
+        )
         number = 0
         while read(
             f"checkpoints-{number}",
@@ -115,13 +121,20 @@ class Scans:
         if said is not None:
             return LogPosition(frozenset(said["segments"]), frozenset(said["checkpoints"]))
         found = self.run(partial(position_of, log))
-        self.stages.say(name, {"segments": sorted(found.segments), "checkpoints": sorted(found.checkpoints)})
+        self.stages.say(
+            name, {"segments": sorted(found.segments), "checkpoints": sorted(found.checkpoints)}
+        )
         return found
 
     def by_part(self, scanned: Scanned) -> DataFrame:
-        """The things of the same part together: as many parts as it takes for one to fit into memory."""
+        """The things of the same part together: as many parts as it takes for one to fit into
+        memory."""
         counts = scanned.gatherer.counts
-        things = 3 * (counts.files + counts.directories + counts.reservations) + counts.log_records + counts.blobs
+        things = (
+            3 * (counts.files + counts.directories + counts.reservations)
+            + counts.log_records
+            + counts.blobs
+        )
         parts = max(PARTS_OF_A_PARTITION * self.partitions, things // HELD + 1)
         return divided(scanned.things, parts, self.partitions)
 
@@ -152,14 +165,22 @@ def job_on(
     checkpoint: str | None = None,
     progress: Tell | None = None,
 ) -> Iterator[Job]:
-    """A job on a volume, which is open on the driver for as long as the body takes. `scope`: what the job does.
+    """A job on a volume, which is open on the driver for as long as the body takes. `scope`: what
+    the job does.
 
     Raises InvalidArgumentError (the directory is that of another job), the services' errors.
     """
     path = normalize(path)
     with opened(volume.driver) as (driver, run):
         keys = driver.store.keys
-        whole = [*scope, driver.record.volume_id, keys.volume, keys.suffix_count, path, int(grace * 1000)]
+        whole = [
+            *scope,
+            driver.record.volume_id,
+            keys.volume,
+            keys.suffix_count,
+            path,
+            int(grace * 1000),
+        ]
         place = Place(volume.executors, grace, path)
         stages = Stages(spark, checkpoint, whole, driver.store.sources.now_ms(), progress)
         count = partitions or 2 * spark.sparkContext.defaultParallelism
@@ -177,8 +198,8 @@ def _reader(
 
 
 def _take(frame: DataFrame, gatherer: Gatherer, done: set[str]) -> bool:
-    """Give the driver its rows; whether there is more to be read. `done`: gets the keys of checkpoints that were read,
-    perhaps by a run that was interrupted.
+    """Give the driver its rows; whether there is more to be read. `done`: gets the keys of
+    checkpoints that were read, perhaps by a run that was interrupted.
     """
     rows = frame.where(F.col("part") == NOWHERE).collect()
     gatherer.put(things_of(rows))

@@ -1,4 +1,5 @@
-"""Bulk import: objects that are in a volume's data location already become files, without a copy."""
+"""Bulk import: objects that are in a volume's data location already become files, without a
+copy."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from s3k_async.adopting import LOOKS, AdoptingVolume, canonical_uri, is_own, loo
 from s3k_async.client import S3kClient
 from s3k_async.concurrency import run_all
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import DataMissingError, InvalidArgumentError, PathExistsError, S3kError, UnsupportedError
+from s3k_async.errors import (
+    DataMissingError,
+    InvalidArgumentError,
+    PathExistsError,
+    S3kError,
+    UnsupportedError,
+)
 from s3k_async.model import Content, FileStatus
 from s3k_async.spark.acting import (
     TASKS_PER_CORE,
@@ -57,7 +64,9 @@ _IMPORTS: Final = pa.schema(
         *OUTCOME,
     ]
 )
-_OBJECTS: Final = pa.schema([("uri", pa.string()), ("size", pa.int64()), ("path", pa.string()), ("etag", pa.string())])
+_OBJECTS: Final = pa.schema(
+    [("uri", pa.string()), ("size", pa.int64()), ("path", pa.string()), ("etag", pa.string())]
+)
 _PIECE: Final = "name string, start string, until string"
 _LAST: Final = "\U0010ffff"
 ROWS: Final = 10_000
@@ -78,24 +87,35 @@ def import_objects(
     dry_run: bool = True,
     tasks: int | None = None,
 ) -> JobResult:
-    """Make objects files by a DataFrame of `uri`, `path` and, if they are known, `size` and `etag`, without a copy.
+    """Make objects files by a DataFrame of `uri`, `path` and, if they are known, `size` and `etag`,
+    without a copy.
 
-    The objects lie in the volume's data location; each keeps its key, and is never collected (`S3kClient.adopt_many`).
-    The result has a row for each: `uri path is_dir size outcome error message`, its outcome `done`, `already` (the
-    entry at the path names this object, as it is), `failed`, or `planned` in a dry run. Planning looks at the table,
-    and of what it has already at those objects whose size and etag are not known, or are others. Parents are made. The
-    same call again, after an interruption too, finishes the work. A path or an object that is named twice, however it
-    is spelled, is refused before anything is changed. Raises InvalidArgumentError.
+    The objects lie in the volume's data location; each keeps its key, and is never collected
+    (`S3kClient.adopt_many`). The result has a row for each: `uri path is_dir size outcome error
+    message`, its outcome `done`, `already` (the entry at the path names this object, as it is),
+    `failed`, or `planned` in a dry run. Planning looks at the table, and of what it has already at
+    those objects whose size and etag are not known, or are others. Parents are made. The same call
+    again, after an interruption too, finishes the work. A path or an object that is named twice,
+    however it is spelled, is refused before anything is changed. Raises InvalidArgumentError.
     """
     need_columns(objects, "uri", "path")
     opened = patient(spark_volume(spark, volume))
     run = JobRun(spark, "import", opened.driver.name, dry_run=dry_run)
-    rows = objects.select("uri", "path", *(_known(objects, *column) for column in _KNOWN)).distinct()
+    rows = objects.select(
+        "uri", "path", *(_known(objects, *column) for column in _KNOWN)
+    ).distinct()
     plan = Plan(run, spark, None, _IMPORTS, rows)
     work = each_partition(opened.executors, _planned_by(overwrite))
     meant = plan.made(lambda rows: rows.mapInArrow(work, plan.schema))
     for column, what in (("path", "the path"), ("uri", "the object")):
-        twice = meant.dropna(subset=[column]).groupBy(column).count().filter("count > 1").limit(1).collect()
+        twice = (
+            meant.dropna(subset=[column])
+            .groupBy(column)
+            .count()
+            .filter("count > 1")
+            .limit(1)
+            .collect()
+        )
         if twice:
             raise InvalidArgumentError(f"several rows name {what}", path=twice[0][column])
     if dry_run:
@@ -116,12 +136,14 @@ def objects_below(
     divide: Division = "directories",
     tasks: int | None = None,
 ) -> DataFrame:
-    """Columns `uri`, `size`, `path` and `etag` of the objects below a URI of the volume's data location, as if the
-    names behind it were below `target`. The volume's own objects, and markers of directories, are left out. Lazy.
+    """Columns `uri`, `size`, `path` and `etag` of the objects below a URI of the volume's data
+    location, as if the names behind it were below `target`. The volume's own objects, and markers
+    of directories, are left out. Lazy.
 
-    Tasks list the names behind the URI that end with a `/`. The driver looks for those names, with a request for each,
-    and lists the objects beside them itself, a thousand in a request. With `divide="hex"` tasks list 256 computed
-    ranges instead, for random keys that begin with hexadecimal digits. Raises UnsupportedError for a URI elsewhere.
+    Tasks list the names behind the URI that end with a `/`. The driver looks for those names, with
+    a request for each, and lists the objects beside them itself, a thousand in a request. With
+    `divide="hex"` tasks list 256 computed ranges instead, for random keys that begin with
+    hexadecimal digits. Raises UnsupportedError for a URI elsewhere.
     """
     if divide not in ("directories", "hex"):
         raise InvalidArgumentError(f"divide is 'directories' or 'hex', not {divide!r:.50}")
@@ -135,12 +157,19 @@ def objects_below(
         bounds = [_before(f"{prefix}{n:02x}") for n in range(256)]
         pieces = list(zip([prefix] * 257, ["", *bounds], [*bounds, None], strict=True))
     else:
-        pieces = [(name, "", None) for name in dict.fromkeys(each for each in first if isinstance(each, str))]
+        pieces = [
+            (name, "", None)
+            for name in dict.fromkeys(each for each in first if isinstance(each, str))
+        ]
     frame = spark.createDataFrame(pieces, _PIECE).repartition(max(1, min(count, len(pieces))))
     work = _listed_below(prefix, below)
     listed = frame.mapInArrow(each_partition(opened.executors, work), spark_schema(_OBJECTS))
     beside = [each for each in first if not isinstance(each, str)]
-    return listed.unionByName(spark.createDataFrame(beside, spark_schema(_OBJECTS))) if beside else listed
+    return (
+        listed.unionByName(spark.createDataFrame(beside, spark_schema(_OBJECTS)))
+        if beside
+        else listed
+    )
 
 
 def objects_of_inventory(
@@ -152,12 +181,13 @@ def objects_of_inventory(
     prefix: str = "",
     root: str | None = None,
 ) -> DataFrame:
-    """As `objects_below`, of the objects that an S3 Inventory lists: those whose key begins with `prefix`, as if the
-    rest of the key were below `target`. What lies outside of the volume's data location is not left out.
+    """As `objects_below`, of the objects that an S3 Inventory lists: those whose key begins with
+    `prefix`, as if the rest of the key were below `target`. What lies outside of the volume's data
+    location is not left out.
 
-    `manifest`: the place of its `manifest.json`, as Spark reads it. Its files are read from `root`, without one from
-    the bucket that the manifest names, by S3A. CSV and Parquet; of several versions the latest. Raises
-    UnsupportedError.
+    `manifest`: the place of its `manifest.json`, as Spark reads it. Its files are read from `root`,
+    without one from the bucket that the manifest names, by S3A. CSV and Parquet; of several
+    versions the latest. Raises UnsupportedError.
     """
     opened = spark_volume(spark, volume)
     document = json.loads(spark.read.text(manifest, wholetext=True).collect()[0]["value"])
@@ -172,7 +202,9 @@ def objects_of_inventory(
     elif form == "Parquet":
         found = spark.read.parquet(*places)
     else:
-        raise UnsupportedError(f"an inventory in CSV or Parquet can be read, not in {form}", path=manifest)
+        raise UnsupportedError(
+            f"an inventory in CSV or Parquet can be read, not in {form}", path=manifest
+        )
     for name, wanted in (("is_latest", "true"), ("is_delete_marker", "false")):
         if name in found.columns:
             found = found.filter(sf.lower(sf.col(name).cast("string")) == wanted)
@@ -184,7 +216,9 @@ def objects_of_inventory(
         sf.concat(sf.lit("s3://"), sf.col("bucket"), sf.lit("/"), key).alias("uri"),
         sf.col("size").cast("long").alias("size"),
         sf.concat(sf.lit(target.rstrip("/") + "/"), rest).alias("path"),
-        (sf.lit(None) if etag is None else sf.regexp_replace(etag, '"', "")).cast("string").alias("etag"),
+        (sf.lit(None) if etag is None else sf.regexp_replace(etag, '"', ""))
+        .cast("string")
+        .alias("etag"),
     )
     return listed.mapInArrow(each_partition(opened.executors, _without_own), spark_schema(_OBJECTS))
 
@@ -198,7 +232,9 @@ def _without_own(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batche
         return [key is None or not is_own(volume, key) for key in keys]
 
     for batch in batches:
-        yield batch.filter(pa.array(fs._call(partial(wanted, batch.column("uri").to_pylist())), pa.bool_()))
+        yield batch.filter(
+            pa.array(fs._call(partial(wanted, batch.column("uri").to_pylist())), pa.bool_())
+        )
 
 
 def _known(objects: DataFrame, name: str, kind: str) -> Column:
@@ -208,7 +244,9 @@ def _known(objects: DataFrame, name: str, kind: str) -> Column:
 
 def _snake(name: str) -> str:
     """`IsLatest` as `is_latest`: as inventories in Parquet name their columns."""
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name.strip()).lstrip("_")
+    return "".join(
+        f"_{letter.lower()}" if letter.isupper() else letter for letter in name.strip()
+    ).lstrip("_")
 
 
 async def _key_prefix(client: S3kClient, source: str) -> str:
@@ -216,19 +254,24 @@ async def _key_prefix(client: S3kClient, source: str) -> str:
     # A name after the `/`, since a URI of nothing but a place is none of an object.
     key = storage.place_key(f"{source.rstrip('/')}/-") if "://" in source else None
     if key is None:
-        raise UnsupportedError("objects are imported from below the volume's data location", path=source)
+        raise UnsupportedError(
+            "objects are imported from below the volume's data location", path=source
+        )
     return key.removesuffix("-")
 
 
 def _before(name: str) -> str:
-    """A key before all that begin with a name of digits and small letters, and behind what comes before it: not the
-    name itself, since SeaweedFS leaves out a directory that a listing is to begin behind.
+    """A key before all that begin with a name of digits and small letters, and behind what comes
+    before it: not the name itself, since SeaweedFS leaves out a directory that a listing is to
+    begin behind.
     """
     before = chr(ord(name[-1]) - 1)
     return f"{name[:-1]}{'.' if before == '/' else before}~"
 
 
-def _first_level(prefix: str, target: str) -> Callable[[S3kClient], AsyncIterator[Sequence[str | Found]]]:
+def _first_level(
+    prefix: str, target: str
+) -> Callable[[S3kClient], AsyncIterator[Sequence[str | Found]]]:
     """The names behind a prefix that end with a `/`, and what is beside them."""
 
     async def pages(client: S3kClient) -> AsyncIterator[Sequence[str | Found]]:
@@ -244,7 +287,9 @@ def _first_level(prefix: str, target: str) -> Callable[[S3kClient], AsyncIterato
                 if followed:
                     found[last] = None
                 elif not _is_none(volume, blob.key):
-                    found[volume.place.uri(blob.key), blob.size, f"{target}/{name}", blob.etag] = None
+                    found[volume.place.uri(blob.key), blob.size, f"{target}/{name}", blob.etag] = (
+                        None
+                    )
             yield list(found)
             if page.next is None:
                 return
@@ -259,7 +304,9 @@ def _is_none(volume: AdoptingVolume, key: str) -> bool:
     return key.endswith("/") or is_own(volume, key)
 
 
-def _listed_below(prefix: str, target: str) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
+def _listed_below(
+    prefix: str, target: str
+) -> Callable[[S3kSyncClient, Iterable[pa.RecordBatch]], Batches]:
     def listed(fs: S3kSyncClient, batches: Iterable[pa.RecordBatch]) -> Batches:
         for batch in batches:
             for piece in zip(*(column.to_pylist() for column in batch.columns), strict=True):
@@ -281,7 +328,9 @@ def _objects(
                 break
             if _is_none(volume, blob.key):
                 continue
-            rows.append((volume.place.uri(blob.key), blob.size, f"{target}/{blob.key[strip:]}", blob.etag))
+            rows.append(
+                (volume.place.uri(blob.key), blob.size, f"{target}/{blob.key[strip:]}", blob.etag)
+            )
             if len(rows) == ROWS:
                 yield [_columns(rows)]
                 rows = []
@@ -293,7 +342,8 @@ def _objects(
 
 def _columns(rows: list[Found]) -> pa.RecordBatch:
     columns = [
-        pa.array(list(column), field.type) for column, field in zip(zip(*rows, strict=True), _OBJECTS, strict=True)
+        pa.array(list(column), field.type)
+        for column, field in zip(zip(*rows, strict=True), _OBJECTS, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_OBJECTS)
 
@@ -309,15 +359,24 @@ def _planned_by(overwrite: bool) -> Callable[[S3kSyncClient, Iterable[pa.RecordB
             paths = [normalised(fs, path) for path in given["path"]]
             seen = look(fs, paths)
             same = _same(fs, uris, seen, zip(given["size"], given["etag"], strict=True))
-            outcomes = [_import_outcome(*row, overwrite=overwrite) for row in zip(uris, paths, seen, same, strict=True)]
+            outcomes = [
+                _import_outcome(*row, overwrite=overwrite)
+                for row in zip(uris, paths, seen, same, strict=True)
+            ]
             columns = [
-                [uri if isinstance(uri, str) else said for uri, said in zip(uris, given["uri"], strict=True)],
+                [
+                    uri if isinstance(uri, str) else said
+                    for uri, said in zip(uris, given["uri"], strict=True)
+                ],
                 text(given["path"], paths),
                 [False] * len(paths),
                 given["size"],
                 *zip(*outcomes, strict=True),
             ]
-            arrays = [pa.array(list(column), field.type) for column, field in zip(columns, _IMPORTS, strict=True)]
+            arrays = [
+                pa.array(list(column), field.type)
+                for column, field in zip(columns, _IMPORTS, strict=True)
+            ]
             yield pa.RecordBatch.from_arrays(arrays, schema=_IMPORTS)
 
     return plan
@@ -344,8 +403,8 @@ def _same(
     seen: Sequence[Seen],
     listed: Iterable[tuple[int | None, str | None]],
 ) -> list[bool | S3kError]:
-    """Whether the entry at the path names the object, as it is. Where the list does not tell, the object is looked at;
-    the error of one that is not there any more is in its place.
+    """Whether the entry at the path names the object, as it is. Where the list does not tell, the
+    object is looked at; the error of one that is not there any more is in its place.
     """
     named = [
         found if isinstance(found, FileStatus) and found.physical == uri else None
@@ -363,7 +422,9 @@ def _same(
         if found is None or isinstance(content, S3kError):
             answers.append(content if isinstance(content, S3kError) else False)
         else:
-            answers.append(content is None or (content.size, content.etag) == (found.size, found.etag))
+            answers.append(
+                content is None or (content.size, content.etag) == (found.size, found.etag)
+            )
     return answers
 
 
@@ -389,7 +450,10 @@ def _import_outcome(
     if same:
         return (ALREADY, None, None)
     if isinstance(seen, FileStatus) and (seen.is_dir or not overwrite):
-        return (FAILED, *error_fields(PathExistsError("something is at the path already", path=str(path))))
+        return (
+            FAILED,
+            *error_fields(PathExistsError("something is at the path already", path=str(path))),
+        )
     return (PLANNED, None, None)
 
 
@@ -401,6 +465,8 @@ class _Adopt:
         done = fs.adopt_many([(row["path"], row["uri"]) for row in rows], overwrite=self._overwrite)
         errors = dict(done.failures)
         return [
-            (FAILED, *error_fields(errors[row["path"]])) if row["path"] in errors else (DONE, None, None)
+            (FAILED, *error_fields(errors[row["path"]]))
+            if row["path"] in errors
+            else (DONE, None, None)
             for row in rows
         ]

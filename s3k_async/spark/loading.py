@@ -1,7 +1,7 @@
 """Loading of a dump in parts into an empty volume by tasks: what `moving.load` does on one machine.
 
-The parts are read three times: to see that they are whole and what they hold together, to judge them for this volume,
-and to load them.
+The parts are read three times: to see that they are whole and what they hold together, to judge
+them for this volume, and to load them.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _SCHEMA: Final = pa.schema(
         ("message", pa.string()),
     ]
 )
-"""Piles: `entry`, and `above` for what is above entries; `missing`, a file without bytes; and the class of an error,
-for what is so however often the task is repeated."""
+"""Piles: `entry`, and `above` for what is above entries; `missing`, a file without bytes; and the
+class of an error, for what is so however often the task is repeated."""
 _COLUMNS: Final = "pile string, path string, isdir boolean, message string"
 _REFUSALS: Final = (CorruptDataError, InvalidPathError, NotDirectoryError)
 _NAMES: Final = tuple(each.__name__ for each in _REFUSALS)
@@ -85,16 +85,16 @@ def load(
     partitions: int | None = None,
     progress: Tell | None = None,
 ) -> LoadResult:
-    """Load the dump in the directory `source`, which `dump` has written, into an empty volume, as `load_volume`, which
-    says what it promises and raises; bytes are not copied along.
+    """Load the dump in the directory `source`, which `dump` has written, into an empty volume, as
+    `load_volume`, which says what it promises and raises; bytes are not copied along.
 
-    `source`: a path or `file:` URI of a directory that driver and executors share. A part is read by one task of at
-    most `partitions` (4 for each core by default). Interrupted, it is finished by the same call, or by `s3k load`, from
-    the first directory or the first file on. At the end the volume stays locked for 40 seconds, until no task that was
-    taken for dead can be at it.
+    `source`: a path or `file:` URI of a directory that driver and executors share. A part is read
+    by one task of at most `partitions` (4 for each core by default). Interrupted, it is finished by
+    the same call, or by `s3k load`, from the first directory or the first file on. At the end the
+    volume stays locked for 40 seconds, until no task that was taken for dead can be at it.
 
-    Raises PathNotFoundError, InvalidArgumentError (`source` is no directory) besides; a task that cannot go on is
-    repeated by Spark, and then tells its error in Spark's way.
+    Raises PathNotFoundError, InvalidArgumentError (`source` is no directory) besides; a task that
+    cannot go on is repeated by Spark, and then tells its error in Spark's way.
     """
     opened = spark_volume(spark, volume)
     directory = shared_directory(source)
@@ -114,7 +114,8 @@ def _opened(directory: str) -> tuple[Manifest, DumpFacts]:
         raise PathNotFoundError("no such directory", path=directory)
     if not isdir(directory):
         raise InvalidArgumentError(
-            "tasks load a dump in parts, which is a directory; s3k load takes this one", path=directory
+            "tasks load a dump in parts, which is a directory; s3k load takes this one",
+            path=directory,
         )
     with os_errors(directory):
         manifest = read_manifest(directory)
@@ -133,10 +134,14 @@ class _Parts:
     def among(self, count: int) -> list[_Parts]:
         """Divided among so many tasks at most: about as many entries for each."""
         ordered = sorted(self.parts, key=lambda part: part.entries, reverse=True)
-        return [replace(self, parts=tuple(ordered[start::count])) for start in range(min(count, len(ordered)))]
+        return [
+            replace(self, parts=tuple(ordered[start::count]))
+            for start in range(min(count, len(ordered)))
+        ]
 
     def of(self, holds: Holds, done: int) -> _Parts:
-        """Those of one kind, without those that are behind the first so many entries of the dump."""
+        """Those of one kind, without those that are behind the first so many entries of the
+        dump."""
         found: list[DumpPart] = []
         seen = 0
         for part in self.parts:
@@ -163,8 +168,8 @@ def _refuse(rows: Sequence[Any]) -> None:
 
 @contextmanager
 def _read(spark: SparkSession, parts: _Parts, count: int, run: JobRun) -> Iterator[DataFrame]:
-    """The directories that the dump lacks: the column `path`. Raises for a dump that is damaged, and for what no volume
-    can hold."""
+    """The directories that the dump lacks: the column `path`. Raises for a dump that is damaged,
+    and for what no volume can hold."""
     found = _stage(spark, parts, count, _Reading()).persist(StorageLevel.DISK_ONLY)
     try:
         with run.stage("reading"):
@@ -175,7 +180,9 @@ def _read(spark: SparkSession, parts: _Parts, count: int, run: JobRun) -> Iterat
             above = found.where("pile = 'above'").select("path").distinct()
             through = above.join(entries.where("not isdir"), "path", "left_semi").limit(1).collect()
             if through:
-                raise NotDirectoryError("the path of an entry of the dump leads through a file", path=through[0].path)
+                raise NotDirectoryError(
+                    "the path of an entry of the dump leads through a file", path=through[0].path
+                )
         yield above.join(entries, "path", "left_anti")
     finally:
         found.unpersist()
@@ -197,7 +204,9 @@ class _Tasks:
 
     async def judge(self, volume: Volume, lock: ExclusiveLock, *, check: bool) -> None:
         aim: Aim = "check" if check else "judge"
-        rows = await while_held(self.spark, partial(self._stage, aim, self.parts, lock.id, "judging"))
+        rows = await while_held(
+            self.spark, partial(self._stage, aim, self.parts, lock.id, "judging")
+        )
         missing = [row.path for row in rows if row.pile == "missing"]
         if missing:
             raise lacking_bytes(missing, self.dump.path)
@@ -206,7 +215,10 @@ class _Tasks:
         """Directories first, so that nothing is ever without its directory."""
         made = await self._make_parents(volume, lock)
         end = self.dump.end
-        kinds: tuple[tuple[Holds, int], ...] = (("directories", end.directories), ("files", end.entries))
+        kinds: tuple[tuple[Holds, int], ...] = (
+            ("directories", end.directories),
+            ("files", end.entries),
+        )
         for holds, done in kinds:
             left = self.parts.of(holds, lock.done)
             await while_held(self.spark, partial(self._stage, "load", left, lock.id, holds))
@@ -266,7 +278,9 @@ class _Reading:
                 rows: list[Row] = []
                 for entry in portion:
                     if normalize(entry.path) != entry.path:
-                        raise CorruptDataError(f"a path of the dump is no normal one: {entry.path!r}", path=part.name)
+                        raise CorruptDataError(
+                            f"a path of the dump is no normal one: {entry.path!r}", path=part.name
+                        )
                     rows.append(("entry", entry.path, entry.is_dir, ""))
                 above = {up for entry in portion for up in _native.ancestors(entry.path)} - known
                 if len(known) + len(above) > _REMEMBERED:
@@ -314,7 +328,9 @@ class _Deputies:
 
 async def _portions(parts: _Parts) -> AsyncGenerator[list[Entry], None]:
     for part in parts.parts:
-        async with aclosing(off_loop(part_portions(parts.directory, parts.header, part))) as portions:
+        async with aclosing(
+            off_loop(part_portions(parts.directory, parts.header, part))
+        ) as portions:
             async for portion in portions:
                 yield portion
 

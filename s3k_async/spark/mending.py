@@ -1,7 +1,8 @@
 """One round of repair over Spark: what is found in a part is mended by the task that has found it.
 
-Every action is conditional and decided once more right before, so that a task that runs twice changes nothing the
-second time. Each part has an audit trail of its own for each attempt of its task.
+Every action is conditional and decided once more right before, so that a task that runs twice
+changes nothing the second time. Each part has an audit trail of its own for each attempt of its
+task.
 """
 
 from __future__ import annotations
@@ -29,7 +30,17 @@ from s3k_async.oplog.tail import LogPosition
 from s3k_async.spark.gathering import Batches, Job
 from s3k_async.spark.pieces import Place, opened
 from s3k_async.spark.piles import parts_of
-from s3k_async.spark.results import RESULTS, Result, Sum, Told, batches_of, finding_of, frame_of, mended_of, result_of
+from s3k_async.spark.results import (
+    RESULTS,
+    Result,
+    Sum,
+    Told,
+    batches_of,
+    finding_of,
+    frame_of,
+    mended_of,
+    result_of,
+)
 from s3k_async.volumes import Volume
 
 __all__ = ["Turn", "mend_round"]
@@ -52,17 +63,23 @@ class Turn:
 
     def gatherer(self, volume: Volume, parts: Parts) -> Gatherer:
         """The facts about some parts of an open volume."""
-        return Gatherer(self.place.ground(volume), parts, now_ms=self.now_ms, position=self.position)
+        return Gatherer(
+            self.place.ground(volume), parts, now_ms=self.now_ms, position=self.position
+        )
 
     def round(self, volume: Volume, gatherer: Gatherer, name: str) -> tuple[Round, RepairReport]:
         """What mends what a gatherer knows, and its report. `name`: of its audit trail."""
         audit = AuditTrail(volume.log_blobs, self.trail(name)) if self.run else None
         report = self.report()
-        return Round(gatherer, Mender(volume, gatherer.ground, gatherer.tail), audit, report), report
+        return Round(
+            gatherer, Mender(volume, gatherer.ground, gatherer.tail), audit, report
+        ), report
 
     def report(self) -> RepairReport:
         """A report that lists everything: it is told, and counted by what is told."""
-        return RepairReport(self.run, not self.run, self.number, left=Report(listed=maxsize), listed=maxsize)
+        return RepairReport(
+            self.run, not self.run, self.number, left=Report(listed=maxsize), listed=maxsize
+        )
 
     def trail(self, name: str) -> str:
         """The name of an audit trail of the round."""
@@ -85,7 +102,8 @@ class Turn:
 
 
 def mend_round(job: Job, turn: Turn, report: RepairReport) -> tuple[DataFrame, bool]:
-    """Look at the volume and mend what can be; rows of `MENDED`, and whether there may be more to be mended."""
+    """Look at the volume and mend what can be; rows of `MENDED`, and whether there may be more to
+    be mended."""
     within = f"{turn.number:02d}/"
     job.stages.resumed = False
     scanned = job.scan(within, turn.now_ms)
@@ -119,12 +137,16 @@ def mend_round(job: Job, turn: Turn, report: RepairReport) -> tuple[DataFrame, b
         told.append(Told(parents))
         _take(told[-1], report)
     if this.done + report.done == before:
-        this.waiting.update({json.loads(row.line): finding_of(row) for row in objects.rows("waiting")})
+        this.waiting.update(
+            {json.loads(row.line): finding_of(row) for row in objects.rows("waiting")}
+        )
         job.run(this.unknown_directories)
     report.left.add(own.left.findings)
     report.add(own.mended)
     frames = [each.frame for each in told]
-    mended = reduce(DataFrame.unionAll, frames).where(F.col("pile") == "mended").drop("pile", "line")
+    mended = (
+        reduce(DataFrame.unionAll, frames).where(F.col("pile") == "mended").drop("pile", "line")
+    )
     mended = mended.unionAll(_own(job, turn, own))
     again = bool(turn.run) and (job.stages.resumed or _was_repeated(job, turn, told))
     return mended, again or report.done > before

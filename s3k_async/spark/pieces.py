@@ -5,7 +5,15 @@ A piece is a plain value that is shipped; the volume is opened where it is read.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from heapq import heappop, heappush
@@ -123,7 +131,9 @@ class _Bytes:
     ranges: tuple[KeyRange, ...]
 
     def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
-        return merge([blob_things(ground, keys, counts) for keys in self.ranges], limit=len(self.ranges))
+        return merge(
+            [blob_things(ground, keys, counts) for keys in self.ranges], limit=len(self.ranges)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +156,11 @@ class _JavaEntries:
     def things(self, ground: Ground, counts: Counts) -> AsyncIterator[list[Thing]]:
         log = ground.log
         assert isinstance(log, JavaLogReader)
-        return log_things(ground, merge([log.records(keys) for keys in self.ranges], limit=len(self.ranges)), counts)
+        return log_things(
+            ground,
+            merge([log.records(keys) for keys in self.ranges], limit=len(self.ranges)),
+            counts,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +176,9 @@ class Segments:
             for finding in await log.segment(segment):
                 yield finding
 
-        return log_things(ground, merge([one(segment) for segment in self.ids], limit=AT_ONCE), counts)
+        return log_things(
+            ground, merge([one(segment) for segment in self.ids], limit=AT_ONCE), counts
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +234,9 @@ def byte_pieces(ground: Ground, count: int) -> list[Piece]:
 
 
 async def log_pieces(ground: Ground, count: int) -> list[Piece]:
-    """Entries and segments of the log, in about twice `count` pieces; segments are listed here and given out by size.
-    Checkpoints have to be read when all of these are, because what is compacted meanwhile is in them.
+    """Entries and segments of the log, in about twice `count` pieces; segments are listed here and
+    given out by size. Checkpoints have to be read when all of these are, because what is compacted
+    meanwhile is in them.
     """
     log = ground.log
     if log is None:
@@ -238,8 +255,8 @@ async def segment_pieces(ground: Ground, count: int) -> list[Piece]:
 
 
 async def checkpoint_pieces(ground: Ground, count: int, done: set[str]) -> list[Piece]:
-    """The checkpoints that are valid and were not read yet, in about `count` pieces each; `done`: their keys, to which
-    those that are given out are added.
+    """The checkpoints that are valid and were not read yet, in about `count` pieces each; `done`:
+    their keys, to which those that are given out are added.
     """
     if not isinstance(ground.log, LogReader):
         return []
@@ -252,19 +269,24 @@ async def checkpoint_pieces(ground: Ground, count: int, done: set[str]) -> list[
             pieces += await _damage(ground, [found])
             continue
         bare, numbers = replace(found, segments=frozenset()), range(len(found.parts))
-        pieces += [_Checkpoint(bare, tuple(numbers[start::count])) for start in range(min(count, len(numbers)))]
+        pieces += [
+            _Checkpoint(bare, tuple(numbers[start::count]))
+            for start in range(min(count, len(numbers)))
+        ]
     return pieces
 
 
 async def _damage(ground: Ground, damage: Sequence[DamagedLog]) -> list[Piece]:
     facts = [
-        LogObjectFacts(each.key, str(each.error), await is_newer_format(ground.log_blobs, each.key)) for each in damage
+        LogObjectFacts(each.key, str(each.error), await is_newer_format(ground.log_blobs, each.key))
+        for each in damage
     ]
     return [_Damage(tuple(facts))] if facts else []
 
 
 def _by_size(sizes: dict[str, int], count: int) -> list[tuple[str, ...]]:
-    """The names in groups of about the same size together: the largest first, each to the group that has least."""
+    """The names in groups of about the same size together: the largest first, each to the group
+    that has least."""
     groups: list[list[str]] = [[] for _ in range(min(count, len(sizes)))]
     least = [(0, number) for number in range(len(groups))]
     for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
@@ -283,7 +305,9 @@ def read_pieces(
             yield from _rows(pieces[number], ground, run, seen)
 
 
-def _rows(piece: Piece, ground: Ground, run: Run, seen: Callable[[int], object]) -> Iterator[pa.RecordBatch]:
+def _rows(
+    piece: Piece, ground: Ground, run: Run, seen: Callable[[int], object]
+) -> Iterator[pa.RecordBatch]:
     counts = Counts()
     stream = piece.things(ground, counts)
     try:

@@ -1,7 +1,7 @@
 """What fsck's scans have seen, as rows: each line of a pile with the number that it is divided by.
 
-A line is what `Parts` writes to a file on one machine. Rows of one part are brought together by Spark, and fill a
-`Parts` in the memory of a task, one part after the other.
+A line is what `Parts` writes to a file on one machine. Rows of one part are brought together by
+Spark, and fill a `Parts` in the memory of a task, one part after the other.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def batch_of(things: Iterable[Thing]) -> pa.RecordBatch:
 
 
 def _first_children(things: Iterable[Thing]) -> Iterator[Thing]:
-    """The things, but of each parent's children only the first by name: nobody asks for another (`Gatherer.lonely`),
-    and all of a parent's are in one part, which has to fit into memory.
+    """The things, but of each parent's children only the first by name: nobody asks for another
+    (`Gatherer.lonely`), and all of a parent's are in one part, which has to fit into memory.
     """
     first: dict[str, Any] = {}
     for pile, key, thing in things:
@@ -73,7 +73,9 @@ def parts_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Parts]]:
     current: int | None = None
     parts = Parts(held=sys.maxsize)
     for batch in batches:
-        numbers, piles, lines = (batch.column(name).to_pylist() for name in ("part", "pile", "line"))
+        numbers, piles, lines = (
+            batch.column(name).to_pylist() for name in ("part", "pile", "line")
+        )
         for number, pile, line in zip(numbers, piles, lines, strict=True):
             if number != current and current is not None:
                 yield current, parts

@@ -1,4 +1,5 @@
-"""What a job means, written down once: in a directory that outlives the run, or for the time of the run."""
+"""What a job means, written down once: in a directory that outlives the run, or for the time of the
+run."""
 
 from __future__ import annotations
 
@@ -20,10 +21,16 @@ _WHOLE: Final = "_SUCCESS"
 
 
 class Plan:
-    """The plan of one run: `rows`, what the job was given, and what was found out about each of them."""
+    """The plan of one run: `rows`, what the job was given, and what was found out about each of
+    them."""
 
     def __init__(
-        self, run: JobRun, spark: SparkSession, directory: str | None, columns: pa.Schema, rows: DataFrame
+        self,
+        run: JobRun,
+        spark: SparkSession,
+        directory: str | None,
+        columns: pa.Schema,
+        rows: DataFrame,
     ) -> None:
         self.schema = spark_schema(columns)
         self._run = run
@@ -44,7 +51,9 @@ class Plan:
             if not self._is_whole(rows):
                 digest.write.mode("overwrite").parquet(rows)
             elif self._spark.read.parquet(rows).collect() != digest.collect():
-                raise InvalidArgumentError("the directory holds the state of a job on other rows", path=self._directory)
+                raise InvalidArgumentError(
+                    "the directory holds the state of a job on other rows", path=self._directory
+                )
             if not self._is_whole(plan):
                 make(self._rows).write.mode("overwrite").parquet(plan)
             return self._spark.read.schema(self.schema).parquet(plan)
@@ -54,7 +63,9 @@ class Plan:
         digest = sf.xxhash64(*self._rows.columns)
         total = sf.coalesce(sf.sum(digest.cast("decimal(38,0)")), sf.lit(0)).cast("string")
         named = sf.lit(" ".join(self.schema.names))
-        return self._rows.agg(named.alias("columns"), sf.count("*").alias("rows"), total.alias("digest"))
+        return self._rows.agg(
+            named.alias("columns"), sf.count("*").alias("rows"), total.alias("digest")
+        )
 
     def _is_whole(self, directory: str) -> bool:
         return exists(self._spark, f"{directory}/{_WHOLE}")

@@ -63,15 +63,18 @@ def purge(
     dry_run: bool = True,
     tasks: int | None = None,
 ) -> JobResult:
-    """Remove a directory with all below it, entry by entry, by many tasks; of the root, all that is in it.
+    """Remove a directory with all below it, entry by entry, by many tasks; of the root, all that is
+    in it.
 
-    Not atomic, as `delete(path, recursive=True, atomic=False)`: whoever looks meanwhile sees less and less. The bytes
-    are left to garbage collection. The driver divides the tree into subtrees (see `listing`); the result has a row for
-    each of them and for each directory above them: `path files directories bytes outcome error message`, counting what
-    was removed, or in a dry run what is there. After an interruption, or a failure, the same call goes on.
-    Directories above something that failed are left, as DirectoryNotEmptyError says.
+    Not atomic, as `delete(path, recursive=True, atomic=False)`: whoever looks meanwhile sees less
+    and less. The bytes are left to garbage collection. The driver divides the tree into subtrees
+    (see `listing`); the result has a row for each of them and for each directory above them: `path
+    files directories bytes outcome error message`, counting what was removed, or in a dry run what
+    is there. After an interruption, or a failure, the same call goes on. Directories above
+    something that failed are left, as DirectoryNotEmptyError says.
 
-    A directory's own files are removed by one task. Raises PathNotFoundError (unless `missing_ok`), NotDirectoryError.
+    A directory's own files are removed by one task. Raises PathNotFoundError (unless `missing_ok`),
+    NotDirectoryError.
     """
     opened = patient(spark_volume(spark, volume))
     run = JobRun(spark, "purge", f"{opened.driver.name}:{path}", dry_run=dry_run)
@@ -84,14 +87,20 @@ def purge(
                 each_partition(opened.executors, work), spark_schema(_SCHEMA)
             )
             done = run.kept(found)
-            opened_directories = [directory for directory, whole in division if not whole and directory != ROOT]
+            opened_directories = [
+                directory for directory, whole in division if not whole and directory != ROOT
+            ]
             failed = not dry_run and not done.filter(sf.col("outcome") == FAILED).isEmpty()
             above = _above(fs, opened_directories, dry_run=dry_run, failed=failed)
             merged = run.kept(_merged(done, spark.createDataFrame(above, _ABOVE)))
-    return run.result(merged, "path", {name: sf.col(name) for name in ("files", "directories", "bytes")})
+    return run.result(
+        merged, "path", {name: sf.col(name) for name in ("files", "directories", "bytes")}
+    )
 
 
-def _division(fs: S3kSyncClient, path: str, count: int, *, missing_ok: bool) -> list[tuple[str, bool]]:
+def _division(
+    fs: S3kSyncClient, path: str, count: int, *, missing_ok: bool
+) -> list[tuple[str, bool]]:
     try:
         top = fs.stat(path)
     except PathNotFoundError:
@@ -105,14 +114,18 @@ def _division(fs: S3kSyncClient, path: str, count: int, *, missing_ok: bool) -> 
 
 
 def _ids(fs: S3kSyncClient, division: Sequence[tuple[str, bool]]) -> dict[str, str]:
-    """Which directories are meant: an attempt at a task may outlive the job, and must not remove what comes after."""
+    """Which directories are meant: an attempt at a task may outlive the job, and must not remove
+    what comes after."""
     directories = [directory for directory, _ in division]
     found = zip(directories, fs.stat_many(directories), strict=True)
     return {directory: status.id for directory, status in found if status is not None}
 
 
-def _above(fs: S3kSyncClient, directories: Sequence[str], *, dry_run: bool, failed: bool) -> list[tuple[Any, ...]]:
-    """Remove the directories above the subtrees, the deepest first, with what has come into them meanwhile."""
+def _above(
+    fs: S3kSyncClient, directories: Sequence[str], *, dry_run: bool, failed: bool
+) -> list[tuple[Any, ...]]:
+    """Remove the directories above the subtrees, the deepest first, with what has come into them
+    meanwhile."""
     rows: list[tuple[Any, ...]] = []
     for directory in sorted(directories, key=lambda path: path.count("/"), reverse=True):
         if dry_run:
@@ -120,7 +133,9 @@ def _above(fs: S3kSyncClient, directories: Sequence[str], *, dry_run: bool, fail
             continue
         try:
             if failed:
-                raise DirectoryNotEmptyError("it was left: not all below it could be removed", path=directory)
+                raise DirectoryNotEmptyError(
+                    "it was left: not all below it could be removed", path=directory
+                )
             done = fs.delete(directory, recursive=True, missing_ok=True, atomic=False)
         except S3kError as error:
             failed = True
@@ -171,13 +186,17 @@ def _removed_by(requests: Accumulator[Requests], ids: Mapping[str, str]) -> Work
                 yield _batch((directory, 0, 0, 0, FAILED, *error_fields(error)))
             else:
                 outcome = DONE if done.files or done.directories else ALREADY
-                yield _batch((directory, done.files, done.directories, done.bytes, outcome, None, None))
+                yield _batch(
+                    (directory, done.files, done.directories, done.bytes, outcome, None, None)
+                )
             requests.add(fs.requests - before)
 
     return removed
 
 
-def _removed(fs: S3kSyncClient, directory: str, identity: str | None, *, whole: bool) -> ChangeResult:
+def _removed(
+    fs: S3kSyncClient, directory: str, identity: str | None, *, whole: bool
+) -> ChangeResult:
     """Remove a subtree, or the files that are in a directory, if it is the one that is meant."""
     (found,) = fs.stat_many([directory])
     if found is None:
@@ -196,7 +215,10 @@ def _files(fs: S3kSyncClient, directory: str) -> ChangeResult:
         paths = batch.filter(pc.invert(batch.column("is_dir"))).column("path").to_pylist()
         done = fs.delete_many(paths, missing_ok=True)
         if done.failures:
-            text = f"{len(done.failures)} files could not be removed; the same job again finishes the work"
+            text = (
+                f"{len(done.failures)} files could not be removed; the same job again finishes the "
+                "work"
+            )
             raise PartialFailureError(text, path=directory, failures=done.failures)
         files += done.files
         size += done.bytes

@@ -1,8 +1,8 @@
 """What a job tells: a DataFrame with a row for each thing it was to do, and a report.
 
-Results are materialised when a job ends: looking at them again does nothing to the volume again. Counts come from the
-rows, of which each is there once; accumulators, which repeated tasks add to as well, only tell how far a job has come
-and what was asked of the services.
+Results are materialised when a job ends: looking at them again does nothing to the volume again.
+Counts come from the rows, of which each is there once; accumulators, which repeated tasks add to as
+well, only tell how far a job has come and what was asked of the services.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ OUTCOME: Final = (
     pa.field("error", pa.string()),
     pa.field("message", pa.string()),
 )
-"""The last columns of a result: what became of the row, and for one that failed the error's class and message."""
+"""The last columns of a result: what became of the row, and for one that failed the error's class
+and message."""
 SHOWN: Final = 1000
 """Failures that a report lists; the frame has all of them."""
 
@@ -61,7 +62,8 @@ Failure = tuple[str, Exception]
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What a job did, or would do. Each row counts in one of `done`, `already`, `planned` and `failed`."""
+    """What a job did, or would do. Each row counts in one of `done`, `already`, `planned` and
+    `failed`."""
 
     job: str
     dry_run: bool
@@ -71,8 +73,8 @@ class JobReport:
     planned: int = 0
     failed: int = 0
     files: int = 0
-    """Of the rows that are done or planned; a directory that is renamed or deleted as a whole is one, without the files
-    in it."""
+    """Of the rows that are done or planned; a directory that is renamed or deleted as a whole is
+    one, without the files in it."""
     directories: int = 0
     bytes: int = 0
     seconds: float = 0.0
@@ -104,7 +106,8 @@ class _Sum(AccumulatorParam[Requests]):
 
 
 class JobRun:
-    """One run of a job on the driver: its stages have a description in the Spark UI, and it counts."""
+    """One run of a job on the driver: its stages have a description in the Spark UI, and it
+    counts."""
 
     def __init__(self, spark: SparkSession, job: str, about: str, *, dry_run: bool) -> None:
         self._spark = spark
@@ -118,15 +121,19 @@ class JobRun:
         return described(self._spark, f"{self._about}: {text}")
 
     def kept(self, frame: DataFrame) -> DataFrame:
-        """The frame, computed once: in the checkpoint directory if the session has one, else on the executors."""
+        """The frame, computed once: in the checkpoint directory if the session has one, else on the
+        executors."""
         if self._spark.sparkContext.getCheckpointDir() is not None:
             return frame.checkpoint(eager=True)
         return frame.localCheckpoint(eager=True)
 
-    def result(self, frame: DataFrame, path_column: str, counts: Mapping[str, Column] | None = None) -> JobResult:
+    def result(
+        self, frame: DataFrame, path_column: str, counts: Mapping[str, Column] | None = None
+    ) -> JobResult:
         """The result of a job whose frame has the columns of OUTCOME and `path_column`.
 
-        `counts`: files, directories and bytes of a row; without, they come from the columns `is_dir` and `size`.
+        `counts`: files, directories and bytes of a row; without, they come from the columns
+        `is_dir` and `size`.
         """
         is_dir = sf.col("is_dir")
         of_row = counts or {
@@ -135,12 +142,20 @@ class JobRun:
             "bytes": sf.col("size"),
         }
         acted = sf.col("outcome").isin(DONE, PLANNED)
-        sums = [sf.coalesce(sf.sum(sf.when(acted, count)), sf.lit(0)).alias(name) for name, count in of_row.items()]
+        sums = [
+            sf.coalesce(sf.sum(sf.when(acted, count)), sf.lit(0)).alias(name)
+            for name, count in of_row.items()
+        ]
         with self.stage("counting"):
             found = {
-                row["outcome"]: row for row in frame.groupBy("outcome").agg(sf.count("*").alias("n"), *sums).collect()
+                row["outcome"]: row
+                for row in frame.groupBy("outcome").agg(sf.count("*").alias("n"), *sums).collect()
             }
-            failed = frame.filter(sf.col("outcome") == FAILED).select(path_column, "error", "message").limit(SHOWN)
+            failed = (
+                frame.filter(sf.col("outcome") == FAILED)
+                .select(path_column, "error", "message")
+                .limit(SHOWN)
+            )
             failures = tuple(_failure(*row) for row in failed.collect()) if FAILED in found else ()
         rows = {outcome: row["n"] for outcome, row in found.items()}
         totals = {name: sum(row[name] for row in found.values()) for name in of_row}

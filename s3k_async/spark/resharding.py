@@ -1,6 +1,8 @@
-"""Another suffix count or hash for a volume, in place, its table gone over by tasks: design/005, with design/007.
+"""Another suffix count or hash for a volume, in place, its table gone over by tasks: design/005,
+with design/007.
 
-The lock, the changes of the record and the order of the passes are those of `moving.reshard`, on the driver.
+The lock, the changes of the record and the order of the passes are those of `moving.reshard`, on
+the driver.
 """
 
 from __future__ import annotations
@@ -58,19 +60,22 @@ def reshard(
     partitions: int | None = None,
     progress: Tell | None = None,
 ) -> ReshardResult:
-    """Give a volume another suffix count, and hash if one is named, as `reshard_volume`, which says what it promises
-    and raises; the passes over the table are stages of `partitions` tasks (4 for each core by default).
+    """Give a volume another suffix count, and hash if one is named, as `reshard_volume`, which says
+    what it promises and raises; the passes over the table are stages of `partitions` tasks (4 for
+    each core by default).
 
-    Interrupted, it is finished by the same call, here or on one machine. After the last pass the volume stays locked
-    for 40 seconds more, until no task that was taken for dead can be at it. A task that cannot go on is repeated by
-    Spark, and then tells its error in Spark's way.
+    Interrupted, it is finished by the same call, here or on one machine. After the last pass the
+    volume stays locked for 40 seconds more, until no task that was taken for dead can be at it. A
+    task that cannot go on is repeated by Spark, and then tells its error in Spark's way.
     """
     opened = spark_volume(spark, volume)
     count = partitions or spark.sparkContext.defaultParallelism * TASKS_PER_CORE
     run = JobRun(spark, "reshard", f"{opened.driver.name} to {suffix_count}", dry_run=False)
     walker = _Tasks(spark, opened.executors, count, run, progress)
     config = with_local_secrets(opened.driver)
-    done = current_bridge().run(lambda: reshard_volume(config, suffix_count, hash=hash, walker=walker))
+    done = current_bridge().run(
+        lambda: reshard_volume(config, suffix_count, hash=hash, walker=walker)
+    )
     return replace(done, requests=done.requests + run.requests.value)
 
 
@@ -92,7 +97,10 @@ class _Tasks:
 
     def _stage(self, work: Pass, lock: str) -> Passed:
         segments = self.spark.range(0, self.count, 1, self.count)
-        with self.run.stage(work.name), counted(self.spark, "reshard", work.name, self.progress) as counter:
+        with (
+            self.run.stage(work.name),
+            counted(self.spark, "reshard", work.name, self.progress) as counter,
+        ):
             task = _Segments(self.config, work, lock, self.count, self.run.requests, counter)
             rows = segments.mapInArrow(task, _COLUMNS).collect()
         for row in rows:
@@ -122,7 +130,9 @@ class _Segments:
         total = Passed()
         async with deputised(self.config, self.lock) as (volume, deputy):
             try:
-                async with aclosing(self.work.over(volume, segment, self.count, deputy.check)) as pages:
+                async with aclosing(
+                    self.work.over(volume, segment, self.count, deputy.check)
+                ) as pages:
                     async for passed in pages:
                         total += passed
                         self.seen.add(passed.entries)
@@ -134,7 +144,9 @@ class _Segments:
 
 
 def _row(passed: Passed, error: S3kError | None) -> pa.RecordBatch:
-    told = (None, None, None) if error is None else (type(error).__name__, error.message, error.path)
+    told = (
+        (None, None, None) if error is None else (type(error).__name__, error.message, error.path)
+    )
     values: list[Any] = [passed.entries, passed.moved, *told]
     arrays = [pa.array([value], field.type) for value, field in zip(values, _SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

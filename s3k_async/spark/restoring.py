@@ -1,8 +1,9 @@
 """fsck restore over Spark: a table that one machine cannot rebuild in time.
 
-Tasks decide each object by itself, by the code that does so on one machine, and then write the files that matter to
-nobody else, which are nearly all. What is left is made a tree on the driver, in a temporary file: directories,
-everything uncertain, and what claims or may come to claim the same path (`fsck.restore_tree`).
+Tasks decide each object by itself, by the code that does so on one machine, and then write the
+files that matter to nobody else, which are nearly all. What is left is made a tree on the driver,
+in a temporary file: directories, everything uncertain, and what claims or may come to claim the
+same path (`fsck.restore_tree`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ from s3k_async.config import VolumeConfig
 from s3k_async.errors import ItemFormatError
 from s3k_async.fsck.audit import AuditTrail
 from s3k_async.fsck.ground import Ground
-from s3k_async.fsck.restore_tree import LISTED_OUTCOMES, UNTOLD, Outcome, RestoreReport, TreePlan, entry_of
+from s3k_async.fsck.restore_tree import (
+    LISTED_OUTCOMES,
+    UNTOLD,
+    Outcome,
+    RestoreReport,
+    TreePlan,
+    entry_of,
+)
 from s3k_async.fsck.restoring import Decision
 from s3k_async.metadata.exclusive import ExclusiveLock
 from s3k_async.metadata.keys import KeyScheme
@@ -62,20 +70,24 @@ def restore(
     temporary: str | None = None,
     progress: Tell | None = None,
 ) -> tuple[DataFrame, RestoreReport]:
-    """Make the lost table of a volume again, as `s3k fsck restore` does, or, with `subtree`, what it lost below a path.
+    """Make the lost table of a volume again, as `s3k fsck restore` does, or, with `subtree`, what
+    it lost below a path.
 
-    Returns what is worth telling (`rule`, `path`, `object_id`, `detail`) and the report. `dry_run`: write nothing. The
-    volume is locked meanwhile; a restore that was interrupted is finished by the same call, or by `s3k fsck restore`,
-    which begin anew and write what is not there. The driver holds the lock, tasks work under it, and one that outlives
-    it writes nothing more: for that the driver waits 40 s before the first change and after the last one.
+    Returns what is worth telling (`rule`, `path`, `object_id`, `detail`) and the report. `dry_run`:
+    write nothing. The volume is locked meanwhile; a restore that was interrupted is finished by the
+    same call, or by `s3k fsck restore`, which begin anew and write what is not there. The driver
+    holds the lock, tasks work under it, and one that outlives it writes nothing more: for that the
+    driver waits 40 s before the first change and after the last one.
 
-    `partitions`: tasks of each stage, by default two for each core. `checkpoint`: a directory, or its URI, that
-    executors and driver can write, for what the stages have made, in a subdirectory for each run; without one, an
-    executor that is lost ends the run. `temporary`: a directory on the driver for a file of some hundred bytes for each
-    directory of the volume. `progress` is told about once a second.
+    `partitions`: tasks of each stage, by default two for each core. `checkpoint`: a directory, or
+    its URI, that executors and driver can write, for what the stages have made, in a subdirectory
+    for each run; without one, an executor that is lost ends the run. `temporary`: a directory on
+    the driver for a file of some hundred bytes for each directory of the volume. `progress` is told
+    about once a second.
 
-    Raises as `restore_volume` does: VolumeNotFoundError, NotAVolumeError, DirectoryNotEmptyError, BusyError,
-    UnsupportedError, ReadOnlyVolumeError, ItemFormatError, the services' errors; those of tasks as Spark tells them.
+    Raises as `restore_volume` does: VolumeNotFoundError, NotAVolumeError, DirectoryNotEmptyError,
+    BusyError, UnsupportedError, ReadOnlyVolumeError, ItemFormatError, the services' errors; those
+    of tasks as Spark tells them.
     """
     both = spark_volume(spark, volume)
     top = None if subtree is None else normalize(subtree)
@@ -84,25 +96,38 @@ def restore(
     async def planned(lost: Lost) -> _Planned:
         known = lost.config if lost.table is None else lost.table.config
         here, there = (
-            LostPlace(replace(config, name=known.name, suffix_count=known.suffix_count, hash=known.hash), lost.scope)
+            LostPlace(
+                replace(config, name=known.name, suffix_count=known.suffix_count, hash=known.hash),
+                lost.scope,
+            )
             for config in (both.driver, both.executors)
         )
         run = SYSTEM.uuid()
         stages = Stages(
-            spark, checkpoint and f"{checkpoint}/{run}", ["restore", run], lost.sources.now_ms(), progress, "restore"
+            spark,
+            checkpoint and f"{checkpoint}/{run}",
+            ["restore", run],
+            lost.sources.now_ms(),
+            progress,
+            "restore",
         )
         count = partitions or 2 * spark.sparkContext.defaultParallelism
-        plan = await while_held(spark, partial(_plan, spark, here, there, stages, count, lost, temporary))
+        plan = await while_held(
+            spark, partial(_plan, spark, here, there, stages, count, lost, temporary)
+        )
         frames.append(plan.outcomes)
         return plan
 
-    report = current_bridge().run(lambda: restore_volume(both.driver, subtree=top, dry_run=dry_run, planner=planned))
+    report = current_bridge().run(
+        lambda: restore_volume(both.driver, subtree=top, dry_run=dry_run, planner=planned)
+    )
     return frames[-1], report
 
 
 @dataclass(frozen=True, slots=True)
 class LostPlace:
-    """A volume whose table may not be there, as it is shipped. `config`: with name, suffix count and hash."""
+    """A volume whose table may not be there, as it is shipped. `config`: with name, suffix count
+    and hash."""
 
     config: VolumeConfig
     scope: str
@@ -151,7 +176,9 @@ class _Planned:
         """Directories first, so that nothing is ever without its directory."""
         report = self.report
         trail = AuditTrail(volume.log_blobs, f"{report.run}/tree")
-        await write_tree(volume, self.tree, trail, lambda progress: self.stages.tell(progress.done, "tree"))
+        await write_tree(
+            volume, self.tree, trail, lambda progress: self.stages.tell(progress.done, "tree")
+        )
         await while_held(self.stages.spark, partial(self._write_files, lock.id))
         await lock.dismiss(volume.items)
 
@@ -162,7 +189,9 @@ class _Planned:
                 "written",
                 "restore: writing files",
                 WRITTEN,
-                lambda: self.files.select("line").mapInArrow(writer(self.config, lock, report.run, counter), WRITTEN),
+                lambda: self.files.select("line").mapInArrow(
+                    writer(self.config, lock, report.run, counter), WRITTEN
+                ),
             )
         assert written is not None
         report.written += sum(row.written for row in written.collect())
@@ -220,7 +249,9 @@ def _need_understood(scanned: Scanned) -> None:
     for item in scanned.gatherer.loose.items:
         if not item.is_foreign:
             place = f"{item.partition}/{item.sort}"
-            raise ItemFormatError(f"{item.problem or 'not at its place'}; let fsck mend the volume first", path=place)
+            raise ItemFormatError(
+                f"{item.problem or 'not at its place'}; let fsck mend the volume first", path=place
+            )
 
 
 class _Decided:
@@ -230,13 +261,17 @@ class _Decided:
         self.frame = frame
         claims = self.pile("claim")
         plain = claims.where(F.col("plain"))
-        certain = plain.select("path").groupBy("path").count().where(F.col("count") > 1).select("path")
+        certain = (
+            plain.select("path").groupBy("path").count().where(F.col("count") > 1).select("path")
+        )
         others = claims.where(~F.col("plain"))
         came_from = others.select(F.col("came_from").alias("path")).where(F.col("path").isNotNull())
         frames = [certain, others.select("path"), came_from, self.pile("above").select("path")]
         touched = reduce(DataFrame.unionAll, frames).distinct()
         self._touched = touched
-        self.special = others.unionAll(plain.join(touched, "path", "left_semi").select(claims.columns))
+        self.special = others.unionAll(
+            plain.join(touched, "path", "left_semi").select(claims.columns)
+        )
         self._left = plain.join(touched, "path", "left_anti").select(claims.columns)
 
     def pile(self, name: str) -> DataFrame:
@@ -244,14 +279,17 @@ class _Decided:
         return self.frame.where(F.col("pile") == name)
 
     def files(self) -> DataFrame:
-        """Files that matter to no other claim; `occupied`: whether the table has another object at its path."""
+        """Files that matter to no other claim; `occupied`: whether the table has another object at
+        its path."""
         standing = self.pile("standing").select("path").distinct().withColumn("taken", F.lit(True))
         occupied = F.coalesce(F.col("taken"), F.lit(False)).alias("occupied")
         return self._left.join(standing, "path", "left").select(*self._left.columns, occupied)
 
     def removed(self) -> DataFrame:
         """Of where directories are gone, what is above a claim."""
-        return self.pile("removed").select("path").distinct().join(self._touched, "path", "left_semi")
+        return (
+            self.pile("removed").select("path").distinct().join(self._touched, "path", "left_semi")
+        )
 
     def standing(self) -> DataFrame:
         """Of what the table has, what is at the path of something special or above a claim."""
@@ -284,10 +322,14 @@ def _decision_of(row: Any) -> Decision:
     return Decision(row.rule, entry_of(row.line), before=before, detail=row.detail)
 
 
-def _judged(spark: SparkSession, tree: TreePlan, files: DataFrame) -> tuple[DataFrame, list[DataFrame]]:
+def _judged(
+    spark: SparkSession, tree: TreePlan, files: DataFrame
+) -> tuple[DataFrame, list[DataFrame]]:
     """The files that are to be written, and by frames of their own what becomes of the others."""
     free = files.where(~F.col("occupied"))
-    dropped = [files.where("occupied").withColumns({"rule": F.lit("occupied"), "detail": F.lit("")})]
+    dropped = [
+        files.where("occupied").withColumns({"rule": F.lit("occupied"), "detail": F.lit("")})
+    ]
     refused = [(path,) for paths in tree.refused() for path in paths]
     if refused:
         directories = spark.createDataFrame(refused, "parent string")
@@ -310,7 +352,8 @@ def _told(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _count(report: RestoreReport, kept: DataFrame, others: Sequence[DataFrame]) -> None:
-    """Add what the driver has not seen to the report: `kept`, files to be written, and what is not restored."""
+    """Add what the driver has not seen to the report: `kept`, files to be written, and what is not
+    restored."""
     published = F.col("published")
     sums = [F.sum(F.when(published, 1).otherwise(0)).alias("files"), F.sum("size").alias("bytes")]
     for row in kept.groupBy("rule").agg(F.count("*").alias("n"), *sums).collect():

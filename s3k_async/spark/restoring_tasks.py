@@ -1,4 +1,5 @@
-"""What the tasks of a restore do: decide the objects of a part, and write files under the driver's lock."""
+"""What the tasks of a restore do: decide the objects of a part, and write files under the driver's
+lock."""
 
 from __future__ import annotations
 
@@ -28,13 +29,15 @@ from s3k_async.volumes.restoring import write_entries
 __all__ = ["DECIDED", "WRITTEN", "decider", "writer"]
 
 DECIDED: Final = (
-    "pile string, path string, object_id string, rule string, detail string, parent string, plain boolean,"
-    " isdir boolean, published boolean, size long, ctime long, line string, before string, came_from string"
+    "pile string, path string, object_id string, rule string, detail string, parent string, plain "
+    "boolean,"
+    " isdir boolean, published boolean, size long, ctime long, line string, before string, "
+    "came_from string"
 )
-"""What is decided of objects. Piles: `claim`, what an object is to be (`line`, and what it is without what was taken as
-done, `before`, at `came_from`; `published`: no reservation); `outcome`, of what is not restored; `removed`, where a
-directory certainly is gone; `above`, a path above a claim, each once for a task as far as it remembers; `standing`,
-what the table has."""
+"""What is decided of objects. Piles: `claim`, what an object is to be (`line`, and what it is
+without what was taken as done, `before`, at `came_from`; `published`: no reservation); `outcome`,
+of what is not restored; `removed`, where a directory certainly is gone; `above`, a path above a
+claim, each once for a task as far as it remembers; `standing`, what the table has."""
 WRITTEN: Final = "written long"
 AT_ONCE: Final = 20_000
 """Entries that are in memory and written with the volume opened once."""
@@ -42,7 +45,9 @@ REMEMBERED: Final = 200_000
 ROWS: Final = 2000
 
 _TYPES: Final = {"boolean": pa.bool_(), "long": pa.int64(), "string": pa.string()}
-_SCHEMA: Final = pa.schema([(name, _TYPES[kind]) for name, kind in (each.split() for each in DECIDED.split(","))])
+_SCHEMA: Final = pa.schema(
+    [(name, _TYPES[kind]) for name, kind in (each.split() for each in DECIDED.split(","))]
+)
 
 Row = dict[str, Any]
 
@@ -64,7 +69,9 @@ def _decided(batches: Iterable[pa.RecordBatch], now_ms: int, within: str) -> Ite
         for row in _of_part(parts, now_ms, within):
             yield row
             paths = (row["path"], row.get("came_from")) if row["pile"] == "claim" else ()
-            found = {up for path in paths if path is not None for up in _native.ancestors(path)} - above
+            found = {
+                up for path in paths if path is not None for up in _native.ancestors(path)
+            } - above
             if len(above) + len(found) > REMEMBERED:
                 above.clear()
             above |= found
@@ -113,8 +120,8 @@ def _row(object_id: str, decision: Decision, entry: Entry | None) -> Row:
 def writer(
     config: VolumeConfig, lock: str, run: str, counter: Accumulator[int]
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """What writes entries, given as lines, under the lock, each named in an audit trail of the attempt before: rows of
-    WRITTEN come out. Doing it twice writes the same.
+    """What writes entries, given as lines, under the lock, each named in an audit trail of the
+    attempt before: rows of WRITTEN come out. Doing it twice writes the same.
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Batches:
@@ -128,7 +135,9 @@ def writer(
             current_bridge().run(partial(_write, config, lock, some, trail))
             written += len(some)
             counter.add(len(some))
-        yield pa.RecordBatch.from_pydict({"written": [written]}, schema=pa.schema([("written", pa.int64())]))
+        yield pa.RecordBatch.from_pydict(
+            {"written": [written]}, schema=pa.schema([("written", pa.int64())])
+        )
 
     return write
 

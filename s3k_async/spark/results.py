@@ -1,4 +1,5 @@
-"""What tasks tell of the parts that they have decided: findings as columns, what became of them, and a sum at the end.
+"""What tasks tell of the parts that they have decided: findings as columns, what became of them,
+and a sum at the end.
 
 The sum of a task is a row, not an accumulator: it counts once, however often the task was run.
 """
@@ -34,13 +35,15 @@ __all__ = [
 ]
 
 FINDINGS: Final = (
-    "kind string, detail string, object_id string, path string, `key` string, size long, action string, version long"
+    "kind string, detail string, object_id string, path string, `key` string, size long, action "
+    "string, version long"
 )
 """A finding's columns."""
 MENDED: Final = f"round int, outcome string, reason string, {FINDINGS}"
 """The columns of what became of a finding."""
 RESULTS: Final = f"pile string, line binary, {MENDED}"
-"""What is told of parts: findings (`found`), what became of them (`mended`), a `sum`, and lines of other piles."""
+"""What is told of parts: findings (`found`), what became of them (`mended`), a `sum`, and lines of
+other piles."""
 
 ROWS: Final = 1000
 """Of a batch."""
@@ -93,13 +96,16 @@ class Sum:
         """Add the sum of a task."""
         found = json.loads(line)
         self.kinds.update(found["kinds"])
-        self.outcomes.update({(action, outcome): count for action, outcome, count in found["outcomes"]})
+        self.outcomes.update(
+            {(action, outcome): count for action, outcome, count in found["outcomes"]}
+        )
         self.collectable_bytes += found["collectable_bytes"]
         self.piles.update(found["piles"])
 
 
 class Told:
-    """What the tasks of a stage have told. Few rows are taken to the driver at once; of many, those that are needed."""
+    """What the tasks of a stage have told. Few rows are taken to the driver at once; of many, those
+    that are needed."""
 
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
@@ -124,7 +130,9 @@ class Told:
             report.findings += [finding_of(row) for row in self.rows("found")]
             return
         for kind in self.sum.kinds:
-            some = self.frame.where((F.col("pile") == "found") & (F.col("kind") == kind)).limit(LISTED)
+            some = self.frame.where((F.col("pile") == "found") & (F.col("kind") == kind)).limit(
+                LISTED
+            )
             report.findings += [finding_of(row) for row in some.collect()]
 
     def mended(self) -> list[Mended]:
@@ -132,12 +140,20 @@ class Told:
         rows = self._rows
         if rows is None:
             rows = self.frame.where(F.col("pile") == "mended").limit(LISTED).collect()
-        return [Mended(finding_of(row), row.outcome, row.reason) for row in rows if row.pile == "mended"]
+        return [
+            Mended(finding_of(row), row.outcome, row.reason) for row in rows if row.pile == "mended"
+        ]
 
 
 def result_of(pile: str, finding: Finding | None = None, *, line: str = "") -> Result:
     """One row of what is told."""
-    row: Result = {"pile": pile, "line": line.encode(), "round": None, "outcome": None, "reason": None}
+    row: Result = {
+        "pile": pile,
+        "line": line.encode(),
+        "round": None,
+        "outcome": None,
+        "reason": None,
+    }
     for name in _FIELDS:
         value = None if finding is None else getattr(finding, name)
         row[name] = _text(value) if isinstance(value, str) else value

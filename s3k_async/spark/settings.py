@@ -1,8 +1,9 @@
-"""Volumes from the configuration of a Spark session: the keys of S3-FileSystem 1.0 below `spark.hadoop.`.
+"""Volumes from the configuration of a Spark session: the keys of S3-FileSystem 1.0 below
+`spark.hadoop.`.
 
-S3-FileSystem 1.0 takes its context from the Java property `fs.s3k.metastore.context.id`, which the driver and the
-executors may be given differently (`spark.driver.extraJavaOptions`, `spark.executor.extraJavaOptions`); so a volume has
-a configuration for each.
+S3-FileSystem 1.0 takes its context from the Java property `fs.s3k.metastore.context.id`, which the
+driver and the executors may be given differently (`spark.driver.extraJavaOptions`,
+`spark.executor.extraJavaOptions`); so a volume has a configuration for each.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from s3k_async.config import VolumeConfig
 from s3k_async.settings import resolve
 from s3k_async.settings.hadoop_mapping import CONTEXT_KEY
 
-__all__ = ["SparkSettings", "SparkVolume", "hadoop_settings", "patient", "spark_settings", "spark_volume"]
+__all__ = [
+    "SparkSettings",
+    "SparkVolume",
+    "hadoop_settings",
+    "patient",
+    "spark_settings",
+    "spark_volume",
+]
 
 PREFIXES = ("fs.s3k.", "fs.s3a.")
 DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
@@ -32,14 +40,14 @@ KMS_KEY = re.compile(r"arn:[a-z-]+:kms:.*|alias/.*|(mrk-)?[0-9a-f-]{32,36}")
 SPARK_DEFAULTS = "Set by Spark to default values"
 """The source of a property, as Spark names it, that Spark sets where nothing else does."""
 PATIENCE = 300.0
-"""Seconds that a job waits at least for what others are changing. An attempt at a task that died holds what it had
-begun until its lease runs out, and one that is alive until it is through."""
+"""Seconds that a job waits at least for what others are changing. An attempt at a task that died
+holds what it had begun until its lease runs out, and one that is alive until it is through."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkVolume:
-    """A volume as the driver opens it, and as tasks do. Pickled, both are without secrets, which are looked for anew
-    where they are used."""
+    """A volume as the driver opens it, and as tasks do. Pickled, both are without secrets, which
+    are looked for anew where they are used."""
 
     driver: VolumeConfig
     executors: VolumeConfig
@@ -55,7 +63,11 @@ class SparkSettings:
     executor_context: str | None
 
     def volume(
-        self, volume: str | VolumeConfig | SparkVolume | None, *, context: str | None = None, **settings: Any
+        self,
+        volume: str | VolumeConfig | SparkVolume | None,
+        *,
+        context: str | None = None,
+        **settings: Any,
     ) -> SparkVolume:
         """As `spark_volume`."""
         if isinstance(volume, SparkVolume):
@@ -64,7 +76,9 @@ class SparkSettings:
             return SparkVolume(volume, volume)
         return SparkVolume(
             resolve(volume, hadoop=self.hadoop, context=context or self.driver_context, **settings),
-            resolve(volume, hadoop=self.hadoop, context=context or self.executor_context, **settings),
+            resolve(
+                volume, hadoop=self.hadoop, context=context or self.executor_context, **settings
+            ),
         )
 
     def without_secrets(self) -> SparkSettings:
@@ -80,8 +94,8 @@ class SparkSettings:
 def hadoop_settings(spark: SparkSession) -> dict[str, str]:
     """What the session's Hadoop configuration says of S3K and S3A, files of the cluster included.
 
-    Defaults of Hadoop and Spark are not among it: they are not set on purpose, and would take precedence over what is
-    set for all services.
+    Defaults of Hadoop and Spark are not among it: they are not set on purpose, and would take
+    precedence over what is set for all services.
     """
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     return {
@@ -106,16 +120,22 @@ def _is_default(sources: Sequence[str] | None) -> bool:
 def spark_settings(spark: SparkSession) -> SparkSettings:
     """What the configuration of the session says of all volumes."""
     said = dict(spark.sparkContext.getConf().getAll())
-    return SparkSettings(hadoop_settings(spark), _context(said, DRIVER_OPTIONS), _context(said, EXECUTOR_OPTIONS))
+    return SparkSettings(
+        hadoop_settings(spark), _context(said, DRIVER_OPTIONS), _context(said, EXECUTOR_OPTIONS)
+    )
 
 
 def spark_volume(
-    spark: SparkSession, volume: str | VolumeConfig | SparkVolume, *, context: str | None = None, **settings: Any
+    spark: SparkSession,
+    volume: str | VolumeConfig | SparkVolume,
+    *,
+    context: str | None = None,
+    **settings: Any,
 ) -> SparkVolume:
     """A volume by the session's configuration; `volume` and `settings` are those of `S3kClient`.
 
-    `context`: for driver and executors, in the place of what their Java options say. A configuration is taken as it
-    is. Raises ConfigError.
+    `context`: for driver and executors, in the place of what their Java options say. A
+    configuration is taken as it is. Raises ConfigError.
     """
     return spark_settings(spark).volume(volume, context=context, **settings)
 
@@ -125,7 +145,9 @@ def patient(volume: SparkVolume) -> SparkVolume:
 
     def waiting(config: VolumeConfig) -> VolumeConfig:
         tuning = config.tuning
-        return replace(config, tuning=replace(tuning, busy_timeout=max(tuning.busy_timeout, PATIENCE)))
+        return replace(
+            config, tuning=replace(tuning, busy_timeout=max(tuning.busy_timeout, PATIENCE))
+        )
 
     return SparkVolume(waiting(volume.driver), waiting(volume.executors))
 

@@ -1,9 +1,11 @@
-"""What the tasks of a garbage collection do: read pieces and keep what the next stage needs of them, object by object.
+"""What the tasks of a garbage collection do: read pieces and keep what the next stage needs of
+them, object by object.
 
-A line is of a pile, and has the hash of the object id that it is about: `blob` (bytes that are old enough), `named` (a
-key that an item names), `held` (an object of which something cannot be understood), `record` (of the log), `wanted` (an
-object of which bytes are not named; by the range of the log that its entries are in), `candidate` (a verdict). Lines
-for the driver: `marked` (counts), `reservation`, `segment` (one that was read), `damage`, `superseded`, `swept`.
+A line is of a pile, and has the hash of the object id that it is about: `blob` (bytes that are old
+enough), `named` (a key that an item names), `held` (an object of which something cannot be
+understood), `record` (of the log), `wanted` (an object of which bytes are not named; by the range
+of the log that its entries are in), `candidate` (a verdict). Lines for the driver: `marked`
+(counts), `reservation`, `segment` (one that was read), `damage`, `superseded`, `swept`.
 """
 
 from __future__ import annotations
@@ -146,7 +148,8 @@ def data_pieces(place: Place, count: int) -> list[Piece]:
 
 
 def range_of(shard: int, count: int) -> int:
-    """In which of `entry_ranges(count)` the entries of the objects are whose ids begin with these two digits."""
+    """In which of `entry_ranges(count)` the entries of the objects are whose ids begin with these
+    two digits."""
     return ((shard + 1) * min(count, SHARDS) - 1) // SHARDS
 
 
@@ -182,8 +185,11 @@ def take_unnamed(batches: Iterable[pa.RecordBatch]) -> Batches:
     return _batches(found())
 
 
-def read_entries(terms: Terms, count: int, batches: Iterable[pa.RecordBatch], seen: Seen) -> Batches:
-    """What the log's entries in some of `entry_ranges(count)` say of the objects that are wanted of each."""
+def read_entries(
+    terms: Terms, count: int, batches: Iterable[pa.RecordBatch], seen: Seen
+) -> Batches:
+    """What the log's entries in some of `entry_ranges(count)` say of the objects that are wanted of
+    each."""
     ranges = entry_ranges(count)
     with opened(terms.config) as (volume, run):
         assert volume.log_blobs is not None
@@ -201,7 +207,11 @@ def judge_objects(terms: Terms, batches: Iterable[pa.RecordBatch]) -> Batches:
             for blob in known.blobs:
                 verdict = sieve.verdict(blob, known.records, damaged=known.is_held)
                 if verdict is not None:
-                    yield hash_of(object_id), "candidate", json.dumps(asdict(verdict), separators=(",", ":"))
+                    yield (
+                        hash_of(object_id),
+                        "candidate",
+                        json.dumps(asdict(verdict), separators=(",", ":")),
+                    )
         yield from counts_of(sieve.done)
 
     with opened(terms.config) as (volume, _):
@@ -222,7 +232,8 @@ class Known:
 
 
 def objects_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Known]]:
-    """Object by object, from lines that are sorted by their hash. In memory are those of one hash."""
+    """Object by object, from lines that are sorted by their hash. In memory are those of one
+    hash."""
     for _, lines in _runs(batches):
         found: defaultdict[str, Known] = defaultdict(Known)
         for pile, text in lines:
@@ -303,7 +314,8 @@ async def _entries(log: LogReader, keys: KeyRange, wanted: set[str]) -> Lines:
     lines: list[Line] = []
     async for part in log.entries(wanted.__contains__, keys=keys):
         lines += [
-            _record(each) if isinstance(each, LogRecord) else _damage(each.key, each.error) for each in part.findings
+            _record(each) if isinstance(each, LogRecord) else _damage(each.key, each.error)
+            for each in part.findings
         ]
         if len(lines) >= ROWS:
             yield lines

@@ -2,12 +2,13 @@
 
     from s3k_async.spark import register
 
-    register(spark)
-    events = spark.read.format("s3k").load("s3k://analytics/warehouse/events")
-    events.write.format("s3k").option("partition_columns", "day").mode("append").save("s3k://analytics/copy")
+    register(spark) events = spark.read.format("s3k").load("s3k://analytics/warehouse/events")
+    events.write.format("s3k").option("partition_columns",
+    "day").mode("append").save("s3k://analytics/copy")
 
-Reading: the path is listed where the driver runs; tasks get physical keys and ask the table nothing. Writing: tasks
-upload, and one transaction publishes: readers see what was there before, or all of what was written.
+Reading: the path is listed where the driver runs; tasks get physical keys and ask the table
+nothing. Writing: tasks upload, and one transaction publishes: readers see what was there before, or
+all of what was written.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from s3k_async.config import VolumeConfig
@@ -31,7 +38,13 @@ from s3k_async.spark.source_committing import volume_to_write
 from s3k_async.spark.source_files import write_plan
 from s3k_async.spark.source_filters import condition_of
 from s3k_async.spark.source_options import SourceOptions, SourceSettings, need_no_secrets
-from s3k_async.spark.source_planning import Piece, SourceFile, found_files, partition_names, with_names
+from s3k_async.spark.source_planning import (
+    Piece,
+    SourceFile,
+    found_files,
+    partition_names,
+    with_names,
+)
 from s3k_async.spark.source_reading import ReadPlan, planned, read_pieces
 from s3k_async.spark.source_schema import arrow_schema, inferred_schema, named_like
 from s3k_async.spark.source_writing import S3kWriter
@@ -52,14 +65,16 @@ def register(
     options: Mapping[str, object] | None = None,
     **settings: Any,
 ) -> None:
-    """Make the format `s3k` known to a session, with what its configuration says of volumes at this moment.
+    """Make the format `s3k` known to a session, with what its configuration says of volumes at this
+    moment.
 
-    `volume`, `context` and `settings` are those of `spark_volume`, for reads and writes that do not say otherwise by
-    their options or their path's URL. To be called again after `spark.sql.python.filterPushdown.enabled` was changed.
+    `volume`, `context` and `settings` are those of `spark_volume`, for reads and writes that do not
+    say otherwise by their options or their path's URL. To be called again after
+    `spark.sql.python.filterPushdown.enabled` was changed.
 
-    `short_name` is another name for the format, and `options` are data source options that it always has. With a
-    `path` it is the format of one table: of those in Spark's catalog, a source in Python gets to know the format and
-    the columns, and none of their options.
+    `short_name` is another name for the format, and `options` are data source options that it
+    always has. With a `path` it is the format of one table: of those in Spark's catalog, a source
+    in Python gets to know the format and the columns, and none of their options.
 
     Raises ConfigError for an unknown option, and for a secret: all of it is shipped.
     """
@@ -80,7 +95,8 @@ def register(
 
 
 class S3kDataSource(DataSource):
-    """What Spark makes of `format("s3k")`. Made by `register`, which says what the session's settings are."""
+    """What Spark makes of `format("s3k")`. Made by `register`, which says what the session's
+    settings are."""
 
     session: SourceSettings
 
@@ -90,11 +106,14 @@ class S3kDataSource(DataSource):
         return cls.session.short_name
 
     def schema(self) -> StructType:
-        """That of the files, and partition columns behind it; of `columns` alone, where that is given."""
+        """That of the files, and partition columns behind it; of `columns` alone, where that is
+        given."""
         options, volume = self._asked()
         with _on_the_driver(volume) as fs:
             files = found_files(fs, options.paths)
-            return inferred_schema(fs, files, options.format, merged=options.merge_schema, columns=options.columns)
+            return inferred_schema(
+                fs, files, options.format, merged=options.merge_schema, columns=options.columns
+            )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """One that takes filters if Spark pushes them."""
@@ -103,7 +122,13 @@ class S3kDataSource(DataSource):
             raise InvalidArgumentError("give either a schema or columns: a schema selects, too")
         kind = S3kFilteringReader if self.session.pushes_filters else S3kReader
         plan = ReadPlan(schema, options.format)
-        return kind(options, volume, plan, self.session.parallelism, may_be_empty="path" in self.session.options)
+        return kind(
+            options,
+            volume,
+            plan,
+            self.session.parallelism,
+            may_be_empty="path" in self.session.options,
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """One that appends, or replaces the directory or the partitions that are written."""
@@ -130,7 +155,13 @@ class S3kReader(DataSourceReader):
     """Plans where the driver runs, and reads in tasks."""
 
     def __init__(
-        self, options: SourceOptions, volume: SparkVolume, plan: ReadPlan, parallelism: int, *, may_be_empty: bool
+        self,
+        options: SourceOptions,
+        volume: SparkVolume,
+        plan: ReadPlan,
+        parallelism: int,
+        *,
+        may_be_empty: bool,
     ) -> None:
         self._options = options
         self._may_be_empty = may_be_empty
@@ -147,7 +178,9 @@ class S3kReader(DataSourceReader):
         """Files, joined or cut to `max_partition_bytes`."""
         limit = self._options.max_partition_bytes
         with _on_the_driver(self._volume) as fs:
-            groups = planned(fs, self._plan, self._listed(fs), limit=limit, parallelism=self._parallelism)
+            groups = planned(
+                fs, self._plan, self._listed(fs), limit=limit, parallelism=self._parallelism
+            )
         return [Pieces(group) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -158,15 +191,17 @@ class S3kReader(DataSourceReader):
         """All files, their partition columns named as the schema names them."""
         if self._files is None:
             files = found_files(fs, self._options.paths, missing_ok=self._may_be_empty)
-            self._files = with_names(files, named_like(partition_names(files), self._plan.schema.names))
+            self._files = with_names(
+                files, named_like(partition_names(files), self._plan.schema.names)
+            )
         return self._files
 
 
 class S3kFilteringReader(S3kReader):
     """A reader that takes the filters that it understands.
 
-    Those about partition columns choose the files, and are done with; others skip row groups and rows, and Spark looks
-    at what is left again.
+    Those about partition columns choose the files, and are done with; others skip row groups and
+    rows, and Spark looks at what is left again.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -187,5 +222,6 @@ class S3kFilteringReader(S3kReader):
 
 
 def _on_the_driver(volume: SparkVolume) -> S3kSyncClient:
-    """For one look: planning is done in a process of Python's that Spark uses for other things as well."""
+    """For one look: planning is done in a process of Python's that Spark uses for other things as
+    well."""
     return S3kSyncClient(config=with_local_secrets(volume.driver))

@@ -38,12 +38,13 @@ LOOKS = 20
 def volume_to_write(volume: SparkVolume, lease: float) -> SparkVolume:
     """The volume as tasks and commit open it, with a lease from a task's first byte to the commit.
 
-    Raises ConfigError: `s3k gc` must not look at bytes that may yet be published, so that its grace period has to be
-    longer; whoever runs it with another one than its default must see to that.
+    Raises ConfigError: `s3k gc` must not look at bytes that may yet be published, so that its grace
+    period has to be longer; whoever runs it with another one than its default must see to that.
     """
     if lease >= GRACE_SECONDS:
         raise ConfigError(
-            f"a lease of {lease:g} seconds has to be shorter than the grace period of garbage collection,"
+            f"a lease of {lease:g} seconds has to be shorter than the grace period of garbage "
+            "collection,"
             f" {GRACE_SECONDS:g} seconds"
         )
 
@@ -55,10 +56,11 @@ def volume_to_write(volume: SparkVolume, lease: float) -> SparkVolume:
 
 
 def publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -> None:
-    """Make the files appear, and for an overwrite what was there before go, at once. What has changed since it was
-    looked at is looked at again.
+    """Make the files appear, and for an overwrite what was there before go, at once. What has
+    changed since it was looked at is looked at again.
 
-    What is raised has changed nothing and dropped the files, but for OutcomeUnknownError. Raises as a transaction does.
+    What is raised has changed nothing and dropped the files, but for OutcomeUnknownError. Raises as
+    a transaction does.
     """
     looks = 0
     try:
@@ -104,9 +106,11 @@ def _publish(fs: S3kSyncClient, plan: WritePlan, files: Sequence[WrittenFile]) -
 
 
 def _replaced(fs: S3kSyncClient, tops: Iterable[str], places: set[str]) -> Iterator[FileStatus]:
-    """What goes: all below the tops, directories as wholes where nothing new comes to be below them.
+    """What goes: all below the tops, directories as wholes where nothing new comes to be below
+    them.
 
-    Raises NotDirectoryError for a file where a directory is to be: one transaction cannot put one in the other's place.
+    Raises NotDirectoryError for a file where a directory is to be: one transaction cannot put one
+    in the other's place.
     """
     left = list(tops)
     kept = places.union(left, *(ancestors(place) for place in places))
@@ -118,4 +122,6 @@ def _replaced(fs: S3kSyncClient, tops: Iterable[str], places: set[str]) -> Itera
                 elif status.is_dir:
                     left.append(status.path)
                 else:
-                    raise NotDirectoryError("a file is where a directory of files is written", path=status.path)
+                    raise NotDirectoryError(
+                        "a file is where a directory of files is written", path=status.path
+                    )

@@ -1,4 +1,5 @@
-"""What a task writes: Parquet files that are uploaded and that nothing names, one for each partition it meets."""
+"""What a task writes: Parquet files that are uploaded and that nothing names, one for each
+partition it meets."""
 
 from __future__ import annotations
 
@@ -68,9 +69,12 @@ class WrittenFile:
     staged: StagedFile
 
 
-def write_plan(options: SourceOptions, schema: StructType, job: str, *, overwrite: bool) -> WritePlan:
-    """What is to be written. Raises ConfigError (options that contradict each other), InvalidArgumentError (partition
-    columns that the schema does not have, or that cannot be names of directories).
+def write_plan(
+    options: SourceOptions, schema: StructType, job: str, *, overwrite: bool
+) -> WritePlan:
+    """What is to be written. Raises ConfigError (options that contradict each other),
+    InvalidArgumentError (partition columns that the schema does not have, or that cannot be names
+    of directories).
     """
     dynamic = options.partition_overwrite_mode == "dynamic"
     if dynamic and not overwrite:
@@ -80,9 +84,13 @@ def write_plan(options: SourceOptions, schema: StructType, job: str, *, overwrit
     types = {field.name: field.type for field in arrow_schema(schema)}
     for name in options.partition_columns:
         if name not in types:
-            raise InvalidArgumentError(f"there is no column {name!r} to make directories of among {', '.join(types)}")
+            raise InvalidArgumentError(
+                f"there is no column {name!r} to make directories of among {', '.join(types)}"
+            )
         if pa.types.is_nested(types[name]) or pa.types.is_binary(types[name]):
-            raise InvalidArgumentError(f"column {name!r}: a {types[name]} cannot be the name of a directory")
+            raise InvalidArgumentError(
+                f"column {name!r}: a {types[name]} cannot be the name of a directory"
+            )
     if len(options.partition_columns) == len(types):
         raise InvalidArgumentError("there has to be a column that is no partition column")
     return WritePlan(
@@ -105,7 +113,9 @@ def written_files(
     expected = arrow_schema(plan.schema)
     try:
         for batch in batches:
-            for directory, rows in _by_partition(as_expected(batch, expected, {}), plan.partition_columns):
+            for directory, rows in _by_partition(
+                as_expected(batch, expected, {}), plan.partition_columns
+            ):
                 files.add(directory, rows)
         return files.finish()
     except BaseException:
@@ -120,7 +130,8 @@ def task_number() -> int:
 
 
 def discard(fs: S3kSyncClient, files: Iterable[WrittenFile]) -> None:
-    """Drop files that certainly nobody published. What cannot be dropped is left to garbage collection."""
+    """Drop files that certainly nobody published. What cannot be dropped is left to garbage
+    collection."""
     try:
         fs.discard_staged([file.staged for file in files])
     except S3kError as error:
@@ -145,8 +156,8 @@ class _Open:
 
 
 class _Files:
-    """The files of a task. Rows are held until there are enough for a row group, so that in whatever order they come
-    a partition has one file where all of its rows fit."""
+    """The files of a task. Rows are held until there are enough for a row group, so that in
+    whatever order they come a partition has one file where all of its rows fit."""
 
     def __init__(self, fs: S3kSyncClient, plan: WritePlan, task: int) -> None:
         self._fs = fs
@@ -188,7 +199,8 @@ class _Files:
         discard(self._fs, self._done)
 
     def _write(self, directory: Directory) -> None:
-        """What is held of a partition, as a row group; of several files, if they are not to have so many rows."""
+        """What is held of a partition, as a row group; of several files, if they are not to have so
+        many rows."""
         held = self._held.pop(directory)
         self._size -= held.size
         rows = pa.concat_tables(held.tables)
@@ -209,7 +221,9 @@ class _Files:
                 self._close(next(iter(self._open)))
             file = self._fs.stage()
             try:
-                found = _Open(file, pq.ParquetWriter(file, schema, compression=self._plan.compression))
+                found = _Open(
+                    file, pq.ParquetWriter(file, schema, compression=self._plan.compression)
+                )
             except BaseException:
                 file.discard()
                 raise
@@ -228,7 +242,9 @@ class _Files:
             self._done.append(WrittenFile(directory, name, found.file.staged))
 
 
-def _by_partition(batch: pa.RecordBatch, columns: tuple[str, ...]) -> Iterator[tuple[Directory, pa.Table]]:
+def _by_partition(
+    batch: pa.RecordBatch, columns: tuple[str, ...]
+) -> Iterator[tuple[Directory, pa.Table]]:
     """The rows of each partition, without the partition columns, in their order."""
     table = pa.Table.from_batches([batch])
     rows = table.drop_columns(list(columns))
@@ -239,7 +255,11 @@ def _by_partition(batch: pa.RecordBatch, columns: tuple[str, ...]) -> Iterator[t
         return
     texts = {str(place): _texts(table.column(name)) for place, name in enumerate(columns)}
     numbers = pa.array(range(table.num_rows), pa.int64())
-    groups = pa.table({**texts, "row": numbers}).group_by(list(texts), use_threads=False).aggregate([("row", "list")])
+    groups = (
+        pa.table({**texts, "row": numbers})
+        .group_by(list(texts), use_threads=False)
+        .aggregate([("row", "list")])
+    )
     for group in groups.to_pylist():
         values = {name: group[str(place)] for place, name in enumerate(columns)}
         yield partition_directory(values), rows.take(pa.array(group["row_list"], pa.int64()))

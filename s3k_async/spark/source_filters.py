@@ -1,4 +1,5 @@
-"""Conditions on columns: as Spark pushes them to a data source, decided about partition values, and for pyarrow."""
+"""Conditions on columns: as Spark pushes them to a data source, decided about partition values, and
+for pyarrow."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ _TEXTS: Final[Mapping[str, tuple[Callable[[str, str], bool], Callable[..., pc.Ex
 class Condition:
     """What rows must meet: `column operator value`, three-valued as in SQL.
 
-    Operators are `=`, `<=>` (null equals null), `<`, `<=`, `>`, `>=`, `in` (of a tuple), `null`, `starts`, `ends` and
-    `contains`.
+    Operators are `=`, `<=>` (null equals null), `<`, `<=`, `>`, `>=`, `in` (of a tuple), `null`,
+    `starts`, `ends` and `contains`.
     """
 
     column: str
@@ -66,7 +67,10 @@ class Condition:
         others = bool | dt.datetime
         if wanted is str and not pa.types.is_string(type):
             return False
-        return all(value is None or (isinstance(value, wanted) and not isinstance(value, others)) for value in values)
+        return all(
+            value is None or (isinstance(value, wanted) and not isinstance(value, others))
+            for value in values
+        )
 
     def holds(self, value: Any) -> bool | None:
         """Whether a value meets it; None is SQL's null, which is no yes."""
@@ -87,9 +91,11 @@ class Condition:
         return bool(_COMPARISONS[self.operator](value, self.value))
 
     def expression(self, name: str, type: pa.DataType) -> pc.Expression | None:
-        """For pyarrow, about a column of a file, of rows that include all that meet it; None: nothing can be said.
+        """For pyarrow, about a column of a file, of rows that include all that meet it; None:
+        nothing can be said.
 
-        Nothing is said about floating-point numbers: NaN is equal to itself in Spark, and in pyarrow it is not.
+        Nothing is said about floating-point numbers: NaN is equal to itself in Spark, and in
+        pyarrow it is not.
         """
         column = pc.field(name)
         if self.operator == "null":
@@ -99,7 +105,12 @@ class Condition:
             return None
         try:
             return self._expression(column, type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):  # no value of the column's type
+        except (
+            pa.ArrowException,
+            TypeError,
+            ValueError,
+            OverflowError,
+        ):  # no value of the column's type
             return None
 
     def _expression(self, column: pc.Expression, type: pa.DataType) -> pc.Expression | None:
@@ -139,8 +150,9 @@ def condition_of(pushed: Any) -> Condition | None:
 
 
 def _is_of(value: Any, type: pa.DataType) -> bool:
-    """Whether a value is one of a type as it stands. Spark widens the column for any other (`n < 1.5`, a date beside a
-    time, a time without a zone), where pyarrow would cut the value to the column's type.
+    """Whether a value is one of a type as it stands. Spark widens the column for any other (`n <
+    1.5`, a date beside a time, a time without a zone), where pyarrow would cut the value to the
+    column's type.
     """
     types = pa.types
     if types.is_timestamp(type):

@@ -1,9 +1,11 @@
-"""What the data source does, for PySpark 3.5, which has no data sources in Python: by functions, over `mapInArrow`.
+"""What the data source does, for PySpark 3.5, which has no data sources in Python: by functions,
+over `mapInArrow`.
 
     from s3k_async.spark import read_parquet, write_parquet
 
-    events = read_parquet(spark, "s3k://analytics/warehouse/events", filters=[("day", ">=", date(2026, 1, 1))])
-    write_parquet(events, "s3k://analytics/copy", mode="overwrite", partition_columns=["day"])
+    events = read_parquet(spark, "s3k://analytics/warehouse/events", filters=[("day", ">=",
+    date(2026, 1, 1))]) write_parquet(events, "s3k://analytics/copy", mode="overwrite",
+    partition_columns=["day"])
 
 Planning and commit are done in the driver's own process.
 """
@@ -68,8 +70,9 @@ def read_parquet(
 ) -> DataFrame:
     """The files below the paths, listed now, as `spark.read.format("s3k")` reads them.
 
-    `filters`: all of these (column, operator, value) hold; operators are `=`, `!=`, `<`, `<=`, `>`, `>=`, `in` and
-    `not in`. `options` are those of the data source. Raises ConfigError, PathNotFoundError, InvalidArgumentError.
+    `filters`: all of these (column, operator, value) hold; operators are `=`, `!=`, `<`, `<=`, `>`,
+    `>=`, `in` and `not in`. `options` are those of the data source. Raises ConfigError,
+    PathNotFoundError, InvalidArgumentError.
     """
     asked = SourceOptions.of({**options, "paths": json.dumps(paths)})
     chosen = _volume(spark, asked, volume, context)
@@ -77,9 +80,15 @@ def read_parquet(
     with S3kSyncClient(config=with_local_secrets(chosen.driver)) as fs:
         files = found_files(fs, asked.paths)
         if schema is None:
-            wanted = inferred_schema(fs, files, asked.format, merged=asked.merge_schema, columns=asked.columns)
+            wanted = inferred_schema(
+                fs, files, asked.format, merged=asked.merge_schema, columns=asked.columns
+            )
         else:
-            wanted = schema if isinstance(schema, StructType) else spark.createDataFrame([], schema).schema
+            wanted = (
+                schema
+                if isinstance(schema, StructType)
+                else spark.createDataFrame([], schema).schema
+            )
         files = with_names(files, named_like(partition_names(files), wanted.names))
         plan = ReadPlan(wanted, asked.format, conditions)
         parallelism = spark.sparkContext.defaultParallelism
@@ -107,10 +116,12 @@ def write_parquet(
     context: str | None = None,
     **options: Any,
 ) -> None:
-    """Write a DataFrame as `format("s3k")` does: it is there as a whole when this returns, and before nothing is.
+    """Write a DataFrame as `format("s3k")` does: it is there as a whole when this returns, and
+    before nothing is.
 
-    `options` are those of the data source. Where a task fails, what other tasks have uploaded is left to garbage
-    collection. Raises ConfigError, InvalidArgumentError, and as `Transaction.commit`.
+    `options` are those of the data source. Where a task fails, what other tasks have uploaded is
+    left to garbage collection. Raises ConfigError, InvalidArgumentError, and as
+    `Transaction.commit`.
     """
     if mode not in ("append", "overwrite"):
         raise InvalidArgumentError(f"the mode is append or overwrite, not {mode!r}")
@@ -125,7 +136,9 @@ def write_parquet(
         publish(fs, plan, files)
 
 
-def _writing(volume: SparkVolume, plan: WritePlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _writing(
+    volume: SparkVolume, plan: WritePlan
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = written_files(client(volume.executors), plan, task_number(), batches)
         yield pa.record_batch([pa.array([pickle.dumps(files)], pa.binary())], names=_SHIPPED.names)

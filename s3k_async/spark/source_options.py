@@ -13,14 +13,22 @@ from s3k_async.settings import OPTIONS, Option
 from s3k_async.settings.options import nearest, parse
 from s3k_async.spark.settings import SparkSettings, SparkVolume
 
-__all__ = ["FORMATS", "FileFormat", "SourceOptions", "SourceSettings", "is_of_a_table", "need_no_secrets"]
+__all__ = [
+    "FORMATS",
+    "FileFormat",
+    "SourceOptions",
+    "SourceSettings",
+    "is_of_a_table",
+    "need_no_secrets",
+]
 
 FileFormat: TypeAlias = Literal["parquet", "orc", "csv", "json", "arrow", "feather"]
 FORMATS: Final[tuple[str, ...]] = get_args(FileFormat)
 MIB: Final = 1024 * 1024
 DAY: Final = 86_400.0
 REGISTERED: Final = (
-    "Spark passes a table's options to no data source in Python, so register a format that has the path:"
+    "Spark passes a table's options to no data source in Python, so register a format that has the "
+    "path:"
     " register(spark, short_name='events', options={'path': '/events'})"
 )
 _OPTION: Final = "option."
@@ -30,13 +38,39 @@ _OWN: Final[Mapping[str, Option]] = {
     for option in (
         Option("path", "text", "client", "The path, or a URL `s3k://volume/path`."),
         Option("paths", "text", "client", "Several, as a JSON list: what `load` makes of a list."),
-        Option("volume", "text", "client", "The volume, as `S3kClient` takes it; the path's URL may say it, too."),
-        Option("context", "text", "client", "Context id of S3-FileSystem 1.0, for driver and executors."),
+        Option(
+            "volume",
+            "text",
+            "client",
+            "The volume, as `S3kClient` takes it; the path's URL may say it, too.",
+        ),
+        Option(
+            "context",
+            "text",
+            "client",
+            "Context id of S3-FileSystem 1.0, for driver and executors.",
+        ),
         Option("format", "choice", "client", "What the files are.", choices=FORMATS),
         Option("columns", "text", "client", "Columns to read, with commas between them."),
-        Option("merge_schema", "boolean", "client", "Whether the schema is that of all files, not of the newest."),
-        Option("max_partition_bytes", "size", "client", "Bytes of files in an input partition.", minimum=1),
-        Option("partition_columns", "text", "client", "Columns by which directories are made, with commas."),
+        Option(
+            "merge_schema",
+            "boolean",
+            "client",
+            "Whether the schema is that of all files, not of the newest.",
+        ),
+        Option(
+            "max_partition_bytes",
+            "size",
+            "client",
+            "Bytes of files in an input partition.",
+            minimum=1,
+        ),
+        Option(
+            "partition_columns",
+            "text",
+            "client",
+            "Columns by which directories are made, with commas.",
+        ),
         Option(
             "partition_overwrite_mode",
             "choice",
@@ -44,10 +78,26 @@ _OWN: Final[Mapping[str, Option]] = {
             "Whether overwriting replaces the whole directory, or the partitions that are written.",
             choices=("static", "dynamic"),
         ),
-        Option("max_records_per_file", "integer", "client", "Rows of a file at most; 0: no bound.", minimum=0),
-        Option("lease", "number", "client", "Seconds from a task's first byte to the commit, at most.", minimum=0.001),
         Option(
-            "compression", "choice", "client", "Codec of Parquet.", choices=("snappy", "zstd", "gzip", "lz4", "none")
+            "max_records_per_file",
+            "integer",
+            "client",
+            "Rows of a file at most; 0: no bound.",
+            minimum=0,
+        ),
+        Option(
+            "lease",
+            "number",
+            "client",
+            "Seconds from a task's first byte to the commit, at most.",
+            minimum=0.001,
+        ),
+        Option(
+            "compression",
+            "choice",
+            "client",
+            "Codec of Parquet.",
+            choices=("snappy", "zstd", "gzip", "lz4", "none"),
         ),
     )
 }
@@ -75,7 +125,8 @@ class SourceOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, object]) -> SourceOptions:
-        """By name, in any case. Raises ConfigError (an unknown option, a value that is none, a secret)."""
+        """By name, in any case. Raises ConfigError (an unknown option, a value that is none, a
+        secret)."""
         values: dict[str, Any] = {}
         settings: dict[str, Any] = {}
         for name, value in given.items():
@@ -103,22 +154,26 @@ class SourceOptions:
 
 
 def need_no_secrets(settings: Iterable[str]) -> None:
-    """Raise ConfigError if one of the options is a secret: what is shipped is in plans, and in Spark's own files."""
+    """Raise ConfigError if one of the options is a secret: what is shipped is in plans, and in
+    Spark's own files."""
     for name in settings:
         if name in OPTIONS and OPTIONS[name].type == "secret":
-            raise ConfigError(f"option {name}: secrets are not shipped; they are looked for where tasks run")
+            raise ConfigError(
+                f"option {name}: secrets are not shipped; they are looked for where tasks run"
+            )
 
 
 def is_of_a_table(given: Mapping[str, object]) -> bool:
-    """Whether these are not options but the properties of a table that is being created in Spark's catalog: its own
-    options begin with `option.`, and Spark adds others (`TableCatalog.PROP_*`).
+    """Whether these are not options but the properties of a table that is being created in Spark's
+    catalog: its own options begin with `option.`, and Spark adds others (`TableCatalog.PROP_*`).
     """
     return {"provider", "owner"} <= given.keys()
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What the session says, and the caller of `register`: it is shipped with each read and write."""
+    """What the session says, and the caller of `register`: it is shipped with each read and
+    write."""
 
     session: SparkSettings
     volume: str | SparkVolume | None = None
@@ -130,11 +185,12 @@ class SourceSettings:
     options: Mapping[str, object] = field(default_factory=dict)
     """What reads and writes have that do not say otherwise; its path is the only one."""
     pushes_filters: bool = False
-    """Whether Spark pushes filters (`spark.sql.python.filterPushdown.enabled`): a reader that can take some is refused
-    where it does not."""
+    """Whether Spark pushes filters (`spark.sql.python.filterPushdown.enabled`): a reader that can
+    take some is refused where it does not."""
 
     def asked(self, given: Mapping[str, object]) -> SourceOptions:
-        """The options of a read or write. Raises ConfigError, InvalidArgumentError (no path, or two)."""
+        """The options of a read or write. Raises ConfigError, InvalidArgumentError (no path, or
+        two)."""
         fixed = SourceOptions.of(self.options)
         if is_of_a_table(given):
             found = SourceOptions.of({**self.options, **_of_table(given)})
@@ -143,16 +199,23 @@ class SourceSettings:
             return found
         found = SourceOptions.of({**self.options, **given})
         if not found.paths:
-            raise InvalidArgumentError(f"which path? Give it to load or save; for a table: {REGISTERED}")
+            raise InvalidArgumentError(
+                f"which path? Give it to load or save; for a table: {REGISTERED}"
+            )
         if fixed.paths and found.paths != fixed.paths:
-            raise InvalidArgumentError(f"the format {self.short_name} is for {fixed.one_path()}", path=found.paths[-1])
+            raise InvalidArgumentError(
+                f"the format {self.short_name} is for {fixed.one_path()}", path=found.paths[-1]
+            )
         return found
 
     def volume_of(self, options: SourceOptions) -> SparkVolume:
-        """The volume that the options mean, else the one of the path's URL, else the one given. Raises ConfigError."""
+        """The volume that the options mean, else the one of the path's URL, else the one given.
+        Raises ConfigError."""
         volume: str | SparkVolume | None = options.volume
         if volume is None and not {"directory", "table"} & options.settings.keys():
-            named = {path[len(SCHEME) :].partition("/")[0] for path in options.paths if _is_url(path)}
+            named = {
+                path[len(SCHEME) :].partition("/")[0] for path in options.paths if _is_url(path)
+            }
             if len(named) > 1:
                 raise ConfigError(f"the paths are in several volumes: {', '.join(sorted(named))}")
             volume = self.volume
@@ -160,7 +223,9 @@ class SourceSettings:
                 volume = SCHEME + named.pop()
         if isinstance(volume, SparkVolume):
             if options.settings:
-                raise ConfigError(f"the volume is complete: option {next(iter(options.settings))} has no use")
+                raise ConfigError(
+                    f"the volume is complete: option {next(iter(options.settings))} has no use"
+                )
             return volume
         settings = {**self.settings, **options.settings}
         return self.session.volume(volume, context=options.context or self.context, **settings)
@@ -168,11 +233,16 @@ class SourceSettings:
 
 def _of_table(properties: Mapping[str, object]) -> dict[str, object]:
     """The options among the properties of a table."""
-    return {name[len(_OPTION) :]: value for name, value in properties.items() if name.startswith(_OPTION)}
+    return {
+        name[len(_OPTION) :]: value
+        for name, value in properties.items()
+        if name.startswith(_OPTION)
+    }
 
 
 def _may_be_another(volume: str | SparkVolume | None, name: str) -> bool:
-    """Whether a URL's volume has to be looked up by its name; else the one given is meant, or refuses the path."""
+    """Whether a URL's volume has to be looked up by its name; else the one given is meant, or
+    refuses the path."""
     if isinstance(volume, SparkVolume):
         return volume.driver.name not in ("", name)
     return volume is None or _is_url(volume)
@@ -195,5 +265,7 @@ def _list_of(text: str) -> list[str]:
 def _names(option: str, text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names) or len(set(names)) < len(names):
-        raise ConfigError(f"option {option}: {text!r} is no list of different columns with commas between them")
+        raise ConfigError(
+            f"option {option}: {text!r} is no list of different columns with commas between them"
+        )
     return names

@@ -1,4 +1,5 @@
-"""What is read by which task: committed files below a path, their partition values, cut and joined to even pieces."""
+"""What is read by which task: committed files below a path, their partition values, cut and joined
+to even pieces."""
 
 from __future__ import annotations
 
@@ -86,9 +87,11 @@ def opened(fs: S3kSyncClient, file: SourceFile) -> SyncFileReader:
     return fs._open_version(file.entry)
 
 
-def found_files(fs: S3kSyncClient, paths: Iterable[str], *, missing_ok: bool = False) -> list[SourceFile]:
-    """The committed files below the paths, sorted, without hidden ones: whose name, or a directory's below the path,
-    begins with `.`, or with `_` and has no `=`.
+def found_files(
+    fs: S3kSyncClient, paths: Iterable[str], *, missing_ok: bool = False
+) -> list[SourceFile]:
+    """The committed files below the paths, sorted, without hidden ones: whose name, or a
+    directory's below the path, begins with `.`, or with `_` and has no `=`.
 
     Raises PathNotFoundError, unless with `missing_ok` a path that does not exist has no files.
     """
@@ -119,7 +122,8 @@ def partition_names(files: Sequence[SourceFile]) -> tuple[str, ...]:
     if len(names) > 1:
         (one, path), (other, other_path) = list(names.items())[:2]
         raise InvalidArgumentError(
-            f"files with the partition columns {list(one)} and {list(other)} ({other_path}) cannot be read together",
+            f"files with the partition columns {list(one)} and {list(other)} ({other_path}) cannot "
+            "be read together",
             path=path,
         )
     return next(iter(names), ())
@@ -130,7 +134,10 @@ def with_names(files: Sequence[SourceFile], names: Mapping[str, str]) -> list[So
     new = {old: name for name, old in names.items() if old != name}
     if not new:
         return list(files)
-    return [replace(file, values=tuple((new.get(name, name), value) for name, value in file.values)) for file in files]
+    return [
+        replace(file, values=tuple((new.get(name, name), value) for name, value in file.values))
+        for file in files
+    ]
 
 
 def inferred_type(values: Iterable[str | None]) -> pa.DataType:
@@ -146,7 +153,8 @@ def inferred_type(values: Iterable[str | None]) -> pa.DataType:
 
 
 def typed(text: str | None, type: pa.DataType) -> pa.Scalar:
-    """A partition value as one of a type. Raises InvalidArgumentError. Times without a zone are in UTC."""
+    """A partition value as one of a type. Raises InvalidArgumentError. Times without a zone are in
+    UTC."""
     try:
         found = pa.scalar(text, pa.string())
         if pa.types.is_timestamp(type) and type.tz is not None:
@@ -156,8 +164,11 @@ def typed(text: str | None, type: pa.DataType) -> pa.Scalar:
         raise InvalidArgumentError(f"the partition value {text!r} is no {type}") from error
 
 
-def pruned(files: Sequence[SourceFile], conditions: Iterable[Condition], schema: pa.Schema) -> list[SourceFile]:
-    """The files whose partition values meet the conditions that are about them, as far as that is decided here."""
+def pruned(
+    files: Sequence[SourceFile], conditions: Iterable[Condition], schema: pa.Schema
+) -> list[SourceFile]:
+    """The files whose partition values meet the conditions that are about them, as far as that is
+    decided here."""
     kept = list(files)
     for condition in conditions:
         if condition.column in schema.names:
@@ -166,7 +177,9 @@ def pruned(files: Sequence[SourceFile], conditions: Iterable[Condition], schema:
     return kept
 
 
-def _meeting(files: Iterable[SourceFile], condition: Condition, type: pa.DataType) -> list[SourceFile]:
+def _meeting(
+    files: Iterable[SourceFile], condition: Condition, type: pa.DataType
+) -> list[SourceFile]:
     answers: dict[str | None, bool] = {}
 
     def meets(value: str | None) -> bool:
@@ -174,12 +187,18 @@ def _meeting(files: Iterable[SourceFile], condition: Condition, type: pa.DataTyp
             answers[value] = condition.holds(typed(value, type).as_py()) is True
         return answers[value]
 
-    return [file for file in files if all(meets(value) for name, value in file.values if name == condition.column)]
+    return [
+        file
+        for file in files
+        if all(meets(value) for name, value in file.values if name == condition.column)
+    ]
 
 
-def pieces_of(fs: S3kSyncClient, files: Sequence[SourceFile], limit: int, *, parquet: bool) -> list[Piece]:
-    """The files that have bytes; Parquet files of more than `limit` bytes are cut by row groups, for which their
-    footers are read."""
+def pieces_of(
+    fs: S3kSyncClient, files: Sequence[SourceFile], limit: int, *, parquet: bool
+) -> list[Piece]:
+    """The files that have bytes; Parquet files of more than `limit` bytes are cut by row groups,
+    for which their footers are read."""
     whole = [file for file in files if file.size]
 
     def cut(file: SourceFile) -> list[Piece]:
@@ -193,7 +212,8 @@ def pieces_of(fs: S3kSyncClient, files: Sequence[SourceFile], limit: int, *, par
 
 
 def joined(pieces: Sequence[Piece], limit: int, parallelism: int = 1) -> list[list[Piece]]:
-    """Neighbours together, up to `limit` bytes, or less where that leaves some of `parallelism` tasks idle."""
+    """Neighbours together, up to `limit` bytes, or less where that leaves some of `parallelism`
+    tasks idle."""
     total = sum(max(piece.size, LEAST_WEIGHT) for piece in pieces)
     bound = min(limit, max(LEAST_WEIGHT, total // max(1, parallelism)))
     groups: list[list[Piece]] = []
@@ -212,7 +232,9 @@ def _cut(file: SourceFile, footer: pq.FileMetaData, limit: int) -> Iterator[Piec
     weight = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
-        size = sum(group.column(column).total_compressed_size for column in range(group.num_columns))
+        size = sum(
+            group.column(column).total_compressed_size for column in range(group.num_columns)
+        )
         if taken and weight + size > limit:
             yield Piece(file, weight, tuple(taken))
             taken, weight = [], 0

@@ -1,4 +1,5 @@
-"""What a task does with its pieces: record batches of the schema that Spark expects, from physical objects."""
+"""What a task does with its pieces: record batches of the schema that Spark expects, from physical
+objects."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from s3k_async.spark.source_filters import Condition
-from s3k_async.spark.source_planning import Piece, SourceFile, joined, opened, pieces_of, pruned, typed
+from s3k_async.spark.source_planning import (
+    Piece,
+    SourceFile,
+    joined,
+    opened,
+    pieces_of,
+    pruned,
+    typed,
+)
 from s3k_async.spark.source_schema import arrow_schema, as_expected, file_format, named_like
 from s3k_async.sync import S3kSyncClient
 
@@ -23,7 +32,8 @@ __all__ = ["ReadPlan", "planned", "read_pieces"]
 
 BATCH_ROWS = 65_536
 WHOLE = 4 * 1024 * 1024
-"""Files of so many bytes are fetched by one request, instead of one for the footer and one for each row group."""
+"""Files of so many bytes are fetched by one request, instead of one for the footer and one for each
+row group."""
 AHEAD = 4
 """Files that are fetched at the same time."""
 
@@ -42,14 +52,19 @@ class ReadPlan:
 def planned(
     fs: S3kSyncClient, plan: ReadPlan, files: Sequence[SourceFile], *, limit: int, parallelism: int
 ) -> list[list[Piece]]:
-    """The pieces of each task. Raises InvalidArgumentError (a partition value of another type than in the schema)."""
+    """The pieces of each task. Raises InvalidArgumentError (a partition value of another type than
+    in the schema)."""
     wanted = pruned(files, plan.conditions, arrow_schema(plan.schema))
-    return joined(pieces_of(fs, wanted, limit, parquet=plan.format == "parquet"), limit, parallelism)
+    return joined(
+        pieces_of(fs, wanted, limit, parquet=plan.format == "parquet"), limit, parallelism
+    )
 
 
-def read_pieces(fs: S3kSyncClient, plan: ReadPlan, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-    """The rows of the pieces. The table is asked nothing. Raises DataMissingError (the file was replaced, and its bytes
-    were collected), CorruptDataError, InvalidArgumentError.
+def read_pieces(
+    fs: S3kSyncClient, plan: ReadPlan, pieces: Sequence[Piece]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the pieces. The table is asked nothing. Raises DataMissingError (the file was
+    replaced, and its bytes were collected), CorruptDataError, InvalidArgumentError.
     """
     expected = arrow_schema(plan.schema)
     with ThreadPoolExecutor(AHEAD) as pool:
@@ -95,7 +110,11 @@ class _Source:
 def _rows_of(source: _Source, plan: ReadPlan, expected: pa.Schema) -> Iterator[pa.RecordBatch]:
     piece = source.piece
     values = dict(piece.file.values)
-    constants = {name: typed(values[name], expected.field(name).type) for name in expected.names if name in values}
+    constants = {
+        name: typed(values[name], expected.field(name).type)
+        for name in expected.names
+        if name in values
+    }
     of_format = file_format(plan.format, expected)
     groups = {} if piece.row_groups is None else {"row_groups": piece.row_groups}
     fragment = of_format.make_fragment(source.open(), **groups)
@@ -121,7 +140,9 @@ def _filter(
     found = []
     for condition in conditions:
         name = names.get(condition.column)
-        if name is not None and present.field(name).type.equals(expected.field(condition.column).type):
+        if name is not None and present.field(name).type.equals(
+            expected.field(condition.column).type
+        ):
             expression = condition.expression(name, present.field(name).type)
             if expression is not None:
                 found.append(expression)

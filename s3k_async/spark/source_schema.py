@@ -1,7 +1,8 @@
-"""Schemas: what Spark is told of the files, and record batches of files turned into what Spark expects.
+"""Schemas: what Spark is told of the files, and record batches of files turned into what Spark
+expects.
 
-Nothing here loads `pyarrow.dataset` before a task reads, since that loads pandas, and Spark plans and commits each in a
-process of its own.
+Nothing here loads `pyarrow.dataset` before a task reads, since that loads pandas, and Spark plans
+and commits each in a process of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _INT96 = "us"
 
 
 def file_format(name: str, schema: pa.Schema | None = None) -> ds.FileFormat:
-    """How pyarrow reads files of a format; `schema`: the types of columns of text files, where they are known."""
+    """How pyarrow reads files of a format; `schema`: the types of columns of text files, where they
+    are known."""
     import pyarrow.dataset as ds
 
     match name:
@@ -46,9 +48,13 @@ def file_format(name: str, schema: pa.Schema | None = None) -> ds.FileFormat:
         case "csv" if schema is not None:
             from pyarrow.csv import ConvertOptions
 
-            types = {field.name: field.type for field in schema if not pa.types.is_nested(field.type)}
+            types = {
+                field.name: field.type for field in schema if not pa.types.is_nested(field.type)
+            }
             return ds.CsvFileFormat(
-                default_fragment_scan_options=ds.CsvFragmentScanOptions(ConvertOptions(column_types=types))
+                default_fragment_scan_options=ds.CsvFragmentScanOptions(
+                    ConvertOptions(column_types=types)
+                )
             )
         case "csv":
             return ds.CsvFileFormat()
@@ -69,12 +75,18 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def inferred_schema(
-    fs: S3kSyncClient, files: Sequence[SourceFile], format: str, *, merged: bool, columns: Sequence[str] | None = None
+    fs: S3kSyncClient,
+    files: Sequence[SourceFile],
+    format: str,
+    *,
+    merged: bool,
+    columns: Sequence[str] | None = None,
 ) -> StructType:
-    """The schema of the newest file, or of all of them together, and the partition columns behind it.
+    """The schema of the newest file, or of all of them together, and the partition columns behind
+    it.
 
-    `columns`: only these, in their order. Raises InvalidArgumentError (no files, types that contradict each other, a
-    column that is not there).
+    `columns`: only these, in their order. Raises InvalidArgumentError (no files, types that
+    contradict each other, a column that is not there).
     """
     if not any(file.size for file in files):
         raise InvalidArgumentError("there is no file whose schema could be read: give a schema")
@@ -85,23 +97,34 @@ def inferred_schema(
     try:
         found = pa.unify_schemas(schemas, promote_options="permissive")
     except pa.ArrowException as error:
-        raise InvalidArgumentError(f"the files have schemas that contradict each other: {error}") from error
+        raise InvalidArgumentError(
+            f"the files have schemas that contradict each other: {error}"
+        ) from error
     names = partition_names(files)
     fields = [field for field in found if field.name not in names]
-    fields += [pa.field(name, inferred_type(dict(file.values)[name] for file in files)) for name in names]
+    fields += [
+        pa.field(name, inferred_type(dict(file.values)[name] for file in files)) for name in names
+    ]
     by_name = {field.name: field for field in fields}
     if columns is not None:
         missing = [name for name in columns if name not in by_name]
         if missing:
-            raise InvalidArgumentError(f"there is no column {missing[0]!r} among {', '.join(by_name)}")
+            raise InvalidArgumentError(
+                f"there is no column {missing[0]!r} among {', '.join(by_name)}"
+            )
         fields = [by_name[name] for name in columns]
     # What a file promises, others need not: every column may be null, as in Spark's own sources.
-    spark: StructType = from_arrow_schema(pa.schema([pa.field(field.name, field.type) for field in fields]))
+    spark: StructType = from_arrow_schema(
+        pa.schema([pa.field(field.name, field.type) for field in fields])
+    )
     return spark
 
 
-def as_expected(batch: pa.RecordBatch, expected: pa.Schema, constants: Mapping[str, pa.Scalar]) -> pa.RecordBatch:
-    """A batch of a file as Spark expects it: partition values added, columns that the file lacks null, types cast.
+def as_expected(
+    batch: pa.RecordBatch, expected: pa.Schema, constants: Mapping[str, pa.Scalar]
+) -> pa.RecordBatch:
+    """A batch of a file as Spark expects it: partition values added, columns that the file lacks
+    null, types cast.
 
     Raises InvalidArgumentError (a value that its type cannot hold).
     """
@@ -119,7 +142,8 @@ def as_expected(batch: pa.RecordBatch, expected: pa.Schema, constants: Mapping[s
 
 
 def named_like(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """The names that are wanted, and what they are among the names: in another case, if only one can be meant."""
+    """The names that are wanted, and what they are among the names: in another case, if only one
+    can be meant."""
     present = set(names)
     found = {name: name for name in wanted if name in present}
     for name in wanted:
@@ -147,12 +171,17 @@ def _schema_of(fs: S3kSyncClient, file: SourceFile, format: str) -> pa.Schema:
             parquet = pq.ParquetFile(reader, coerce_int96_timestamp_unit=_INT96)
             schema, zoned = parquet.schema_arrow, _int96_columns(parquet.schema)
         else:
-            schema = file_format(format).make_fragment(pa.PythonFile(reader, mode="r")).physical_schema
-    return pa.schema([pa.field(field.name, _plain(field.type, zoned=field.name in zoned)) for field in schema])
+            schema = (
+                file_format(format).make_fragment(pa.PythonFile(reader, mode="r")).physical_schema
+            )
+    return pa.schema(
+        [pa.field(field.name, _plain(field.type, zoned=field.name in zoned)) for field in schema]
+    )
 
 
 def _int96_columns(schema: pq.ParquetSchema) -> set[str]:
-    """Columns with times that are moments: how Spark writes them in INT96, which by itself says nothing of zones."""
+    """Columns with times that are moments: how Spark writes them in INT96, which by itself says
+    nothing of zones."""
     columns = map(schema.column, range(len(schema)))
     return {column.path.split(".")[0] for column in columns if column.physical_type == "INT96"}
 

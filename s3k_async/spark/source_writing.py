@@ -1,4 +1,5 @@
-"""The writer of the data source `s3k`: tasks upload, and the commit publishes all of it in one transaction."""
+"""The writer of the data source `s3k`: tasks upload, and the commit publishes all of it in one
+transaction."""
 
 from __future__ import annotations
 
@@ -45,8 +46,9 @@ class S3kWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Drop what the tasks have uploaded.
 
-        If none has failed, it is the commit that did, and its transaction has dropped what certainly nobody names:
-        after OutcomeUnknownError that is nothing, since the files may be published.
+        If none has failed, it is the commit that did, and its transaction has dropped what
+        certainly nobody names: after OutcomeUnknownError that is nothing, since the files may be
+        published.
         """
         if None in messages:
             with self._opened() as fs:

@@ -1,7 +1,9 @@
-"""Stages of a job: each is over before the next begins, and a run that goes on after an interruption repeats none.
+"""Stages of a job: each is over before the next begins, and a run that goes on after an
+interruption repeats none.
 
-With a directory, what a stage made is Parquet below it, `<stage>`, beside `<stage>.over`, which is written when it is
-whole. Without one, Spark keeps it on its executors; what is lost there fails the job, and is not made out of turn.
+With a directory, what a stage made is Parquet below it, `<stage>`, beside `<stage>.over`, which is
+written when it is whole. Without one, Spark keeps it on its executors; what is lost there fails the
+job, and is not made out of turn.
 """
 
 from __future__ import annotations
@@ -53,9 +55,9 @@ class Stages:
         tell: Tell | None,
         operation: str = "fsck",
     ) -> None:
-        """`scope`: what the job is; a directory is of one job only. `directory`: a path or URI that Spark can write.
-        `operation`: whose progress is told.
-        Raises InvalidArgumentError if it is that of another job.
+        """`scope`: what the job is; a directory is of one job only. `directory`: a path or URI that
+        Spark can write. `operation`: whose progress is told. Raises InvalidArgumentError if it is
+        that of another job.
         """
         self.operation = operation
         self.now_ms = now_ms
@@ -69,12 +71,17 @@ class Stages:
         if begun is None:
             self.say("job", {"format": FORMAT, "scope": scope, "now_ms": now_ms})
         elif begun.get("format") != FORMAT or begun.get("scope") != scope:
-            raise InvalidArgumentError("the directory holds another job, or one by other options", path=directory)
+            raise InvalidArgumentError(
+                "the directory holds another job, or one by other options", path=directory
+            )
         else:
             self.now_ms = begun["now_ms"]
 
-    def run(self, name: str, what: str, schema: str, make: Callable[[], MaybeFrame]) -> DataFrame | MaybeFrame:
-        """What a stage made before, or makes now, which may be nothing. `what`: the description of its Spark jobs."""
+    def run(
+        self, name: str, what: str, schema: str, make: Callable[[], MaybeFrame]
+    ) -> DataFrame | MaybeFrame:
+        """What a stage made before, or makes now, which may be nothing. `what`: the description of
+        its Spark jobs."""
         if self.said(name) is not None:
             self.resumed = True
             return self.spark.read.schema(schema).parquet(f"{self._directory}/{name}")
@@ -122,18 +129,22 @@ class Stages:
 
 
 def exists(spark: SparkSession, place: str) -> bool:
-    """Whether there is a file or a directory, by its path or URI. To read what is not there has Spark warn of it at
-    length.
+    """Whether there is a file or a directory, by its path or URI. To read what is not there has
+    Spark warn of it at length.
     """
     java: Any = spark.sparkContext._jvm
     path = java.org.apache.hadoop.fs.Path(place)
-    return bool(path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(path))
+    return bool(
+        path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(path)
+    )
 
 
 @contextmanager
-def counted(spark: SparkSession, operation: str, path: str, tell: Tell | None) -> Iterator[Accumulator[int]]:
-    """A counter for tasks to add to; what it says is told while the body runs, and at its end. What tasks did that were
-    repeated is in it twice.
+def counted(
+    spark: SparkSession, operation: str, path: str, tell: Tell | None
+) -> Iterator[Accumulator[int]]:
+    """A counter for tasks to add to; what it says is told while the body runs, and at its end. What
+    tasks did that were repeated is in it twice.
     """
     counter = spark.sparkContext.accumulator(0)
     if tell is None:

@@ -1,4 +1,5 @@
-"""Physical objects: where the bytes of files are, written once under fresh keys and never changed."""
+"""Physical objects: where the bytes of files are, written once under fresh keys and never
+changed."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTA
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
 PARTS_IN_FLIGHT = 16
-"""Parts under way at once, for all uploads of a client together, unless the client's concurrency is lower."""
+"""Parts under way at once, for all uploads of a client together, unless the client's concurrency is
+lower."""
 SERVICE_COPY_LIMIT = 5 * 1024**3
 """Bytes that S3 copies in one request (CopyObject); longer objects are streamed."""
 
@@ -45,8 +47,9 @@ def checksum_of(data: Buffer) -> str:
 class PhysicalStorage:
     """The bytes of a volume. `physical` is a key relative to the volume's own blobs, or a full URI.
 
-    URIs are what adopted files and s3k-1.0 volumes have; they are compared without regard to the scheme's spelling
-    (`s3`, `s3a`, `s3n`) and must lie in the volume's data location. One event loop owns an instance.
+    URIs are what adopted files and s3k-1.0 volumes have; they are compared without regard to the
+    scheme's spelling (`s3`, `s3a`, `s3n`) and must lie in the volume's data location. One event
+    loop owns an instance.
     """
 
     def __init__(
@@ -59,8 +62,8 @@ class PhysicalStorage:
         place: BlobStore | None = None,
         scope: str = "",
     ) -> None:
-        """`blobs`: what the volume writes and may delete. `place`: the data location as a whole, if that is more, and
-        `scope` what the keys of `blobs` begin with there.
+        """`blobs`: what the volume writes and may delete. `place`: the data location as a whole, if
+        that is more, and `scope` what the keys of `blobs` begin with there.
         """
         self.blobs = blobs
         self.place = place or blobs
@@ -77,7 +80,8 @@ class PhysicalStorage:
     async def put(self, object_id: str, data: Buffer) -> Content:
         """Store bytes under a fresh physical key, in parts above the multipart threshold.
 
-        `data` must not change before this returns. Raises NoSpaceError and the errors of the blob port.
+        `data` must not change before this returns. Raises NoSpaceError and the errors of the blob
+        port.
         """
         view = memoryview(data).cast("B")
         if len(view) <= self.tuning.multipart_threshold:
@@ -100,16 +104,25 @@ class PhysicalStorage:
 
     def writer(self, object_id: str) -> PhysicalWriter:
         """A writer to a fresh physical key."""
-        return PhysicalWriter(self.blobs, self._sources.physical_key(object_id), self.tuning, self._slots)
+        return PhysicalWriter(
+            self.blobs, self._sources.physical_key(object_id), self.tuning, self._slots
+        )
 
     async def read(
-        self, physical: str, start: int = 0, end: int | None = None, *, size: int | None = None, etag: str = ""
+        self,
+        physical: str,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        size: int | None = None,
+        etag: str = "",
     ) -> bytes:
         """Bytes [start, end) of an object, cut at its end.
 
-        `size`, `etag`: what was recorded of the object. Every object must have the size; an adopted one, which others
-        may have replaced, the etag too, if one was recorded. Raises DataMissingError, CorruptDataError (the object is
-        another one), UnsupportedError (a URI outside the volume's data location).
+        `size`, `etag`: what was recorded of the object. Every object must have the size; an adopted
+        one, which others may have replaced, the etag too, if one was recorded. Raises
+        DataMissingError, CorruptDataError (the object is another one), UnsupportedError (a URI
+        outside the volume's data location).
         """
         try:
             blobs, key = self._found(physical)
@@ -120,7 +133,8 @@ class PhysicalStorage:
             raise _changed(physical) from error
 
     async def check(self, content: Content) -> None:
-        """See that an object is there and has the recorded size, and an adopted one its etag. Raises as `read`."""
+        """See that an object is there and has the recorded size, and an adopted one its etag.
+        Raises as `read`."""
         blobs, key = self._found(content.physical)
         info = await blobs.head(key)
         if info is None:
@@ -131,8 +145,8 @@ class PhysicalStorage:
             raise _changed(content.physical) from error
 
     async def adopted(self, content: Content) -> Content:
-        """An object that another system has stored below the data location, by its URI here and its etag. Raises as
-        `check`.
+        """An object that another system has stored below the data location, by its URI here and its
+        etag. Raises as `check`.
         """
         blobs, key = self._found(content.physical)
         info = await blobs.head(key)
@@ -143,10 +157,12 @@ class PhysicalStorage:
         return Content(blobs.uri(key), info.size, info.etag, content.checksum)
 
     async def copy_from(self, source: PhysicalStorage, content: Content, object_id: str) -> Content:
-        """Copy bytes of `source` to a fresh key here: inside the service where it can, else through this process.
+        """Copy bytes of `source` to a fresh key here: inside the service where it can, else through
+        this process.
 
-        The checksum of the content may be empty, if it is unknown. Raises DataMissingError, CorruptDataError (the
-        source does not have the size or checksum, or is an adopted object that was replaced), UnsupportedError.
+        The checksum of the content may be empty, if it is unknown. Raises DataMissingError,
+        CorruptDataError (the source does not have the size or checksum, or is an adopted object
+        that was replaced), UnsupportedError.
         """
         physical, size = content.physical, content.size
         if size > SERVICE_COPY_LIMIT or not self.blobs.can_copy_from(source.blobs):
@@ -154,7 +170,9 @@ class PhysicalStorage:
         key = self._sources.physical_key(object_id)
         blobs, source_key = source._found(physical)
         try:
-            info = await self.blobs.copy(blobs, source_key, key, if_match=_match(physical, content.etag))
+            info = await self.blobs.copy(
+                blobs, source_key, key, if_match=_match(physical, content.etag)
+            )
         except BlobNotFoundError as error:
             raise DataMissingError("the physical object is gone", path=physical) from error
         except BlobChangedError as error:
@@ -174,15 +192,17 @@ class PhysicalStorage:
         return await blobs.head(key) is not None
 
     async def delete(self, physical: str) -> None:
-        """Remove an object of the volume's own; absent is fine. Only for bytes that no entry names and no reader can
-        have open. Raises UnsupportedError for an adopted object.
+        """Remove an object of the volume's own; absent is fine. Only for bytes that no entry names
+        and no reader can have open. Raises UnsupportedError for an adopted object.
         """
         key = self.own_key(physical)
         if key is None:
             raise UnsupportedError("the object is not the volume's own", path=physical)
         await self.blobs.delete(key)
 
-    async def _stream_from(self, source: PhysicalStorage, content: Content, object_id: str) -> Content:
+    async def _stream_from(
+        self, source: PhysicalStorage, content: Content, object_id: str
+    ) -> Content:
         physical, size = content.physical, content.size
         writer = self.writer(object_id)
         try:
@@ -192,7 +212,9 @@ class PhysicalStorage:
                 end = min(size, start + writer.part_size)
                 data = await source.read(physical, start, end, size=size, etag=content.etag)
                 if len(data) != end - start:
-                    raise CorruptDataError(f"the physical object ends before byte {end}", path=physical)
+                    raise CorruptDataError(
+                        f"the physical object ends before byte {end}", path=physical
+                    )
                 await writer.write(data)
             copied = await writer.finish()
         except BaseException:
@@ -200,12 +222,14 @@ class PhysicalStorage:
             raise
         if content.checksum and copied.checksum != content.checksum:
             await self.delete(copied.physical)
-            raise CorruptDataError(f"the checksum is {copied.checksum} instead of {content.checksum}", path=physical)
+            raise CorruptDataError(
+                f"the checksum is {copied.checksum} instead of {content.checksum}", path=physical
+            )
         return copied
 
     def own_key(self, physical: str) -> str | None:
-        """The key, among the volume's own blobs, of what an entry names; None for what is not its own: a URI is that
-        of an adopted object, unless it lies below the volume's scope.
+        """The key, among the volume's own blobs, of what an entry names; None for what is not its
+        own: a URI is that of an adopted object, unless it lies below the volume's scope.
         """
         try:
             _, key = self._found(physical)
@@ -216,7 +240,8 @@ class PhysicalStorage:
         return key[len(self._scope) :] if self._scope and key.startswith(self._scope) else None
 
     def place_key(self, uri: str) -> str | None:
-        """The key of a URI below the data location; None for one elsewhere, and for what can be no key."""
+        """The key of a URI below the data location; None for one elsewhere, and for what can be no
+        key."""
         key = self._below(uri)
         with suppress(InvalidPathError):
             return None if key is None else check_key(key)
@@ -232,16 +257,21 @@ class PhysicalStorage:
         return not is_uri(physical) or self._below(physical) is not None
 
     def _found(self, physical: str) -> tuple[BlobStore, str]:
-        """Where an object is. Raises UnsupportedError for a URI outside the data location, DataMissingError for what
-        can be no key."""
-        blobs, key = (self.place, self._below(physical)) if is_uri(physical) else (self.blobs, physical)
+        """Where an object is. Raises UnsupportedError for a URI outside the data location,
+        DataMissingError for what can be no key."""
+        blobs, key = (
+            (self.place, self._below(physical)) if is_uri(physical) else (self.blobs, physical)
+        )
         if key is None:
-            raise UnsupportedError("the physical object lies outside the volume's data location", path=physical)
+            raise UnsupportedError(
+                "the physical object lies outside the volume's data location", path=physical
+            )
         try:
             return blobs, check_key(key)
         except InvalidPathError as error:
             raise DataMissingError(
-                f"the entry names no physical object that there can be ({error.message})", path=physical
+                f"the entry names no physical object that there can be ({error.message})",
+                path=physical,
             ) from error
 
 
@@ -251,8 +281,8 @@ def is_uri(physical: str) -> bool:
 
 
 def _match(physical: str, etag: str) -> str | None:
-    """The etag that an object must have. Keys of ours are written once, and their objects keep their bytes when they
-    are copied or restored to another place, but not their etags.
+    """The etag that an object must have. Keys of ours are written once, and their objects keep
+    their bytes when they are copied or restored to another place, but not their etags.
     """
     return etag if etag and is_uri(physical) else None
 
@@ -260,20 +290,22 @@ def _match(physical: str, etag: str) -> str | None:
 def _changed(physical: str) -> CorruptDataError:
     if is_uri(physical):
         return CorruptDataError(
-            f"the object {physical} was replaced since it was adopted (its size or its entity tag is another): put the "
+            f"the object {physical} was replaced since it was adopted (its size or its entity tag "
+            "is another): put the "
             "old object back, or adopt the new one in its place",
             path=physical,
         )
     return CorruptDataError(
-        f"the physical object {physical} does not have the size that was recorded: restore it from a copy, or delete "
+        f"the physical object {physical} does not have the size that was recorded: restore it from "
+        "a copy, or delete "
         "the file",
         path=physical,
     )
 
 
 def key_below(root: str, uri: str) -> str | None:
-    """The key of a URI below that of a place, which ends in what keys follow; None if it lies elsewhere. Keys in S3 are
-    as they are; elsewhere a URI escapes them.
+    """The key of a URI below that of a place, which ends in what keys follow; None if it lies
+    elsewhere. Keys in S3 are as they are; elsewhere a URI escapes them.
     """
     there, own = _URI.fullmatch(uri), _URI.fullmatch(root)
     if there is None or own is None or not there["rest"].startswith(own["rest"]):

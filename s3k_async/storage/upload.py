@@ -20,20 +20,25 @@ _LOG = logging.getLogger(__name__)
 
 CHECKSUM_PREFIX = "xxh128:"
 CLEANUP_SECONDS = 10.0
-"""How long an upload that failed or was cancelled may take to be aborted. Shielded from cancellation."""
+"""How long an upload that failed or was cancelled may take to be aborted. Shielded from
+cancellation."""
 PARTS_BEFORE_GROWTH = 1000
-"""S3 allows 10,000 parts: the part size doubles each time so many have been sent, which is enough for 5 TiB."""
+"""S3 allows 10,000 parts: the part size doubles each time so many have been sent, which is enough
+for 5 TiB."""
 
 
 class PhysicalWriter:
-    """Collects bytes and stores them as one blob: nothing is visible before `finish`, nothing is left after `abort`.
+    """Collects bytes and stores them as one blob: nothing is visible before `finish`, nothing is
+    left after `abort`.
 
-    Content of more than `tuning.multipart_threshold` bytes goes in parts, which are sent while more is written; each
-    holds a slot of `slots`, so that the bytes in flight are bounded for all writers together. Any failure, and
-    cancellation, aborts the upload.
+    Content of more than `tuning.multipart_threshold` bytes goes in parts, which are sent while more
+    is written; each holds a slot of `slots`, so that the bytes in flight are bounded for all
+    writers together. Any failure, and cancellation, aborts the upload.
     """
 
-    def __init__(self, blobs: BlobStore, physical: str, tuning: Tuning, slots: anyio.Semaphore) -> None:
+    def __init__(
+        self, blobs: BlobStore, physical: str, tuning: Tuning, slots: anyio.Semaphore
+    ) -> None:
         self.physical = physical
         self.size = 0
         """Bytes taken in so far."""
@@ -55,18 +60,22 @@ class PhysicalWriter:
         return int(self._base_part_size * 2 ** (self._sent // PARTS_BEFORE_GROWTH))
 
     async def write(self, data: Buffer) -> None:
-        """Take in bytes; waits while too many parts are in flight. Raises what a part failed with."""
+        """Take in bytes; waits while too many parts are in flight. Raises what a part failed
+        with."""
         view = memoryview(data).cast("B")
         while len(view):
             part_size = self.part_size
-            if not self._buffer and len(view) > max(part_size, self._threshold if self._upload is None else 0):
+            if not self._buffer and len(view) > max(
+                part_size, self._threshold if self._upload is None else 0
+            ):
                 await self._send_whole(view[:part_size])
             elif self.add(view[:part_size]):
                 await self.drain()
             view = view[part_size:]
 
     def add(self, data: Buffer) -> bool:
-        """Take in some bytes without waiting; True if `drain` must be awaited before more are added."""
+        """Take in some bytes without waiting; True if `drain` must be awaited before more are
+        added."""
         self._need_open()
         self._digest.update(data)
         self._buffer += data
@@ -91,11 +100,15 @@ class PhysicalWriter:
         try:
             info = await self._store()
             if info.size != self.size:
-                raise CorruptDataError(f"{self.size} bytes were sent and {info.size} stored", path=self.physical)
+                raise CorruptDataError(
+                    f"{self.size} bytes were sent and {info.size} stored", path=self.physical
+                )
         except BaseException as error:
             await self._fail(error)
             raise
-        self._content = Content(self.physical, self.size, info.etag, CHECKSUM_PREFIX + self._digest.hexdigest())
+        self._content = Content(
+            self.physical, self.size, info.etag, CHECKSUM_PREFIX + self._digest.hexdigest()
+        )
         return self._content
 
     async def abort(self) -> None:
@@ -156,7 +169,11 @@ class PhysicalWriter:
     def _part_done(self, task: asyncio.Task[None]) -> None:
         self._parts.discard(task)
         self._slots.release()
-        if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
+        if (
+            not task.cancelled()
+            and (error := task.exception()) is not None
+            and self._failure is None
+        ):
             self._failure = error
             for other in self._parts:
                 other.cancel()
@@ -171,7 +188,11 @@ class PhysicalWriter:
         """Remember why, and drop the upload."""
         if self._failure is None:
             stays = isinstance(error, Exception)
-            self._failure = error if stays else StreamClosedError("the upload was cancelled", path=self.physical)
+            self._failure = (
+                error
+                if stays
+                else StreamClosedError("the upload was cancelled", path=self.physical)
+            )
         self._buffer = bytearray()
         upload, self._upload = self._upload, None
         with critical(), anyio.move_on_after(CLEANUP_SECONDS, shield=True):
@@ -186,5 +207,6 @@ class PhysicalWriter:
         try:
             await upload.abort()
         except S3kError as error:
-            # What remains is an unfinished upload, which nobody can see and garbage collection removes.
+            # What remains is an unfinished upload, which nobody can see and garbage collection
+            # removes.
             _LOG.warning("the upload of %s could not be aborted: %s", self.physical, error)

@@ -121,8 +121,11 @@ def outcome(action: Action, current: Item | None) -> dict[str, Value] | None:
             return after
 
 
-def refusal(actions: Sequence[Action], current: Sequence[Item | None]) -> ConditionFailedError | None:
-    """The error that names every action whose condition does not hold of its current item, or None."""
+def refusal(
+    actions: Sequence[Action], current: Sequence[Item | None]
+) -> ConditionFailedError | None:
+    """The error that names every action whose condition does not hold of its current item, or
+    None."""
     failed = {
         position: None if item is None else dict(item)
         for position, (action, item) in enumerate(zip(actions, current, strict=True))
@@ -132,7 +135,9 @@ def refusal(actions: Sequence[Action], current: Sequence[Item | None]) -> Condit
         return None
     key = actions[min(failed)].key
     return ConditionFailedError(
-        "a condition on the stored item did not hold", path=f"{key.partition}/{key.sort}", current=failed
+        "a condition on the stored item did not hold",
+        path=f"{key.partition}/{key.sort}",
+        current=failed,
     )
 
 
@@ -147,7 +152,8 @@ def token_mismatch(actions: Sequence[Action]) -> ServiceError:
 
 
 def segment_of(partition: str) -> int:
-    """A number that, modulo the number of segments, is the segment of a scan that holds the partition."""
+    """A number that, modulo the number of segments, is the segment of a scan that holds the
+    partition."""
     return zlib.crc32(partition.encode())
 
 

@@ -10,10 +10,13 @@ __all__ = ["read_batches", "require_loaded"]
 
 
 async def read_batches(
-    keys: Sequence[Key], read: Callable[[Sequence[Key], dict[Key, Item]], Awaitable[Sequence[Key]]], table: str
+    keys: Sequence[Key],
+    read: Callable[[Sequence[Key], dict[Key, Item]], Awaitable[Sequence[Key]]],
+    table: str,
 ) -> dict[Key, Item]:
-    """The items of distinct keys. `read` asks for at most MAX_BATCH keys, adds what came to the items, and returns the
-    keys that the service left out. Raises UnprocessedKeysError as soon as there are some."""
+    """The items of distinct keys. `read` asks for at most MAX_BATCH keys, adds what came to the
+    items, and returns the keys that the service left out. Raises UnprocessedKeysError as soon as
+    there are some."""
     wanted = list(dict.fromkeys(keys))
     found: dict[Key, Item] = {}
     for start in range(0, len(wanted), MAX_BATCH):
@@ -21,12 +24,17 @@ async def read_batches(
         left = await read(wanted[start:end], found)
         if left:
             raise UnprocessedKeysError(
-                "the table left out some keys of a batch", path=table, found=found, left=[*left, *wanted[end:]]
+                "the table left out some keys of a batch",
+                path=table,
+                found=found,
+                left=[*left, *wanted[end:]],
             )
     return found
 
 
-def require_loaded(items: Sequence[Item], keys: Sequence[Key], left: Sequence[Key], table: str) -> None:
+def require_loaded(
+    items: Sequence[Item], keys: Sequence[Key], left: Sequence[Key], table: str
+) -> None:
     """Raises UnloadedItemsError if the service left some of the items out, named by `left`."""
     if left:
         unwritten = set(left)

@@ -1,19 +1,28 @@
-"""The rules for blob keys and the arguments of the blob port, which every adapter applies before anything else."""
+"""The rules for blob keys and the arguments of the blob port, which every adapter applies before
+anything else."""
 
 from __future__ import annotations
 
 from s3k_async.errors import BlobChangedError, InvalidPathError
 from s3k_async.stores.blobs import BlobInfo
 
-__all__ = ["MAX_KEY", "check_key", "check_page", "check_put", "check_range", "check_unchanged", "part_numbers"]
+__all__ = [
+    "MAX_KEY",
+    "check_key",
+    "check_page",
+    "check_put",
+    "check_range",
+    "check_unchanged",
+    "part_numbers",
+]
 
 MAX_KEY = 1024
 """UTF-8 bytes of a key."""
 
 
 def check_key(key: str) -> str:
-    """The key itself. Raises InvalidPathError unless it is 1 to 1,024 UTF-8 bytes without a leading `/`, NUL, or a
-    component that is empty, `.` or `..`."""
+    """The key itself. Raises InvalidPathError unless it is 1 to 1,024 UTF-8 bytes without a leading
+    `/`, NUL, or a component that is empty, `.` or `..`."""
     try:
         size = len(key.encode())
     except UnicodeEncodeError as error:
@@ -23,7 +32,9 @@ def check_key(key: str) -> str:
     if "\0" in key:
         raise InvalidPathError("a blob key must not hold NUL", path=key)
     if any(part in ("", ".", "..") for part in key.split("/")):
-        raise InvalidPathError("a blob key must not have a component that is empty, `.` or `..`", path=key)
+        raise InvalidPathError(
+            "a blob key must not have a component that is empty, `.` or `..`", path=key
+        )
     return key
 
 
@@ -48,14 +59,16 @@ def check_page(limit: int | None) -> None:
 def check_unchanged(found: BlobInfo, if_match: str | None, if_size: int | None = None) -> None:
     """Raise BlobChangedError unless the blob has the etag and the size in bytes; None is any."""
     if if_match is not None and found.etag != if_match:
-        raise BlobChangedError(f"the blob has the etag {found.etag}, not {if_match}", path=found.key)
+        raise BlobChangedError(
+            f"the blob has the etag {found.etag}, not {if_match}", path=found.key
+        )
     if if_size is not None and found.size != if_size:
         raise BlobChangedError(f"the blob has {found.size} bytes, not {if_size}", path=found.key)
 
 
 def part_numbers(sizes: dict[int, int], min_part: int) -> list[int]:
-    """The part numbers of an upload in order. Raises ValueError unless they are 1..n, n >= 1, and all parts but the
-    last have `min_part` bytes."""
+    """The part numbers of an upload in order. Raises ValueError unless they are 1..n, n >= 1, and
+    all parts but the last have `min_part` bytes."""
     numbers = sorted(sizes)
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         raise ValueError("the parts of an upload are numbered 1 to n without a gap")

@@ -16,7 +16,13 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.actions import validate, validate_load, validate_page, validate_segment, validate_transaction
+from s3k_async.stores.actions import (
+    validate,
+    validate_load,
+    validate_page,
+    validate_segment,
+    validate_transaction,
+)
 from s3k_async.stores.batches import read_batches, require_loaded
 from s3k_async.stores.dynamodb_codec import (
     Wire,
@@ -60,12 +66,15 @@ _IN_USE = "ResourceInUseException"
 
 
 class DynamoItems:
-    """An ItemStore and ItemTable over one DynamoDB table. `session`: an aioboto3 or aiobotocore session of the user's.
+    """An ItemStore and ItemTable over one DynamoDB table. `session`: an aioboto3 or aiobotocore
+    session of the user's.
 
     Pickled, it is its settings without secrets.
     """
 
-    def __init__(self, table: DynamoTable, session: object | None = None, *, sources: Sources = SYSTEM) -> None:
+    def __init__(
+        self, table: DynamoTable, session: object | None = None, *, sources: Sources = SYSTEM
+    ) -> None:
         self._table = table
         self._name = table.name
         self.aws = AwsClient("dynamodb", table.aws, session)
@@ -88,7 +97,9 @@ class DynamoItems:
     async def get(self, key: Key) -> Item | None:
         client = await self._client()
         with map_exceptions(self._path(key)):
-            answer = await client.get_item(TableName=self._name, Key=encode_key(key), ConsistentRead=True)
+            answer = await client.get_item(
+                TableName=self._name, Key=encode_key(key), ConsistentRead=True
+            )
             found = answer.get("Item")
             return decode_item(found) if found else None
 
@@ -96,9 +107,12 @@ class DynamoItems:
         return await read_batches(keys, self._get_batch, self._name)
 
     async def _get_batch(self, keys: Sequence[Key], found: dict[Key, Item]) -> list[Key]:
-        """Ask for up to 100 keys, add what came to `found`, and return the keys that the service left out."""
+        """Ask for up to 100 keys, add what came to `found`, and return the keys that the service
+        left out."""
         client = await self._client()
-        asked: Any = {self._name: {"Keys": [encode_key(key) for key in keys], "ConsistentRead": True}}
+        asked: Any = {
+            self._name: {"Keys": [encode_key(key) for key in keys], "ConsistentRead": True}
+        }
         with map_exceptions(self._name):
             answer = await client.batch_get_item(RequestItems=asked)
             for wire in answer.get("Responses", {}).get(self._name, []):
@@ -133,10 +147,14 @@ class DynamoItems:
         with map_exceptions(self._name, writing=True):
             answer = await client.batch_write_item(RequestItems=puts)
             unprocessed: Any = answer.get("UnprocessedItems", {})
-            left = [decode_key(put["PutRequest"]["Item"]) for put in unprocessed.get(self._name, [])]
+            left = [
+                decode_key(put["PutRequest"]["Item"]) for put in unprocessed.get(self._name, [])
+            ]
         require_loaded(items, keys, left, self._name)
 
-    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
+    async def query(
+        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+    ) -> ItemPage:
         validate_page(limit)
         request: Wire = {
             "KeyConditionExpression": "#p = :p",
@@ -188,7 +206,9 @@ class DynamoItems:
     async def _create_once(self) -> bool:
         client = await self._client()
         try:
-            with map_exceptions(self._name, writing=True, codes={_IN_USE: (_TableInUseError, "the table is in use")}):
+            with map_exceptions(
+                self._name, writing=True, codes={_IN_USE: (_TableInUseError, "the table is in use")}
+            ):
                 await client.create_table(
                     TableName=self._name,
                     BillingMode="PAY_PER_REQUEST",
@@ -218,14 +238,19 @@ class DynamoItems:
             table = await self._describe()
             if table is None:
                 return
-            if table["TableStatus"] in ("CREATING", "DELETING", "UPDATING") or not await self._delete_once():
+            if (
+                table["TableStatus"] in ("CREATING", "DELETING", "UPDATING")
+                or not await self._delete_once()
+            ):
                 await self._sources.sleep(pause)
         raise RequestTimeoutError("the table did not go away in time", path=self._name)
 
     async def _delete_once(self) -> bool:
         client = await self._client()
         try:
-            with map_exceptions(self._name, writing=True, codes={_IN_USE: (_TableInUseError, "the table is in use")}):
+            with map_exceptions(
+                self._name, writing=True, codes={_IN_USE: (_TableInUseError, "the table is in use")}
+            ):
                 await client.delete_table(TableName=self._name)
         except _TableInUseError:
             return False
@@ -278,15 +303,21 @@ class DynamoItems:
     def _check_schema(self, table: Wire) -> None:
         with map_exceptions(self._name):
             keys = {key["AttributeName"]: key["KeyType"] for key in table["KeySchema"]}
-            types = {kind["AttributeName"]: kind["AttributeType"] for kind in table["AttributeDefinitions"]}
+            types = {
+                kind["AttributeName"]: kind["AttributeType"]
+                for kind in table["AttributeDefinitions"]
+            }
         if keys != _SCHEMA or any(types.get(name) != "S" for name in _SCHEMA):
             raise NotAVolumeError(
-                f"the table's keys are not the texts `{PARTITION}` (partition) and `{SORT}` (sort)", path=self._name
+                f"the table's keys are not the texts `{PARTITION}` (partition) and `{SORT}` (sort)",
+                path=self._name,
             )
 
     def _pauses(self) -> list[float]:
         """The waits of a table that is being made or removed: about four minutes in all."""
-        return [min(_SETTLE_PAUSE * 2**attempt, _SETTLE_PAUSE_MOST) for attempt in range(_SETTLE_TRIES)]
+        return [
+            min(_SETTLE_PAUSE * 2**attempt, _SETTLE_PAUSE_MOST) for attempt in range(_SETTLE_TRIES)
+        ]
 
 
 class _TableInUseError(S3kError):
@@ -294,7 +325,8 @@ class _TableInUseError(S3kError):
 
 
 def check_advance(cursor: str | None, following: str | None, table: str, *, ordered: bool) -> None:
-    """Raise ServiceError for a page that leads nowhere new. `ordered`: pages come in the order of their sort keys."""
+    """Raise ServiceError for a page that leads nowhere new. `ordered`: pages come in the order of
+    their sort keys."""
     if cursor is None or following is None:
         return
     if cursor == following or (ordered and _sort_bytes(following) <= _sort_bytes(cursor)):

@@ -1,7 +1,8 @@
-"""Items and actions in DynamoDB's own form: typed attribute values, expressions with placeholders, cursors.
+"""Items and actions in DynamoDB's own form: typed attribute values, expressions with placeholders,
+cursors.
 
-Formats as in the Amazon DynamoDB API Reference (`AttributeValue`, `TransactWriteItem`, condition and update
-expressions).
+Formats as in the Amazon DynamoDB API Reference (`AttributeValue`, `TransactWriteItem`, condition
+and update expressions).
 """
 
 from __future__ import annotations
@@ -12,7 +13,19 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from s3k_async.stores.items import PARTITION, SORT, Action, Check, Condition, Delete, Item, Key, Put, Update, Value
+from s3k_async.stores.items import (
+    PARTITION,
+    SORT,
+    Action,
+    Check,
+    Condition,
+    Delete,
+    Item,
+    Key,
+    Put,
+    Update,
+    Value,
+)
 
 __all__ = [
     "Expressions",
@@ -54,7 +67,8 @@ def encode_key(key: Key) -> Wire:
 
 
 def decode_item(wire: Mapping[str, Any]) -> Item:
-    """An item from AttributeValues; what is neither text, whole number nor truth value becomes its JSON text."""
+    """An item from AttributeValues; what is neither text, whole number nor truth value becomes its
+    JSON text."""
     return {name: _decode_value(value) for name, value in wire.items()}
 
 
@@ -81,8 +95,8 @@ def _plain(value: object) -> str:
 
 
 class Expressions:
-    """The names and values that the expressions of one request refer to; every name is a placeholder, because many
-    plain ones are reserved words."""
+    """The names and values that the expressions of one request refer to; every name is a
+    placeholder, because many plain ones are reserved words."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -107,11 +121,16 @@ class Expressions:
 
     def update(self, action: Update) -> str:
         """An update expression."""
-        changes = ", ".join(f"{self.name(name)} = {self.value(value)}" for name, value in action.set.items())
+        changes = ", ".join(
+            f"{self.name(name)} = {self.value(value)}" for name, value in action.set.items()
+        )
         removals = ", ".join(self.name(name) for name in action.remove)
         return " ".join(
             clause
-            for clause in (f"SET {changes}" if changes else "", f"REMOVE {removals}" if removals else "")
+            for clause in (
+                f"SET {changes}" if changes else "",
+                f"REMOVE {removals}" if removals else "",
+            )
             if clause
         )
 
@@ -119,7 +138,9 @@ class Expressions:
         """The request fields that hold names and values."""
         fields: Wire = {}
         if self._names:
-            fields["ExpressionAttributeNames"] = {placeholder: name for name, placeholder in self._names.items()}
+            fields["ExpressionAttributeNames"] = {
+                placeholder: name for name, placeholder in self._names.items()
+            }
         if self._values:
             fields["ExpressionAttributeValues"] = dict(self._values)
         return fields

@@ -1,4 +1,5 @@
-"""The item port over a DynamoDB table by signed requests of our own; the table itself through `stores/dynamodb.py`."""
+"""The item port over a DynamoDB table by signed requests of our own; the table itself through
+`stores/dynamodb.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from s3k_async.aws.wire import Answer, Wire
 from s3k_async.config import DynamoTable
 from s3k_async.errors import ResponseLostError
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.actions import validate, validate_load, validate_page, validate_segment, validate_transaction
+from s3k_async.stores.actions import (
+    validate,
+    validate_load,
+    validate_page,
+    validate_segment,
+    validate_transaction,
+)
 from s3k_async.stores.batches import read_batches, require_loaded
 from s3k_async.stores.dynamodb import DynamoItems, check_advance
 from s3k_async.stores.dynamodb_codec import cursor_text, decode_item, decode_key, parse_cursor
@@ -28,12 +35,15 @@ _VERBS = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}
 
 
 class WireItems:
-    """An ItemStore and ItemTable over one DynamoDB table. `session`: an aioboto3 or aiobotocore session of the user's.
+    """An ItemStore and ItemTable over one DynamoDB table. `session`: an aioboto3 or aiobotocore
+    session of the user's.
 
     Pickled, it is its settings without secrets.
     """
 
-    def __init__(self, table: DynamoTable, session: object | None = None, *, sources: Sources = SYSTEM) -> None:
+    def __init__(
+        self, table: DynamoTable, session: object | None = None, *, sources: Sources = SYSTEM
+    ) -> None:
         self._settings = table
         self._name = table.name
         self._table = DynamoItems(table, session, sources=sources)
@@ -55,17 +65,22 @@ class WireItems:
         return await read_batches(keys, self._get_batch, self._name)
 
     async def _get_batch(self, keys: Sequence[Key], found: dict[Key, Item]) -> list[Key]:
-        """Ask for up to 100 keys, add what came to `found`, and return the keys that the service left out."""
+        """Ask for up to 100 keys, add what came to `found`, and return the keys that the service
+        left out."""
         body = _native.encode_batch_get(self._name, keys)
         answer = await self._send("BatchGetItem", body, self._name)
-        rows, left = _decoded(answer, self._name, lambda body, crc: _native.decode_batch(body, self._name, crc))
+        rows, left = _decoded(
+            answer, self._name, lambda body, crc: _native.decode_batch(body, self._name, crc)
+        )
         for item in rows:
             found[Key(str(item[PARTITION]), str(item[SORT]))] = item
         return [Key(*key) for key in left]
 
     async def write(self, action: Put | Update | Delete) -> None:
         validate(action)
-        await self._change(_VERBS[type(action)], _native.encode_write(self._name, action), action.key)
+        await self._change(
+            _VERBS[type(action)], _native.encode_write(self._name, action), action.key
+        )
 
     async def transact(self, actions: Sequence[Action], token: str) -> None:
         validate_transaction(actions, token)
@@ -80,7 +95,9 @@ class WireItems:
         if answer.body != _ALL_LOADED:
             require_loaded(items, keys, _left_out(answer.body, self._name), self._name)
 
-    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
+    async def query(
+        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+    ) -> ItemPage:
         validate_page(limit)
         body = _native.encode_query(self._name, partition, _start(cursor), limit)
         return await self._page("Query", body, f"{self._name}: {partition}", cursor)
@@ -134,7 +151,9 @@ class WireItems:
             check_dynamodb(answer.status, answer.headers, answer.body, answer.host)
             if answer.status != 200:
                 _check(answer, path)
-                raise dynamodb_refusal(answer.body, answer.status, path=path, decode=decode_item, host=answer.host)
+                raise dynamodb_refusal(
+                    answer.body, answer.status, path=path, decode=decode_item, host=answer.host
+                )
         return answer
 
 
@@ -179,4 +198,6 @@ def _left_out(body: bytes, table: str) -> list[Key]:
         puts = json.loads(body).get("UnprocessedItems", {}).get(table, [])
         return [decode_key(put["PutRequest"]["Item"]) for put in puts]
     except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
-        raise ResponseLostError("the answer to a BatchWriteItem cannot be understood", path=table) from error
+        raise ResponseLostError(
+            "the answer to a BatchWriteItem cannot be understood", path=table
+        ) from error

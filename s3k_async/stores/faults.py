@@ -1,4 +1,5 @@
-"""Faults on demand: every call of the stores that share a plan is numbered, and any of them can fail."""
+"""Faults on demand: every call of the stores that share a plan is numbered, and any of them can
+fail."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Moment: TypeAlias = Literal["before", "after"]
 
 
 class Died(BaseException):
-    """The process is taken to have died here: no handler of ours may run on as if it were an error."""
+    """The process is taken to have died here: no handler of ours may run on as if it were an
+    error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class Call:
     store: str
     method: str
     key: str
-    """The key asked for; of a transaction or batch, the first one; the partition or prefix of a listing."""
+    """The key asked for; of a transaction or batch, the first one; the partition or prefix of a
+    listing."""
 
 
 @dataclass(slots=True)
@@ -42,8 +45,8 @@ class _Fault:
 class FaultPlan:
     """Numbers the calls of all stores that share it and fails those it was told to.
 
-    `calls` is the record so far. `gate`, if set, is awaited with each call before anything happens to it, so that a
-    test can hold one task there while another proceeds.
+    `calls` is the record so far. `gate`, if set, is awaited with each call before anything happens
+    to it, so that a test can hold one task there while another proceeds.
     """
 
     def __init__(self, gate: Callable[[Call], Awaitable[None]] | None = None) -> None:
@@ -61,7 +64,12 @@ class FaultPlan:
         self.fail(number, Died(f"died {when} call {number}"), when=when)
 
     def fail_when(
-        self, matches: Callable[[Call], bool], error: BaseException, *, when: Moment = "before", times: int = 1
+        self,
+        matches: Callable[[Call], bool],
+        error: BaseException,
+        *,
+        when: Moment = "before",
+        times: int = 1,
     ) -> None:
         """Make the next `times` calls that match raise `error`."""
         self._faults.append(_Fault(matches, error, when, times))
@@ -83,7 +91,8 @@ class FaultPlan:
 
 
 class _Guarded:
-    """The body is the application of one call. Its own failure is an answer, too, and is lost with it."""
+    """The body is the application of one call. Its own failure is an answer, too, and is lost with
+    it."""
 
     __slots__ = ("_call", "_plan")
 
@@ -101,7 +110,10 @@ class _Guarded:
             raise error
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         error = self._plan._take(self._call, "after")
         if error is not None:
@@ -118,7 +130,10 @@ class _Unguarded:
         await checkpoint()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if raised is None:
             await checkpoint()
@@ -127,5 +142,6 @@ class _Unguarded:
 def guarded(
     plan: FaultPlan | None, store: str, method: str, key: str
 ) -> contextlib.AbstractAsyncContextManager[None, None]:
-    """Wrap the application of one call to `store`; without a plan, only the points where other tasks may run."""
+    """Wrap the application of one call to `store`; without a plan, only the points where other
+    tasks may run."""
     return _Unguarded() if plan is None else _Guarded(plan, store, method, key)

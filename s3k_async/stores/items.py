@@ -1,6 +1,8 @@
-"""The port to the metadata table: items by (partition key, sort key), every write conditional but `load`.
+"""The port to the metadata table: items by (partition key, sort key), every write conditional but
+`load`.
 
-An adapter sends one request for each call, maps foreign errors to ours and does not retry: `reliable_items` does.
+An adapter sends one request for each call, maps foreign errors to ours and does not retry:
+`reliable_items` does.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ __all__ = [
 
 Value: TypeAlias = str | int | bool
 Item: TypeAlias = Mapping[str, Value]
-"""Attribute name to value, the key attributes `path` and `children` included. An adapter that reads an attribute of
-another type (a foreign item) gives its text form in the service's own JSON."""
+"""Attribute name to value, the key attributes `path` and `children` included. An adapter that reads
+an attribute of another type (a foreign item) gives its text form in the service's own JSON."""
 
 PARTITION = "path"
 SORT = "children"
@@ -61,8 +63,8 @@ class Key(NamedTuple):
 class Condition:
     """What must hold of the stored item for an action to be applied.
 
-    `exists=False`: there is no item. Otherwise there is one whose attributes equal `equals` (same type, same value)
-    and which has none of the attributes in `missing`.
+    `exists=False`: there is no item. Otherwise there is one whose attributes equal `equals` (same
+    type, same value) and which has none of the attributes in `missing`.
     """
 
     exists: bool = True
@@ -96,7 +98,8 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Set some attributes of an existing item and remove others. The condition must require existence."""
+    """Set some attributes of an existing item and remove others. The condition must require
+    existence."""
 
     key: Key
     when: Condition
@@ -125,7 +128,8 @@ Action: TypeAlias = Put | Update | Delete | Check
 
 @dataclass(frozen=True, slots=True)
 class ItemPage:
-    """Some items and where to go on. A page may be empty and still have a `next`; only `next is None` is the end."""
+    """Some items and where to go on. A page may be empty and still have a `next`; only `next is
+    None` is the end."""
 
     items: Sequence[Item]
     next: str | None
@@ -133,9 +137,12 @@ class ItemPage:
 
 
 class UnprocessedKeysError(ThrottledError):
-    """The service answered a batch in part. `found`: the items that came, `left`: the keys to ask for again."""
+    """The service answered a batch in part. `found`: the items that came, `left`: the keys to ask
+    for again."""
 
-    def __init__(self, message: str, *, path: str, found: dict[Key, Item], left: Sequence[Key]) -> None:
+    def __init__(
+        self, message: str, *, path: str, found: dict[Key, Item], left: Sequence[Key]
+    ) -> None:
         super().__init__(message, path=path)
         self.found = found
         self.left = left
@@ -152,8 +159,9 @@ class UnloadedItemsError(ThrottledError):
 class ItemStore(Protocol):
     """Items with conditional writes, transactions and strongly consistent reads.
 
-    Every method may raise ThrottledError, UnreachableError, RequestTimeoutError, ResponseLostError (for a write: the
-    outcome is unknown), PermissionDeniedError, CredentialsError, VolumeNotFoundError (no such table), ServiceError.
+    Every method may raise ThrottledError, UnreachableError, RequestTimeoutError, ResponseLostError
+    (for a write: the outcome is unknown), PermissionDeniedError, CredentialsError,
+    VolumeNotFoundError (no such table), ServiceError.
     """
 
     async def get(self, key: Key) -> Item | None:
@@ -162,36 +170,42 @@ class ItemStore(Protocol):
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
         """The items that exist, each read strongly consistent. Not a snapshot.
 
-        Up to MAX_BATCH keys are one request of an adapter; `reliable_items` divides more of them. Raises
-        UnprocessedKeysError when the service left some of them out."""
+        Up to MAX_BATCH keys are one request of an adapter; `reliable_items` divides more of them.
+        Raises UnprocessedKeysError when the service left some of them out."""
 
     async def write(self, action: Put | Update | Delete) -> None:
         """Apply one action. Raises ConditionFailedError (position 0, with the stored item),
         TransactionConflictError."""
 
     async def transact(self, actions: Sequence[Action], token: str) -> None:
-        """Apply all actions or none: at most MAX_TRANSACTION, each on its own key (else ValueError).
+        """Apply all actions or none: at most MAX_TRANSACTION, each on its own key (else
+        ValueError).
 
-        Sent again with the same actions and `token` (at most 36 characters) within ten minutes, it succeeds without
-        being applied twice. Raises ConditionFailedError with every failed position, or TransactionConflictError when
-        nothing but conflicts stood in the way."""
+        Sent again with the same actions and `token` (at most 36 characters) within ten minutes, it
+        succeeds without being applied twice. Raises ConditionFailedError with every failed
+        position, or TransactionConflictError when nothing but conflicts stood in the way."""
 
     async def load(self, items: Sequence[Item]) -> None:
-        """Write whole items over whatever is at their keys: the one unconditional write, for a table that nobody else
-        uses. `reliable_items`, through which everything goes, refuses it without the volume's exclusive lock.
+        """Write whole items over whatever is at their keys: the one unconditional write, for a
+        table that nobody else uses. `reliable_items`, through which everything goes, refuses it
+        without the volume's exclusive lock.
 
-        At most MAX_LOAD items, each with its own key (else ValueError), are one request of an adapter;
-        `reliable_items` divides more of them. Not one transaction: after an error some may be written and others not,
-        and writing all of them again is the way on. Raises UnloadedItemsError when the service left some out."""
+        At most MAX_LOAD items, each with its own key (else ValueError), are one request of an
+        adapter; `reliable_items` divides more of them. Not one transaction: after an error some may
+        be written and others not, and writing all of them again is the way on. Raises
+        UnloadedItemsError when the service left some out."""
 
-    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
-        """One page of one partition, ascending by the sort key's UTF-8 bytes, strongly consistent."""
+    async def query(
+        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+    ) -> ItemPage:
+        """One page of one partition, ascending by the sort key's UTF-8 bytes, strongly
+        consistent."""
 
     async def scan(
         self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
     ) -> ItemPage:
-        """One page of one of `segments` disjoint parts that together hold every item. Strongly consistent reads, any
-        order. Raises ValueError unless 0 <= segment < segments."""
+        """One page of one of `segments` disjoint parts that together hold every item. Strongly
+        consistent reads, any order. Raises ValueError unless 0 <= segment < segments."""
 
     async def close(self) -> None:
         """Release what the store holds. Idempotent."""
@@ -201,8 +215,8 @@ class ItemTable(Protocol):
     """The table as a thing that is made, marked and dropped."""
 
     async def create(self) -> bool:
-        """Make the table and wait until it can be used; False if it existed. Raises NotAVolumeError if an existing
-        table has another key schema."""
+        """Make the table and wait until it can be used; False if it existed. Raises NotAVolumeError
+        if an existing table has another key schema."""
 
     async def exists(self) -> bool:
         """Whether the table exists (with our key schema, else NotAVolumeError)."""

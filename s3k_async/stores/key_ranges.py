@@ -1,4 +1,5 @@
-"""A listing in ranges of keys that are computed, not looked for: random ids make ranges of one size hold as much."""
+"""A listing in ranges of keys that are computed, not looked for: random ids make ranges of one size
+hold as much."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _LAST: Final = "\U0010ffff"
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The keys that begin with `prefix`, follow `after`, and do not follow `until`; an empty bound is none."""
+    """The keys that begin with `prefix`, follow `after`, and do not follow `until`; an empty bound
+    is none."""
 
     prefix: str = ""
     after: str = ""
@@ -36,18 +38,24 @@ async def list_range(blobs: BlobStore, keys: KeyRange) -> AsyncIterator[BlobInfo
 
 
 def hex_ranges(count: int) -> list[list[KeyRange]]:
-    """The keys that begin with a hexadecimal digit, in `count` groups of ranges. Each such key is in one range, and
-    random ids are divided evenly. No range is of two first digits, since much that is foreign may lie between 9 and a.
+    """The keys that begin with a hexadecimal digit, in `count` groups of ranges. Each such key is
+    in one range, and random ids are divided evenly. No range is of two first digits, since much
+    that is foreign may lie between 9 and a.
     """
     cuts = [number * 16**_DIGITS // count for number in range(count + 1)]
     return [_ranges(low, high) for low, high in pairwise(cuts)]
 
 
 def key_ranges(count: int) -> list[list[KeyRange]]:
-    """All keys, in `count` groups of ranges: those of `hex_ranges`, and what lies before, between and after them."""
+    """All keys, in `count` groups of ranges: those of `hex_ranges`, and what lies before, between
+    and after them."""
     first, *others = hex_ranges(count)
     # What comes last before 0, and before a.
-    gaps = [KeyRange(until=f"/{_LAST}"), KeyRange(after=f"9{_LAST}", until=f"`{_LAST}"), KeyRange(after=f"f{_LAST}")]
+    gaps = [
+        KeyRange(until=f"/{_LAST}"),
+        KeyRange(after=f"9{_LAST}", until=f"`{_LAST}"),
+        KeyRange(after=f"f{_LAST}"),
+    ]
     return [[*first, *gaps], *others]
 
 
@@ -55,7 +63,9 @@ def _ranges(low: int, high: int) -> list[KeyRange]:
     found = []
     for digit in range(low // _OF_A_DIGIT, (high - 1) // _OF_A_DIGIT + 1):
         start, end = digit * _OF_A_DIGIT, (digit + 1) * _OF_A_DIGIT
-        found.append(KeyRange(HEX[digit], _cut(low) if low > start else "", _cut(high) if high < end else ""))
+        found.append(
+            KeyRange(HEX[digit], _cut(low) if low > start else "", _cut(high) if high < end else "")
+        )
     return found
 
 

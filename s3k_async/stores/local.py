@@ -1,4 +1,5 @@
-"""The blob port on a local directory: one file for each key, written aside, synced, renamed into place."""
+"""The blob port on a local directory: one file for each key, written aside, synced, renamed into
+place."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from s3k_async.errors import CorruptDataError, InvalidPathError, ServiceError, UnsupportedError, VolumeNotFoundError
+from s3k_async.errors import (
+    CorruptDataError,
+    InvalidPathError,
+    ServiceError,
+    UnsupportedError,
+    VolumeNotFoundError,
+)
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blob_keys import (
     check_key,
@@ -43,10 +50,11 @@ _NO_SHORTCUT = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 class LocalBlobs:
     """A BlobStore in the directory at `directory`, which must be on a local disk.
 
-    What is acknowledged is synced, file and directory. A directory cannot hold every pair of keys that a bucket
-    can: no key may continue another one after a `/`, a component has at most 255 bytes (a limit of most file
-    systems), and no key begins with `.tmp/`; InvalidPathError says so. Files that others put below the directory
-    are blobs, too; symbolic links are not, and are never followed. An etag changes with each put.
+    What is acknowledged is synced, file and directory. A directory cannot hold every pair of keys
+    that a bucket can: no key may continue another one after a `/`, a component has at most 255
+    bytes (a limit of most file systems), and no key begins with `.tmp/`; InvalidPathError says so.
+    Files that others put below the directory are blobs, too; symbolic links are not, and are never
+    followed. An etag changes with each put.
     """
 
     min_part = 1
@@ -63,7 +71,9 @@ class LocalBlobs:
     def uri(self, key: str) -> str:
         return Path(self._root, _checked(key)).as_uri()
 
-    async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None) -> BlobInfo:
+    async def put(
+        self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
+    ) -> BlobInfo:
         _checked(key)
         check_put(if_absent, if_match)
         return await self._run(
@@ -88,7 +98,9 @@ class LocalBlobs:
         def read() -> bytes:
             with self._files.opened(key) as (file, facts):
                 check_unchanged(blob_info(key, facts), if_match, if_size)
-                data = _read_range(file, start, facts.st_size if end is None else min(end, facts.st_size))
+                data = _read_range(
+                    file, start, facts.st_size if end is None else min(end, facts.st_size)
+                )
                 if if_match is not None:  # other programs write in place
                     check_unchanged(blob_info(key, os.fstat(file)), if_match)
                 return data
@@ -141,7 +153,12 @@ class LocalBlobs:
         return [DeleteFailure(key, error) for key, error in failures.items()]
 
     async def list(
-        self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None, after: str = ""
+        self,
+        prefix: str = "",
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        after: str = "",
     ) -> BlobPage:
         check_page(limit)
         size = limit or _PAGE
@@ -228,8 +245,9 @@ class _Piece(NamedTuple):
 class LocalUpload:
     """A multipart upload: parts go to their place in one file, which becomes the blob.
 
-    The place is known if all parts but the last have one size, that of the first to arrive. Larger parts get files
-    of their own, and if the places do not join up, the blob is put together by copying.
+    The place is known if all parts but the last have one size, that of the first to arrive. Larger
+    parts get files of their own, and if the places do not join up, the blob is put together by
+    copying.
     """
 
     def __init__(self, store: LocalBlobs, key: str, name: str) -> None:
@@ -267,7 +285,9 @@ class LocalUpload:
                 if piece.file != self._name:
                     with suppress(FileExistsError):
                         os.close(self._files.create(piece.file, private))
-                with _opened(private, piece.file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC) as file:
+                with _opened(
+                    private, piece.file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+                ) as file:
                     write_fully(file, data, piece.offset)
 
         await self._store._run(self._key, write)
@@ -289,14 +309,21 @@ class LocalUpload:
             if self._published is not None:
                 return self._published
             self._require_open()
-            numbers = part_numbers({number: piece.size for number, piece in self._pieces.items()}, 1)
+            numbers = part_numbers(
+                {number: piece.size for number, piece in self._pieces.items()}, 1
+            )
             pieces = [self._pieces[number] for number in numbers]
             size = sum(piece.size for piece in pieces)
             starts = accumulate((piece.size for piece in pieces), initial=0)
-            if all(piece == (self._name, start, piece.size) for piece, start in zip(pieces, starts, strict=False)):
+            if all(
+                piece == (self._name, start, piece.size)
+                for piece, start in zip(pieces, starts, strict=False)
+            ):
                 self._published = self._files.publish(self._name, self._key, size)
             else:
-                self._published = self._files.write(self._key, lambda target: self._join(pieces, target))
+                self._published = self._files.write(
+                    self._key, lambda target: self._join(pieces, target)
+                )
             self._ended = True
             self._remove()
             return self._published
@@ -305,7 +332,9 @@ class LocalUpload:
         position = 0
         with self._files.opened_private() as private:
             for piece in pieces:
-                with _opened(private, piece.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC) as file:
+                with _opened(
+                    private, piece.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+                ) as file:
                     _copy_range(file, piece.offset, target, position, piece.size)
                 position += piece.size
 
@@ -347,7 +376,8 @@ def _read_range(file: int, start: int, end: int) -> bytes:
 
 
 def _copy_range(source: int, start: int, target: int, position: int, size: int) -> None:
-    """Copy inside the kernel (by reference where the file system shares blocks), or through this process."""
+    """Copy inside the kernel (by reference where the file system shares blocks), or through this
+    process."""
     while size:
         try:
             copied = os.copy_file_range(source, target, min(size, _CHUNK), start, position)

@@ -1,7 +1,7 @@
 """Files below one directory: written aside, made durable, put into place at once.
 
-Every step goes from directory to directory by descriptor and follows no symbolic link, so that no key, and nothing
-that somebody puts below the root, leads out of it.
+Every step goes from directory to directory by descriptor and follows no symbolic link, so that no
+key, and nothing that somebody puts below the root, leads out of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class LocalFiles:
-    """The files below `root`. Blocking; any number of threads and processes may use the same directory."""
+    """The files below `root`. Blocking; any number of threads and processes may use the same
+    directory."""
 
     def __init__(self, root: str, sources: Sources) -> None:
         self.root = root
@@ -88,7 +89,9 @@ class LocalFiles:
         with ExitStack() as stack:
             try:
                 parent, name = stack.enter_context(self.opened_parent(key))
-                descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+                descriptor = os.open(
+                    name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent
+                )
             except OSError as error:
                 if isinstance(error, VolumeNotFoundError) or error.errno not in _MISSING:
                     raise
@@ -111,7 +114,12 @@ class LocalFiles:
         return facts if stat.S_ISREG(facts.st_mode) else None
 
     def write(
-        self, key: str, fill: Callable[[int], object], *, if_absent: bool = False, if_match: str | None = None
+        self,
+        key: str,
+        fill: Callable[[int], object],
+        *,
+        if_absent: bool = False,
+        if_match: str | None = None,
     ) -> BlobInfo:
         """Let `fill` write a new file through its descriptor, and publish it as the key's."""
         temporary = self._sources.uuid()
@@ -148,7 +156,9 @@ class LocalFiles:
     def publish(self, temporary: str, key: str, size: int) -> BlobInfo:
         """Cut a file of the private directory to its size and make it the key's."""
         with self.opened_private() as private:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=private)
+            descriptor = os.open(
+                temporary, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=private
+            )
             try:
                 os.ftruncate(descriptor, size)
                 facts = self._sealed(descriptor)
@@ -183,12 +193,16 @@ class LocalFiles:
             with self.opened_parent(key) as (parent, name):
                 os.unlink(name, dir_fd=parent)
         except OSError as error:
-            if isinstance(error, VolumeNotFoundError) or error.errno not in (*_MISSING, errno.EISDIR):
+            if isinstance(error, VolumeNotFoundError) or error.errno not in (
+                *_MISSING,
+                errno.EISDIR,
+            ):
                 raise
 
     @contextmanager
     def _locked(self, private: int, operation: int) -> Iterator[None]:
-        """Shared while a file is replaced or removed, exclusive between looking at an etag and replacing."""
+        """Shared while a file is replaced or removed, exclusive between looking at an etag and
+        replacing."""
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             lock = os.open(_LOCK, flags, dir_fd=private)
@@ -203,7 +217,8 @@ class LocalFiles:
             os.close(lock)
 
     def make_root(self) -> bool:
-        """Make the root durably, with its parents; False if it was there. Raises NotAVolumeError."""
+        """Make the root durably, with its parents; False if it was there. Raises
+        NotAVolumeError."""
         missing = self.root
         while not os.path.lexists(os.path.dirname(missing)):
             missing = os.path.dirname(missing)
@@ -223,8 +238,9 @@ class LocalFiles:
         return True
 
     def remove_root(self) -> bool:
-        """Remove the root if there is nothing in it but empty directories and what is not published; False if there is.
-        A file that appears meanwhile stays, with the directories above it.
+        """Remove the root if there is nothing in it but empty directories and what is not
+        published; False if there is. A file that appears meanwhile stays, with the directories
+        above it.
         """
         real = os.path.realpath(self.root)
         if not os.path.isdir(real):
@@ -249,14 +265,24 @@ class LocalFiles:
         return True
 
     def _sealed(self, descriptor: int) -> os.stat_result:
-        # A random part below the clock's resolution tells two files of one size and one moment apart.
-        moment = self._sources.now_ms() * 1_000_000 + int.from_bytes(self._sources.entropy(4), "big") % 1_000_000
+        # A random part below the clock's resolution tells two files of one size and one moment
+        # apart.
+        moment = (
+            self._sources.now_ms() * 1_000_000
+            + int.from_bytes(self._sources.entropy(4), "big") % 1_000_000
+        )
         os.utime(descriptor, ns=(moment, moment))
         os.fsync(descriptor)
         return os.fstat(descriptor)
 
     def _publish(
-        self, private: int, temporary: str, key: str, *, if_absent: bool = False, if_match: str | None = None
+        self,
+        private: int,
+        temporary: str,
+        key: str,
+        *,
+        if_absent: bool = False,
+        if_match: str | None = None,
     ) -> None:
         with self._made_parent(key) as (parent, name):
             if if_absent:
@@ -264,13 +290,17 @@ class LocalFiles:
             else:
                 with self._locked(private, fcntl.LOCK_SH if if_match is None else fcntl.LOCK_EX):
                     facts = None if if_match is None else self.facts(key)
-                    if if_match is not None and (facts is None or blob_info(key, facts).etag != if_match):
+                    if if_match is not None and (
+                        facts is None or blob_info(key, facts).etag != if_match
+                    ):
                         raise BlobChangedError("the blob is not the expected one", path=key)
                     self._rename(private, temporary, parent, name, key)
             try:
                 os.fsync(parent)
             except OSError as error:
-                raise ResponseLostError("the blob is in place, perhaps not for long", path=key) from error
+                raise ResponseLostError(
+                    "the blob is in place, perhaps not for long", path=key
+                ) from error
 
     def _link(self, private: int, temporary: str, parent: int, name: str, key: str) -> None:
         try:
@@ -301,7 +331,8 @@ class LocalFiles:
 
     @contextmanager
     def _made_parent(self, key: str) -> Iterator[tuple[int, str]]:
-        """As `opened_parent`, with the directories made, and durable before the first file in them is."""
+        """As `opened_parent`, with the directories made, and durable before the first file in them
+        is."""
         *directories, name = key.split("/")
         path = "/".join(directories)
         with ExitStack() as stack:
@@ -322,7 +353,8 @@ class LocalFiles:
             yield parent, name
 
     def unpublished(self) -> list[tuple[str, int]]:
-        """The files that are being written, or were when their writers died: name and time of the last write, ms."""
+        """The files that are being written, or were when their writers died: name and time of the
+        last write, ms."""
         with self.opened_private() as private:
             return _unpublished(private)
 
@@ -351,7 +383,9 @@ def _unpublished(private: int) -> list[tuple[str, int]]:
         for entry in entries:
             with suppress(FileNotFoundError):
                 if entry.name != _LOCK:
-                    found.append((entry.name, entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000))
+                    found.append(
+                        (entry.name, entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000)
+                    )
     return found
 
 
@@ -366,6 +400,7 @@ def write_fully(descriptor: int, data: Buffer, offset: int = 0) -> None:
 
 def _in_the_way(key: str) -> InvalidPathError:
     return InvalidPathError(
-        "a directory cannot hold this key: it is the beginning of another key, or another key is its beginning",
+        "a directory cannot hold this key: it is the beginning of another key, or another key is "
+        "its beginning",
         path=key,
     )

@@ -29,22 +29,29 @@ def opened_directory(name: str, parent: int) -> Iterator[int]:
 
 
 def blob_info(key: str, facts: os.stat_result) -> BlobInfo:
-    """A file as a blob. The etag is its modification time, whose part below a millisecond is random, and size."""
+    """A file as a blob. The etag is its modification time, whose part below a millisecond is
+    random, and size."""
     etag = f"{facts.st_mtime_ns:x}-{facts.st_size:x}"
     return BlobInfo(key, facts.st_size, etag, facts.st_mtime_ns // 1_000_000)
 
 
-def walk(root: int, prefix: str = "", after: str = "", batch: int | None = None) -> Iterator[BlobInfo]:
-    """Every regular file below the directory open as `root` whose key starts with `prefix` and follows `after`.
+def walk(
+    root: int, prefix: str = "", after: str = "", batch: int | None = None
+) -> Iterator[BlobInfo]:
+    """Every regular file below the directory open as `root` whose key starts with `prefix` and
+    follows `after`.
 
-    Keys ascend by their UTF-8 bytes as a whole: `a-b` comes before `a/b`. Each directory is read once, or, with
-    `batch`, as often as so many of its names were used up, which bounds the names held. Symbolic links, other
-    special files, names that are not UTF-8, and what vanishes meanwhile are left out.
+    Keys ascend by their UTF-8 bytes as a whole: `a-b` comes before `a/b`. Each directory is read
+    once, or, with `batch`, as often as so many of its names were used up, which bounds the names
+    held. Symbolic links, other special files, names that are not UTF-8, and what vanishes meanwhile
+    are left out.
     """
     yield from _walk(root, "", prefix, after, batch)
 
 
-def _walk(directory: int, path: str, prefix: str, after: str, batch: int | None) -> Iterator[BlobInfo]:
+def _walk(
+    directory: int, path: str, prefix: str, after: str, batch: int | None
+) -> Iterator[BlobInfo]:
     for name in _names(directory, path, prefix, after, batch):
         try:
             if name.endswith("/"):
@@ -59,13 +66,16 @@ def _walk(directory: int, path: str, prefix: str, after: str, batch: int | None)
 
 
 def _names(directory: int, path: str, prefix: str, after: str, batch: int | None) -> Iterator[str]:
-    """The names that lead to wanted keys, in order; a directory's ends in `/`, as its keys go on."""
+    """The names that lead to wanted keys, in order; a directory's ends in `/`, as its keys go
+    on."""
     if batch is None:
         yield from sorted(_wanted(directory, path, prefix, after))
         return
     last = ""
     while True:
-        names = nsmallest(batch, (name for name in _wanted(directory, path, prefix, after) if name > last))
+        names = nsmallest(
+            batch, (name for name in _wanted(directory, path, prefix, after) if name > last)
+        )
         yield from names
         if len(names) < batch:
             return

@@ -43,7 +43,8 @@ class _Blob:
 
 
 class _Bucket:
-    """Blobs and unfinished uploads. Changes and walks run under `lock`; a forked child gets a new one."""
+    """Blobs and unfinished uploads. Changes and walks run under `lock`; a forked child gets a new
+    one."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, _Blob] = {}
@@ -77,10 +78,16 @@ _buckets: dict[str, _Bucket] = {}
 
 
 class MemoryBlobs:
-    """A BlobStore that everyone in this process who names it the same shares. A forked child goes on with a copy."""
+    """A BlobStore that everyone in this process who names it the same shares. A forked child goes
+    on with a copy."""
 
     def __init__(
-        self, name: str, faults: FaultPlan | None = None, sources: Sources = SYSTEM, *, min_part: int = 1
+        self,
+        name: str,
+        faults: FaultPlan | None = None,
+        sources: Sources = SYSTEM,
+        *,
+        min_part: int = 1,
     ) -> None:
         self._name = name
         self._faults = faults
@@ -108,7 +115,9 @@ class MemoryBlobs:
     def uri(self, key: str) -> str:
         return f"memory://{quote(self._name)}/{quote(check_key(key))}"
 
-    async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None) -> BlobInfo:
+    async def put(
+        self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
+    ) -> BlobInfo:
         check_key(key)
         check_put(if_absent, if_match)
         async with self._call("put", key):
@@ -189,20 +198,34 @@ class MemoryBlobs:
         return failures
 
     async def list(
-        self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None, after: str = ""
+        self,
+        prefix: str = "",
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        after: str = "",
     ) -> BlobPage:
         check_page(limit)
         async with self._call("list", prefix):
             bucket = self._bucket()
             with bucket.lock:
                 order = bucket.order
-                begin = max(bisect_left(order, prefix), bisect_right(order, after if cursor is None else cursor))
+                begin = max(
+                    bisect_left(order, prefix),
+                    bisect_right(order, after if cursor is None else cursor),
+                )
                 stop = begin
-                while stop < len(order) and stop - begin < (limit or _PAGE) and order[stop].startswith(prefix):
+                while (
+                    stop < len(order)
+                    and stop - begin < (limit or _PAGE)
+                    and order[stop].startswith(prefix)
+                ):
                     stop += 1
                 more = stop < len(order) and order[stop].startswith(prefix)
                 keys = order[begin:stop]
-                return BlobPage([bucket.blobs[key].info for key in keys], keys[-1] if more else None)
+                return BlobPage(
+                    [bucket.blobs[key].info for key in keys], keys[-1] if more else None
+                )
 
     async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
         cursor: str | None = None
@@ -220,12 +243,19 @@ class MemoryBlobs:
             bucket = self._bucket()
             bucket.begun += 1
             upload = MemoryUpload(self, key, f"upload-{bucket.begun}")
-            bucket.uploads[upload.name] = (Unfinished(key, upload.name, self._sources.now_ms()), upload)
+            bucket.uploads[upload.name] = (
+                Unfinished(key, upload.name, self._sources.now_ms()),
+                upload,
+            )
             return upload
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
         async with self._call("list_uploads", prefix):
-            begun = [begun for begun, _ in self._bucket().uploads.values() if begun.key.startswith(prefix)]
+            begun = [
+                begun
+                for begun, _ in self._bucket().uploads.values()
+                if begun.key.startswith(prefix)
+            ]
         for each in begun:
             yield each
 
@@ -285,7 +315,9 @@ class MemoryUpload:
             if self._published is not None:
                 return self._published
             parts = self._open_parts()
-            numbers = part_numbers({number: len(data) for number, data in parts.items()}, self._store.min_part)
+            numbers = part_numbers(
+                {number: len(data) for number, data in parts.items()}, self._store.min_part
+            )
             data = b"".join(parts[number] for number in numbers)
             with self._bucket.lock:
                 self._published = self._bucket.put(self._key, data, self._store._sources.now_ms())

@@ -36,8 +36,9 @@ _PAGE = 1000
 
 
 class _Table:
-    """Items, tags and tokens. Methods that change or walk them run under `lock`, because clients of several threads
-    may share a table; a forked child, which may have copied the lock while it was held, gets a new one."""
+    """Items, tags and tokens. Methods that change or walk them run under `lock`, because clients of
+    several threads may share a table; a forked child, which may have copied the lock while it was
+    held, gets a new one."""
 
     def __init__(self) -> None:
         self.items: dict[Key, dict[str, Value]] = {}
@@ -97,10 +98,13 @@ _tables: dict[str, _Table] = {}
 class MemoryItems:
     """An ItemStore and ItemTable that everyone in this process who names it the same shares.
 
-    Sort keys ascend by code point, which is the order of their UTF-8 bytes. A forked child goes on with a copy.
+    Sort keys ascend by code point, which is the order of their UTF-8 bytes. A forked child goes on
+    with a copy.
     """
 
-    def __init__(self, name: str, faults: FaultPlan | None = None, sources: Sources = SYSTEM) -> None:
+    def __init__(
+        self, name: str, faults: FaultPlan | None = None, sources: Sources = SYSTEM
+    ) -> None:
         self._name = name
         self._faults = faults
         self._sources = sources
@@ -149,7 +153,9 @@ class MemoryItems:
             with table.lock:
                 table.load(items, keys)
 
-    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
+    async def query(
+        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+    ) -> ItemPage:
         validate_page(limit)
         async with self._call("query", partition):
             table = self._table()
@@ -158,7 +164,9 @@ class MemoryItems:
                 end = bisect_left(table.order, Key(partition + "\0", ""), begin)
                 stop = min(end, begin + (limit or _PAGE))
                 keys = table.order[begin:stop]
-                return ItemPage([dict(table.items[key]) for key in keys], keys[-1].sort if stop < end else None)
+                return ItemPage(
+                    [dict(table.items[key]) for key in keys], keys[-1].sort if stop < end else None
+                )
 
     async def scan(
         self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
@@ -171,11 +179,15 @@ class MemoryItems:
             with table.lock:
                 begin = 0 if cursor is None else bisect_right(table.order, key_of(cursor))
                 rest = (
-                    key for key in islice(table.order, begin, None) if segment_of(key.partition) % segments == segment
+                    key
+                    for key in islice(table.order, begin, None)
+                    if segment_of(key.partition) % segments == segment
                 )
                 page = list(islice(rest, size))
                 more = next(rest, None) is not None
-                return ItemPage([dict(table.items[key]) for key in page], cursor_of(page[-1]) if more else None)
+                return ItemPage(
+                    [dict(table.items[key]) for key in page], cursor_of(page[-1]) if more else None
+                )
 
     async def close(self) -> None:
         """Nothing is held: the table lives as long as the process."""

@@ -1,8 +1,9 @@
-"""Modes of local files and directories that are created: the owner's alone, or a group's in a shared directory.
+"""Modes of local files and directories that are created: the owner's alone, or a group's in a
+shared directory.
 
-A directory is shared if it gives its group to what is created in it (setgid) and the group may write to it. Below the
-root of a store, files and directories have the mode of the root, so that its owner can open or close it by `chmod`.
-The umask neither adds to these modes nor takes from them.
+A directory is shared if it gives its group to what is created in it (setgid) and the group may
+write to it. Below the root of a store, files and directories have the mode of the root, so that its
+owner can open or close it by `chmod`. The umask neither adds to these modes nor takes from them.
 """
 
 from __future__ import annotations

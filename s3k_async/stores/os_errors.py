@@ -7,11 +7,19 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from s3k_async.errors import InvalidPathError, NoSpaceError, PermissionDeniedError, S3kError, ServiceError
+from s3k_async.errors import (
+    InvalidPathError,
+    NoSpaceError,
+    PermissionDeniedError,
+    S3kError,
+    ServiceError,
+)
 
 __all__ = ["MAKE_ROOM", "os_errors", "sync_directory"]
 
-MAKE_ROOM = "free a few MiB there and repeat the call (deleting needs them, too, to write its log first)"
+MAKE_ROOM = (
+    "free a few MiB there and repeat the call (deleting needs them, too, to write its log first)"
+)
 """What to do about a full disk."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -19,7 +27,8 @@ _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 @contextmanager
 def os_errors(path: str) -> Iterator[None]:
-    """Raise the errors of system calls about `path` as ours. What is ours already passes through."""
+    """Raise the errors of system calls about `path` as ours. What is ours already passes
+    through."""
     try:
         yield
     except OSError as error:
@@ -30,13 +39,17 @@ def os_errors(path: str) -> Iterator[None]:
 
 def _mapped(error: OSError, path: str) -> S3kError:
     if error.errno in _FULL:
-        return NoSpaceError(f"the disk, the quota or the file size allowed is used up: {MAKE_ROOM}", path=path)
+        return NoSpaceError(
+            f"the disk, the quota or the file size allowed is used up: {MAKE_ROOM}", path=path
+        )
     if error.errno in _DENIED:
         return PermissionDeniedError(f"the file system refused ({error.strerror})", path=path)
     if error.errno == errno.ENAMETOOLONG:
         return InvalidPathError("the file system does not take a name this long", path=path)
     name = errno.errorcode.get(error.errno or 0, "")
-    return ServiceError(f"the file system failed ({error.strerror or error})", path=path, service_code=name)
+    return ServiceError(
+        f"the file system failed ({error.strerror or error})", path=path, service_code=name
+    )
 
 
 def sync_directory(path: str) -> None:

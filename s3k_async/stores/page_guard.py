@@ -10,8 +10,8 @@ __all__ = ["PageGuard", "repeated"]
 class PageGuard:
     """Follows the cursors of one listing, in constant memory.
 
-    Brent's algorithm: one cursor is kept, and replaced after 1, 2, 4, ... pages, so that a cycle of any length is found
-    before it was gone through three times.
+    Brent's algorithm: one cursor is kept, and replaced after 1, 2, 4, ... pages, so that a cycle of
+    any length is found before it was gone through three times.
     """
 
     def __init__(self, path: str) -> None:

@@ -1,4 +1,5 @@
-"""The blob port below a prefix of another store's keys: nothing outside it can be named, listed or removed."""
+"""The blob port below a prefix of another store's keys: nothing outside it can be named, listed or
+removed."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ __all__ = ["PrefixedBlobs", "origin_of"]
 
 
 class PrefixedBlobs:
-    """A BlobStore of the blobs whose keys begin with `prefix`, which ends in `/`, by the rest of their keys.
+    """A BlobStore of the blobs whose keys begin with `prefix`, which ends in `/`, by the rest of
+    their keys.
 
-    The bucket or directory is that of `store`: `create`, `exists`, `now_ms` and `close` are about it.
+    The bucket or directory is that of `store`: `create`, `exists`, `now_ms` and `close` are about
+    it.
     """
 
     def __init__(self, store: BlobStore, prefix: str) -> None:
@@ -36,8 +39,12 @@ class PrefixedBlobs:
     def uri(self, key: str) -> str:
         return self._store.uri(self._prefix + key)
 
-    async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None) -> BlobInfo:
-        return self._own(await self._store.put(self._prefix + key, data, if_absent=if_absent, if_match=if_match))
+    async def put(
+        self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
+    ) -> BlobInfo:
+        return self._own(
+            await self._store.put(self._prefix + key, data, if_absent=if_absent, if_match=if_match)
+        )
 
     async def get(
         self,
@@ -48,7 +55,9 @@ class PrefixedBlobs:
         if_match: str | None = None,
         if_size: int | None = None,
     ) -> bytes:
-        return await self._store.get(self._prefix + key, start, end, if_match=if_match, if_size=if_size)
+        return await self._store.get(
+            self._prefix + key, start, end, if_match=if_match, if_size=if_size
+        )
 
     async def head(self, key: str) -> BlobInfo | None:
         info = await self._store.head(self._prefix + key)
@@ -67,7 +76,9 @@ class PrefixedBlobs:
         if_match: str | None = None,
     ) -> BlobInfo:
         store, full = origin_of(source, source_key)
-        return self._own(await self._store.copy(store, full, self._prefix + key, found=found, if_match=if_match))
+        return self._own(
+            await self._store.copy(store, full, self._prefix + key, found=found, if_match=if_match)
+        )
 
     async def delete(self, key: str) -> None:
         await self._store.delete(self._prefix + key)
@@ -77,7 +88,12 @@ class PrefixedBlobs:
         return [DeleteFailure(self._below(failure.key), failure.error) for failure in failures]
 
     async def list(
-        self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None, after: str = ""
+        self,
+        prefix: str = "",
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        after: str = "",
     ) -> BlobPage:
         full = self._prefix + after if after else ""
         page = await self._store.list(self._prefix + prefix, cursor=cursor, limit=limit, after=full)
@@ -110,7 +126,8 @@ class PrefixedBlobs:
         return await self._store.exists()
 
     async def drop(self, *, if_empty: bool = False) -> bool:
-        """Remove every blob below the prefix, and the unfinished uploads to such keys; the root stays."""
+        """Remove every blob below the prefix, and the unfinished uploads to such keys; the root
+        stays."""
         if if_empty:
             return not (await self.list(limit=1)).blobs
         async for upload in self.list_uploads():

@@ -1,4 +1,5 @@
-"""The blob port again, with retries; a conditional put whose answer was lost is settled by the stored bytes."""
+"""The blob port again, with retries; a conditional put whose answer was lost is settled by the
+stored bytes."""
 
 from __future__ import annotations
 
@@ -46,11 +47,12 @@ _WHOLE = 64 * 1024 * 1024
 
 
 class ReliableBlobs:
-    """A BlobStore over another one that sends a request again after a transient error, as long as `retries` allow.
+    """A BlobStore over another one that sends a request again after a transient error, as long as
+    `retries` allow.
 
-    When the answer to a conditional put was lost, stored bytes equal to ours are our success (whoever else stored
-    the same bytes meant the same blob); anything else raises OutcomeUnknownError. `limiter` bounds the requests in
-    flight, `meter` counts them.
+    When the answer to a conditional put was lost, stored bytes equal to ours are our success
+    (whoever else stored the same bytes meant the same blob); anything else raises
+    OutcomeUnknownError. `limiter` bounds the requests in flight, `meter` counts them.
     """
 
     def __init__(
@@ -70,8 +72,8 @@ class ReliableBlobs:
         return f"ReliableBlobs({self._store!r})"
 
     def below(self, prefix: str) -> ReliableBlobs:
-        """The blobs whose keys begin with `prefix` (empty, or ending in `/`), by the rest of their keys. Requests of
-        both share one bound and one count.
+        """The blobs whose keys begin with `prefix` (empty, or ending in `/`), by the rest of their
+        keys. Requests of both share one bound and one count.
         """
         if not prefix:
             return self
@@ -82,7 +84,9 @@ class ReliableBlobs:
     def uri(self, key: str) -> str:
         return self._store.uri(key)
 
-    async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None) -> BlobInfo:
+    async def put(
+        self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
+    ) -> BlobInfo:
         size = memoryview(data).nbytes
         if not if_absent and if_match is None:
             return await self._sender.write(_PUT, lambda: self._store.put(key, data), size=size)
@@ -97,7 +101,9 @@ class ReliableBlobs:
                 failure = error
             again = True
             lost = lost or isinstance(failure, LOST)
-            delay = self._sender.next_delay(delays, failure) if isinstance(failure, TRANSIENT) else None
+            delay = (
+                self._sender.next_delay(delays, failure) if isinstance(failure, TRANSIENT) else None
+            )
             if delay is not None and time.left() > delay:
                 await self._sources.sleep(delay)
             elif lost:
@@ -146,19 +152,27 @@ class ReliableBlobs:
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
         wanted = list(dict.fromkeys(keys))
-        batches = [wanted[start : start + MAX_DELETION] for start in range(0, len(wanted), MAX_DELETION)]
+        batches = [
+            wanted[start : start + MAX_DELETION] for start in range(0, len(wanted), MAX_DELETION)
+        ]
         return list(chain.from_iterable(await gather(self._delete_batch, batches, limit=_BATCHES)))
 
     async def _delete_batch(self, keys: Sequence[str]) -> list[DeleteFailure]:
-        """Delete what fits into one request. Keys that were left for the moment are sent again; those that are left
-        for good are told, and the others are gone."""
+        """Delete what fits into one request. Keys that were left for the moment are sent again;
+        those that are left for good are told, and the others are gone."""
         delays = self._sender.retries.write.delays(self._sources)
         kept: list[DeleteFailure] = []
         again = False
         while True:
             request = partial(self._store.delete_many, keys)
-            failures = await self._sender.write("DeleteObjects", request, again=again, throttled=_any_throttled)
-            left = {failure.key: failure.error for failure in failures if isinstance(failure.error, TRANSIENT)}
+            failures = await self._sender.write(
+                "DeleteObjects", request, again=again, throttled=_any_throttled
+            )
+            left = {
+                failure.key: failure.error
+                for failure in failures
+                if isinstance(failure.error, TRANSIENT)
+            }
             kept += [failure for failure in failures if failure.key not in left]
             delay = self._sender.next_delay(delays, next(iter(left.values()))) if left else None
             if delay is None:
@@ -167,10 +181,16 @@ class ReliableBlobs:
             keys, again = list(left), True
 
     async def list(
-        self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None, after: str = ""
+        self,
+        prefix: str = "",
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        after: str = "",
     ) -> BlobPage:
         return await self._sender.scan(
-            "ListObjectsV2", lambda: self._store.list(prefix, cursor=cursor, limit=limit, after=after)
+            "ListObjectsV2",
+            lambda: self._store.list(prefix, cursor=cursor, limit=limit, after=after),
         )
 
     async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
@@ -186,7 +206,9 @@ class ReliableBlobs:
             pages.follow(cursor)
 
     async def start_upload(self, key: str) -> Upload:
-        upload = await self._sender.write("CreateMultipartUpload", lambda: self._store.start_upload(key))
+        upload = await self._sender.write(
+            "CreateMultipartUpload", lambda: self._store.start_upload(key)
+        )
         return _ReliableUpload(self._sender, upload)
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
@@ -217,10 +239,15 @@ class ReliableBlobs:
     async def _settle(self, key: str, data: Buffer, failure: S3kError) -> BlobInfo:
         with suppress(S3kError):  # it could not tell; `failure` is what the caller should know
             info = await self.head(key)
-            if info is not None and info.size == memoryview(data).nbytes and await self.get(key) == data:
+            if (
+                info is not None
+                and info.size == memoryview(data).nbytes
+                and await self.get(key) == data
+            ):
                 return info
         raise OutcomeUnknownError(
-            f"the answer to a conditional put was lost, and the stored bytes are not the ones put ({failure.message})",
+            "the answer to a conditional put was lost, and the stored bytes are not the ones put "
+            f"({failure.message})",
             path=key,
         ) from failure
 
@@ -232,7 +259,9 @@ class _ReliableUpload:
 
     async def put_part(self, number: int, data: Buffer) -> None:
         size = memoryview(data).nbytes
-        await self._sender.write("UploadPart", lambda: self._upload.put_part(number, data), size=size)
+        await self._sender.write(
+            "UploadPart", lambda: self._upload.put_part(number, data), size=size
+        )
 
     async def complete(self) -> BlobInfo:
         return await self._sender.write("CompleteMultipartUpload", self._upload.complete, many=True)
@@ -242,8 +271,8 @@ class _ReliableUpload:
 
 
 def _ended(error: Exception) -> Exception:
-    """The error of a deletion that is not tried again; repeating it has the same effect, so no answer is all there is
-    to tell."""
+    """The error of a deletion that is not tried again; repeating it has the same effect, so no
+    answer is all there is to tell."""
     if not isinstance(error, ResponseLostError):
         return error
     return RequestTimeoutError(f"no whole answer came ({error.message})", path=error.path)

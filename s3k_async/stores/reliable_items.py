@@ -1,4 +1,5 @@
-"""The item port again, with definite answers: transient errors are retried, lost answers are settled."""
+"""The item port again, with definite answers: transient errors are retried, lost answers are
+settled."""
 
 from __future__ import annotations
 
@@ -63,12 +64,14 @@ class _Verdict(Enum):
 
 
 class ReliableItems:
-    """An ItemStore over another one, whose writes end in success, a definite failure or OutcomeUnknownError.
+    """An ItemStore over another one, whose writes end in success, a definite failure or
+    OutcomeUnknownError.
 
-    A transient error is answered by the identical request, as long as `retries` allow. Once an answer was lost,
-    nothing but the stored items tells what became of the request: an item that carries the operation id (`op`)
-    of our Put or Update is our success. A condition that fails without a lost answer before it is a plain
-    ConditionFailedError. `limiter` bounds the requests in flight, `meter` counts them.
+    A transient error is answered by the identical request, as long as `retries` allow. Once an
+    answer was lost, nothing but the stored items tells what became of the request: an item that
+    carries the operation id (`op`) of our Put or Update is our success. A condition that fails
+    without a lost answer before it is a plain ConditionFailedError. `limiter` bounds the requests
+    in flight, `meter` counts them.
     """
 
     def __init__(
@@ -101,9 +104,14 @@ class ReliableItems:
             found |= batch
         return found
 
-    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
-        page = await self._sender.scan("Query", lambda: self._store.query(partition, cursor=cursor, limit=limit))
-        # In columns an item is made for each look; a page of another partition differs at its ends, too.
+    async def query(
+        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+    ) -> ItemPage:
+        page = await self._sender.scan(
+            "Query", lambda: self._store.query(partition, cursor=cursor, limit=limit)
+        )
+        # In columns an item is made for each look; a page of another partition differs at its ends,
+        # too.
         for place in (0, -1) if page.items else ():
             item = page.items[place]
             _require_key(item, Key(partition, str(item[SORT])))
@@ -112,28 +120,37 @@ class ReliableItems:
     async def scan(
         self, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
     ) -> ItemPage:
-        return await self._sender.scan("Scan", lambda: self._store.scan(segment, segments, cursor=cursor, limit=limit))
+        return await self._sender.scan(
+            "Scan", lambda: self._store.scan(segment, segments, cursor=cursor, limit=limit)
+        )
 
     async def write(self, action: Put | Update | Delete) -> None:
         if isinstance(action, Delete):
-            # A lone delete leaves nothing behind to settle by; a token makes the engine remember it.
+            # A lone delete leaves nothing behind to settle by; a token makes the engine remember
+            # it.
             token = self._sources.uuid()
-            await self._apply(_TRANSACTION, lambda: self._store.transact([action], token), [action], None)
+            await self._apply(
+                _TRANSACTION, lambda: self._store.transact([action], token), [action], None
+            )
         else:
             operation = "PutItem" if isinstance(action, Put) else "UpdateItem"
             await self._apply(operation, lambda: self._store.write(action), [action], None)
 
     async def transact(self, actions: Sequence[Action], token: str) -> None:
-        await self._apply(_TRANSACTION, lambda: self._store.transact(actions, token), actions, token)
+        await self._apply(
+            _TRANSACTION, lambda: self._store.transact(actions, token), actions, token
+        )
 
     def fence(self, fence: Fence) -> None:
         """From now on, ask `fence` about each request."""
         self._sender.fence = fence
 
     async def peek(self, key: Key) -> Item | None:
-        """`get` for the fence itself, which is not asked and not counted. Once: who asked the fence tries again.
+        """`get` for the fence itself, which is not asked and not counted. Once: who asked the fence
+        tries again.
 
-        An answer that was lost is UnreachableError, so that nobody takes his own request, which was not sent, for lost.
+        An answer that was lost is UnreachableError, so that nobody takes his own request, which was
+        not sent, for lost.
         """
         try:
             return await self._store.get(key)
@@ -142,8 +159,8 @@ class ReliableItems:
 
     @contextmanager
     def loading(self, held: Callable[[], None]) -> Iterator[None]:
-        """For the time of the body `load` may be used. `held` is called before each request, and raises unless the
-        volume's exclusive lock certainly is still held."""
+        """For the time of the body `load` may be used. `held` is called before each request, and
+        raises unless the volume's exclusive lock certainly is still held."""
         self._held = held
         try:
             yield
@@ -151,13 +168,16 @@ class ReliableItems:
             self._held = None
 
     async def load(self, items: Sequence[Item]) -> None:
-        """As the port's `load`, for any number of items, in batches; what the service leaves out is sent again.
+        """As the port's `load`, for any number of items, in batches; what the service leaves out is
+        sent again.
 
-        Raises UnsupportedError outside of `loading`, and what `held` raises. A lost answer is no matter: the same
-        items are written again.
+        Raises UnsupportedError outside of `loading`, and what `held` raises. A lost answer is no
+        matter: the same items are written again.
         """
         if self._held is None:
-            raise UnsupportedError("items are only written without a condition under the volume's exclusive lock")
+            raise UnsupportedError(
+                "items are only written without a condition under the volume's exclusive lock"
+            )
         if len({(item.get(PARTITION), item.get(SORT)) for item in items}) < len(items):
             raise ValueError("a load names an item twice")
         await gather(self._load_batch, _batches(items), limit=_BATCHES)
@@ -165,7 +185,9 @@ class ReliableItems:
     async def close(self) -> None:
         await self._store.close()
 
-    async def _get_batch(self, keys: Sequence[Key], policy: RetryPolicy | None = None) -> dict[Key, Item]:
+    async def _get_batch(
+        self, keys: Sequence[Key], policy: RetryPolicy | None = None
+    ) -> dict[Key, Item]:
         found: dict[Key, Item] = {}
         left = keys
 
@@ -223,7 +245,11 @@ class ReliableItems:
                 raise ThrottledError(error.message, path=error.path) from error
 
     async def _apply(
-        self, operation: str, request: Callable[[], Awaitable[None]], actions: Sequence[Action], token: str | None
+        self,
+        operation: str,
+        request: Callable[[], Awaitable[None]],
+        actions: Sequence[Action],
+        token: str | None,
     ) -> None:
         policy = self._sender.retries.write
         time, delays = call_time(policy), policy.delays(self._sources)
@@ -246,7 +272,9 @@ class ReliableItems:
                 if verdict is _Verdict.APPLIED:
                     return None
                 if verdict is _Verdict.UNKNOWN or final:
-                    raise _unknown(actions, token, attempts, self._sources.monotonic() - start, failure) from failure
+                    raise _unknown(
+                        actions, token, attempts, self._sources.monotonic() - start, failure
+                    ) from failure
                 final = delay is None
             if delay is not None:
                 await self._sources.sleep(delay)
@@ -270,14 +298,18 @@ class ReliableItems:
 
     async def _read_back(self, keys: Sequence[Key]) -> Mapping[Key, Item]:
         policy = self._sender.retries.read
-        return await self._get_batch(keys, replace(policy, attempts=min(policy.attempts, _READ_BACK_ATTEMPTS)))
+        return await self._get_batch(
+            keys, replace(policy, attempts=min(policy.attempts, _READ_BACK_ATTEMPTS))
+        )
 
 
 def _require_key(item: Item, key: Key) -> None:
-    """Raise CorruptDataError unless the item is the one that was asked for: another one is another file's bytes."""
+    """Raise CorruptDataError unless the item is the one that was asked for: another one is another
+    file's bytes."""
     if (item.get(PARTITION), item.get(SORT)) != key:
         raise CorruptDataError(
-            "the table answered with another item than the one that was asked for: what answers is no sound table, or "
+            "the table answered with another item than the one that was asked for: what answers is "
+            "no sound table, or "
             "something between changes its answers",
             path=f"{key.partition}/{key.sort}",
         )
@@ -285,7 +317,9 @@ def _require_key(item: Item, key: Key) -> None:
 
 def _operation(action: Action) -> str | None:
     """The operation id that the action leaves in the item."""
-    written = action.item if isinstance(action, Put) else action.set if isinstance(action, Update) else {}
+    written = (
+        action.item if isinstance(action, Put) else action.set if isinstance(action, Update) else {}
+    )
     operation = written.get(OPERATION)
     return operation if isinstance(operation, str) and operation else None
 
@@ -313,7 +347,9 @@ def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
     batch: list[Item] = []
     size = 0
     for item in items:
-        weight = _BYTES_A_CHARACTER * sum(len(name) + len(str(value)) for name, value in item.items())
+        weight = _BYTES_A_CHARACTER * sum(
+            len(name) + len(str(value)) for name, value in item.items()
+        )
         if batch and (len(batch) == MAX_LOAD or size + weight > _LOAD_BYTES):
             yield batch
             batch, size = [], 0

@@ -12,11 +12,11 @@ __all__ = ["replaceable"]
 
 
 def replaceable(path: str, *, hint: str = "") -> str:
-    """The place at which a file that is to be found at `path` is created or replaced: where links lead, so that they
-    stay. Blocking.
+    """The place at which a file that is to be found at `path` is created or replaced: where links
+    lead, so that they stay. Blocking.
 
-    Raises IsDirectoryError, InvalidPathError (a link leads to itself), and UnsupportedError for a device, a pipe or a
-    socket, which a rename would destroy; `hint` says what to do instead.
+    Raises IsDirectoryError, InvalidPathError (a link leads to itself), and UnsupportedError for a
+    device, a pipe or a socket, which a rename would destroy; `hint` says what to do instead.
     """
     place = os.path.realpath(path) if os.path.islink(path) else path
     with os_errors(path):
@@ -30,6 +30,7 @@ def replaceable(path: str, *, hint: str = "") -> str:
         raise InvalidPathError("the local link leads to itself", path=path)
     if not stat.S_ISREG(mode):
         raise UnsupportedError(
-            f"a device, a pipe or a socket is not replaced by a file{hint and '; '}{hint}", path=path
+            f"a device, a pipe or a socket is not replaced by a file{hint and '; '}{hint}",
+            path=path,
         )
     return place

@@ -31,7 +31,14 @@ from s3k_async.errors import (
     VolumeExistsError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.blob_keys import MAX_KEY, check_key, check_page, check_put, check_range, check_unchanged
+from s3k_async.stores.blob_keys import (
+    MAX_KEY,
+    check_key,
+    check_page,
+    check_put,
+    check_range,
+    check_unchanged,
+)
 from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
 from s3k_async.stores.page_guard import PageGuard, repeated
 from s3k_async.stores.s3_upload import S3Upload, request_body
@@ -59,9 +66,11 @@ Objects: TypeAlias = list[tuple[str, int, str, int]]
 
 _MIB = 1024 * 1024
 DOCUMENT = 16 * _MIB
-"""Bytes of an answer that is a document: a page names 1,000 keys of 1,024 bytes, each of which is encoded in three."""
+"""Bytes of an answer that is a document: a page names 1,000 keys of 1,024 bytes, each of which is
+encoded in three."""
 WHOLE = 1024 * _MIB
-"""Bytes of an object that is asked for as a whole; content is read by ranges, records and log objects are smaller."""
+"""Bytes of an object that is asked for as a whole; content is read by ranges, records and log
+objects are smaller."""
 _BATCH = 1000
 """Keys in one DeleteObjects, and in one page of a listing."""
 _MAX_PARTS = 10_000
@@ -79,14 +88,23 @@ class PastEndError(S3kError):
 
 BY_HEAD: Codes = dict.fromkeys(("404", "NoSuchKey", "NotFound"), (AbsentError, "not found"))
 BY_COPY: Codes = dict.fromkeys(
-    ("412", "PreconditionFailed"), (BlobChangedError, "the blob is not the expected one: its entity tag is another")
+    ("412", "PreconditionFailed"),
+    (BlobChangedError, "the blob is not the expected one: its entity tag is another"),
 )
-BY_GET: Codes = {**dict.fromkeys(("416", "InvalidRange"), (PastEndError, "past the end")), **BY_COPY}
-IF_ABSENT: Codes = dict.fromkeys(("412", "PreconditionFailed"), (BlobExistsError, "a blob has this key already"))
+BY_GET: Codes = {
+    **dict.fromkeys(("416", "InvalidRange"), (PastEndError, "past the end")),
+    **BY_COPY,
+}
+IF_ABSENT: Codes = dict.fromkeys(
+    ("412", "PreconditionFailed"), (BlobExistsError, "a blob has this key already")
+)
 IF_MATCH: Codes = dict.fromkeys(
-    ("412", "PreconditionFailed", "NoSuchKey"), (BlobChangedError, "the blob is not the expected one")
+    ("412", "PreconditionFailed", "NoSuchKey"),
+    (BlobChangedError, "the blob is not the expected one"),
 )
-_OTHERS_BUCKET: Codes = {"BucketAlreadyExists": (VolumeExistsError, "the bucket belongs to somebody else")}
+_OTHERS_BUCKET: Codes = {
+    "BucketAlreadyExists": (VolumeExistsError, "the bucket belongs to somebody else")
+}
 _OWN_BUCKET: Codes = {"BucketAlreadyOwnedByYou": (AbsentError, "ours already")}
 
 
@@ -124,14 +142,17 @@ class S3Blobs:
         return client
 
     def _encrypted(self) -> Any:
-        """The encryption of what is stored. Raises ConfigError for a method that is not supported."""
+        """The encryption of what is stored. Raises ConfigError for a method that is not
+        supported."""
         return encryption_parameters(self._location.aws, self._root)
 
     def _full(self, key: str) -> str:
         """The object key of a key. Raises InvalidPathError."""
         full = self._prefix + check_key(key)
         if len(full.encode()) > MAX_KEY:
-            raise InvalidPathError(f"the key with the prefix has more than {MAX_KEY} UTF-8 bytes", path=key)
+            raise InvalidPathError(
+                f"the key with the prefix has more than {MAX_KEY} UTF-8 bytes", path=key
+            )
         return full
 
     def uri(self, key: str) -> str:
@@ -140,14 +161,18 @@ class S3Blobs:
     def _uri(self, full: str) -> str:
         return f"s3://{self._bucket}/{full}"
 
-    async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None) -> BlobInfo:
+    async def put(
+        self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None
+    ) -> BlobInfo:
         full = self._full(key)
         check_put(if_absent, if_match)
         size = memoryview(data).nbytes
         etag = await self._put_object(full, data, if_absent, if_match)
         return BlobInfo(key, size, etag)
 
-    async def _put_object(self, full: str, data: Buffer, if_absent: bool, if_match: str | None) -> str:
+    async def _put_object(
+        self, full: str, data: Buffer, if_absent: bool, if_match: str | None
+    ) -> str:
         """Store an object; its entity tag."""
         request: dict[str, Any] = {"Bucket": self._bucket, "Key": full, "Body": request_body(data)}
         request |= self._encrypted()
@@ -181,7 +206,9 @@ class S3Blobs:
             return await self._get_object(full, start, end, if_match, if_size)
         except PastEndError:
             if if_size is not None and if_size > start:
-                raise BlobChangedError("the blob is shorter than expected", path=self._uri(full)) from None
+                raise BlobChangedError(
+                    "the blob is shorter than expected", path=self._uri(full)
+                ) from None
             return b""
 
     async def _get_object(
@@ -201,16 +228,20 @@ class S3Blobs:
                     most = WHOLE if end is None else max(end - start, DOCUMENT)
                     data = await read_body(body.content, most, self._location.aws.read_timeout)
             if len(data) != answer.get("ContentLength", len(data)):
-                raise ResponseLostError("the connection broke before the whole answer came", path=self._uri(full))
+                raise ResponseLostError(
+                    "the connection broke before the whole answer came", path=self._uri(full)
+                )
             total = answer.get("ContentRange", "").rpartition("/")[2] or str(len(data))
             self._require_expected(full, _etag(answer), total, if_match, if_size)
         if "Range" in request and "ContentRange" not in answer:
             return data[start:end]
         return data
 
-    def _require_expected(self, full: str, etag: str, total: str, if_match: str | None, if_size: int | None) -> None:
-        """Compare what an answer says of the whole object: not every service knows `If-Match` of a GET. `total`: its
-        size, or `*` where the answer does not say it. Raises BlobChangedError.
+    def _require_expected(
+        self, full: str, etag: str, total: str, if_match: str | None, if_size: int | None
+    ) -> None:
+        """Compare what an answer says of the whole object: not every service knows `If-Match` of a
+        GET. `total`: its size, or `*` where the answer does not say it. Raises BlobChangedError.
         """
         known = total.isdecimal()
         found = BlobInfo(self._uri(full), int(total) if known else 0, etag)
@@ -251,9 +282,13 @@ class S3Blobs:
         origin = {"Bucket": source._bucket, "Key": source._full(source_key)}
         if found.size > self.copy_limit:
             return await self._copy_in_parts(origin, found, key)
-        return BlobInfo(key, found.size, await self._copy_object(source._bucket, origin["Key"], full, if_match))
+        return BlobInfo(
+            key, found.size, await self._copy_object(source._bucket, origin["Key"], full, if_match)
+        )
 
-    async def _copy_object(self, source_bucket: str, source_full: str, full: str, if_match: str | None) -> str:
+    async def _copy_object(
+        self, source_bucket: str, source_full: str, full: str, if_match: str | None
+    ) -> str:
         """Copy an object inside the service; the copy's entity tag. Raises BlobChangedError."""
         request: dict[str, Any] = {
             "Bucket": self._bucket,
@@ -285,8 +320,12 @@ class S3Blobs:
             await run_all(copy_part, enumerate(starts, 1), limit=self.copy_concurrency)
             return await upload.complete()
         except BaseException:
-            # What went wrong is the error to see; parts that stay behind are found by `drop` or a lifecycle rule.
-            with anyio.move_on_after(self._location.aws.read_timeout, shield=True), suppress(S3kError):
+            # What went wrong is the error to see; parts that stay behind are found by `drop` or a
+            # lifecycle rule.
+            with (
+                anyio.move_on_after(self._location.aws.read_timeout, shield=True),
+                suppress(S3kError),
+            ):
                 await upload.abort()
             raise
 
@@ -334,7 +373,8 @@ class S3Blobs:
         return failed
 
     async def _refused(self, full_keys: Sequence[str]) -> list[tuple[str, str, str]]:
-        """Delete objects in one request; key, code and message of those that the service refuses to delete."""
+        """Delete objects in one request; key, code and message of those that the service refuses to
+        delete."""
         client = await self._client()
         with map_exceptions(self._root, writing=True):
             answer = await client.delete_objects(
@@ -347,32 +387,46 @@ class S3Blobs:
             ]
 
     async def list(
-        self, prefix: str = "", *, cursor: str | None = None, limit: int | None = None, after: str = ""
+        self,
+        prefix: str = "",
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        after: str = "",
     ) -> BlobPage:
         check_page(limit)
         if after and cursor is None:
             cursor = f"after:{self._prefix}{after}"
         rows, following = await self._list_from(self._prefix + prefix, cursor, limit)
         below = len(self._prefix)
-        return BlobPage([BlobInfo(row[0][below:], *row[1:]) for row in rows if len(row[0]) > below], following)
+        return BlobPage(
+            [BlobInfo(row[0][below:], *row[1:]) for row in rows if len(row[0]) > below], following
+        )
 
-    async def _list_from(self, prefix: str, cursor: str | None, limit: int | None) -> tuple[Objects, str | None]:
+    async def _list_from(
+        self, prefix: str, cursor: str | None, limit: int | None
+    ) -> tuple[Objects, str | None]:
         """One page of objects by their full keys, and the next cursor."""
         kind, _, where = (cursor or "").partition(":")
         token, after = (where, None) if kind == "token" else (None, where or None)
-        rows, token, truncated = await self._list_objects(prefix, token, after, limit and min(limit, _BATCH))
+        rows, token, truncated = await self._list_objects(
+            prefix, token, after, limit and min(limit, _BATCH)
+        )
         if token:
             if f"token:{token}" == cursor:
                 raise repeated(self._root)
             return rows, f"token:{token}"
         if truncated and not rows:
-            raise ResponseLostError("a page tells that more follows, and not where", path=self._root)
+            raise ResponseLostError(
+                "a page tells that more follows, and not where", path=self._root
+            )
         return rows, f"after:{rows[-1][0]}" if truncated else None
 
     async def _list_objects(
         self, prefix: str, token: str | None, after: str | None, limit: int | None
     ) -> tuple[Objects, str | None, bool]:
-        """A page from a token or after a key; with the token of the next page, and whether there is one."""
+        """A page from a token or after a key; with the token of the next page, and whether there is
+        one."""
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": prefix, "EncodingType": "url"}
         given = {"MaxKeys": limit, "ContinuationToken": token, "StartAfter": after}
         request.update({name: value for name, value in given.items() if value is not None})
@@ -381,7 +435,12 @@ class S3Blobs:
             answer = await client.list_objects_v2(**request)
             encoded = answer.get("EncodingType") == "url"
             rows = [
-                (unquote_plus(found["Key"]) if encoded else found["Key"], found["Size"], _etag(found), _ms(found))
+                (
+                    unquote_plus(found["Key"]) if encoded else found["Key"],
+                    found["Size"],
+                    _etag(found),
+                    _ms(found),
+                )
                 for found in answer.get("Contents", [])
             ]
             return rows, answer.get("NextContinuationToken"), bool(answer.get("IsTruncated"))
@@ -403,18 +462,26 @@ class S3Blobs:
         encrypted = self._encrypted()
         client = await self._client()
         with map_exceptions(self.uri(key), writing=True):
-            answer = await client.create_multipart_upload(Bucket=self._bucket, Key=full, **encrypted)
+            answer = await client.create_multipart_upload(
+                Bucket=self._bucket, Key=full, **encrypted
+            )
             upload = answer["UploadId"]
             if not upload:
                 raise ResponseLostError("the answer names no upload")
-        return S3Upload(self, bucket=self._bucket, key=key, full_key=full, upload_id=upload, uri=self.uri(key))
+        return S3Upload(
+            self, bucket=self._bucket, key=key, full_key=full, upload_id=upload, uri=self.uri(key)
+        )
 
     async def _put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str:
         """Store a part of an upload; its entity tag, as the service gives it."""
         client = await self._client()
         with map_exceptions(self._uri(full), writing=True):
             answer = await client.upload_part(
-                Bucket=self._bucket, Key=full, UploadId=upload_id, PartNumber=number, Body=request_body(data)
+                Bucket=self._bucket,
+                Key=full,
+                UploadId=upload_id,
+                PartNumber=number,
+                Body=request_body(data),
             )
             return answer["ETag"]
 
@@ -427,7 +494,9 @@ class S3Blobs:
             request["CreateBucketConfiguration"] = {"LocationConstraint": region}
         client = await self._client()
         try:
-            with map_exceptions(self._bucket, writing=True, codes={**_OTHERS_BUCKET, **_OWN_BUCKET}):
+            with map_exceptions(
+                self._bucket, writing=True, codes={**_OTHERS_BUCKET, **_OWN_BUCKET}
+            ):
                 await client.create_bucket(**request)
         except AbsentError:
             return False
@@ -453,7 +522,9 @@ class S3Blobs:
     async def drop(self, *, if_empty: bool = False) -> bool:
         try:
             if if_empty:
-                return not (await self.list(limit=1)).blobs  # a bucket is left, and so are the uploads of others
+                return not (
+                    await self.list(limit=1)
+                ).blobs  # a bucket is left, and so are the uploads of others
             await self._abort_uploads()
             await self._delete_all()
         except VolumeNotFoundError:
@@ -470,7 +541,9 @@ class S3Blobs:
                 break
         if failed:
             raise PartialFailureError(
-                f"{len(failed)} blobs could not be removed", path=self._root, failures=list(failed.items())
+                f"{len(failed)} blobs could not be removed",
+                path=self._root,
+                failures=list(failed.items()),
             )
 
     async def _abort_uploads(self) -> None:
@@ -478,7 +551,8 @@ class S3Blobs:
             await self.abort_upload(upload)
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
-        # Keys as they are, not URL-encoded: SeaweedFS says here that they are encoded and does not encode them.
+        # Keys as they are, not URL-encoded: SeaweedFS says here that they are encoded and does not
+        # encode them.
         client = await self._client()
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
         below = len(self._prefix)
@@ -513,7 +587,14 @@ class S3Blobs:
             raise ServiceError("the service does not tell its time", path=self._root) from error
 
     def _resumed(self, full: str, upload_id: str) -> S3Upload:
-        return S3Upload(self, bucket=self._bucket, key=full, full_key=full, upload_id=upload_id, uri=self._uri(full))
+        return S3Upload(
+            self,
+            bucket=self._bucket,
+            key=full,
+            full_key=full,
+            upload_id=upload_id,
+            uri=self._uri(full),
+        )
 
     async def close(self) -> None:
         await self._aws.close()

@@ -46,9 +46,12 @@ def request_body(data: Buffer) -> Any:
 
 
 class S3Upload:
-    """A multipart upload under way. The entity tags of its parts are kept here, so another process cannot go on."""
+    """A multipart upload under way. The entity tags of its parts are kept here, so another process
+    cannot go on."""
 
-    def __init__(self, store: _Store, *, bucket: str, key: str, full_key: str, upload_id: str, uri: str) -> None:
+    def __init__(
+        self, store: _Store, *, bucket: str, key: str, full_key: str, upload_id: str, uri: str
+    ) -> None:
         self._store = store
         self._key = key
         self._uri = uri
@@ -63,10 +66,14 @@ class S3Upload:
         if number < 1:
             raise ValueError("parts are numbered from 1")
         size = memoryview(data).nbytes
-        etag = await self._store._put_part(self._target["Key"], self._target["UploadId"], number, data)
+        etag = await self._store._put_part(
+            self._target["Key"], self._target["UploadId"], number, data
+        )
         self.part_stored(number, size, etag)
 
-    async def copy_part(self, number: int, source: dict[str, str], start: int, end: int, *, if_match: str) -> None:
+    async def copy_part(
+        self, number: int, source: dict[str, str], start: int, end: int, *, if_match: str
+    ) -> None:
         """Store bytes [start, end) of another object as part `number`, inside the service."""
         client = await self._store._client()
         with map_exceptions(self._uri, writing=True):
@@ -85,7 +92,8 @@ class S3Upload:
         self._etags[number] = etag
 
     async def complete(self) -> BlobInfo:
-        """Publish the parts. After a lost answer the service may have forgotten the upload; then the object tells."""
+        """Publish the parts. After a lost answer the service may have forgotten the upload; then
+        the object tells."""
         if self._published is not None:
             return self._published
         numbers = part_numbers(self._sizes, self._store.min_part)
@@ -94,8 +102,12 @@ class S3Upload:
         sent_before, self._sent = self._sent, True
         try:
             with map_exceptions(self._uri, writing=True, codes=_GONE):
-                answer = await client.complete_multipart_upload(**self._target, MultipartUpload={"Parts": parts})
-                self._published = BlobInfo(self._key, sum(self._sizes.values()), answer["ETag"].strip('"'))
+                answer = await client.complete_multipart_upload(
+                    **self._target, MultipartUpload={"Parts": parts}
+                )
+                self._published = BlobInfo(
+                    self._key, sum(self._sizes.values()), answer["ETag"].strip('"')
+                )
         except _UploadGoneError as error:
             stored = await self._store.head(self._key) if sent_before else None
             if stored is None or not self._is_ours(stored):
@@ -108,10 +120,12 @@ class S3Upload:
         return self._published
 
     def _is_ours(self, stored: BlobInfo) -> bool:
-        """Whether the object is what these parts make: same size, and an entity tag that ends in the number of parts
-        where the service writes it so."""
+        """Whether the object is what these parts make: same size, and an entity tag that ends in
+        the number of parts where the service writes it so."""
         _, dash, count = stored.etag.partition("-")
-        return stored.size == sum(self._sizes.values()) and (not dash or count == str(len(self._sizes)))
+        return stored.size == sum(self._sizes.values()) and (
+            not dash or count == str(len(self._sizes))
+        )
 
     async def abort(self) -> None:
         """Drop the upload and its parts."""

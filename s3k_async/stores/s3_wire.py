@@ -1,8 +1,8 @@
 """The blob port over an S3 bucket, with requests that we sign and read ourselves.
 
-Every payload is signed, and has a checksum besides for services that do not look at the signed digest (SeaweedFS keeps
-an empty object when a PUT without one breaks off), so that what was cut or damaged on its way is refused. Paths,
-headers and elements as in the Amazon S3 API Reference.
+Every payload is signed, and has a checksum besides for services that do not look at the signed
+digest (SeaweedFS keeps an empty object when a PUT without one breaks off), so that what was cut or
+damaged on its way is refused. Paths, headers and elements as in the Amazon S3 API Reference.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LARGE = 1024 * 1024
-"""Bytes above which a body is hashed in a thread, and the service is asked whether it wants it at all."""
+"""Bytes above which a body is hashed in a thread, and the service is asked whether it wants it at
+all."""
 _PLAIN_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _OTHER_PROTOCOLS = ("--x-s3", "--op-s3")
 """Buckets of other services, whose sessions and signatures the reference knows."""
@@ -66,8 +67,8 @@ class _ElsewhereError(S3kError):
 
 
 class _UnclearError(_ElsewhereError):
-    """Something that the reference knows more of. An answer to HEAD, which has no body, does not tell another region
-    from expired credentials."""
+    """Something that the reference knows more of. An answer to HEAD, which has no body, does not
+    tell another region from expired credentials."""
 
 
 class _Door(NamedTuple):
@@ -81,7 +82,8 @@ class _Door(NamedTuple):
 def _else_by_reference(
     request: Callable[Concatenate[WireBlobs, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[WireBlobs, P], Coroutine[Any, Any, T]]:
-    """Leave a request to the reference where it knows more: redirects to other regions, buckets of other kinds."""
+    """Leave a request to the reference where it knows more: redirects to other regions, buckets of
+    other kinds."""
     name = request.__name__
 
     async def sent(self: WireBlobs, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -92,7 +94,10 @@ def _else_by_reference(
             except _UnclearError:
                 pass
             except _ElsewhereError:
-                _LOG.warning("the bucket %s is in another region than its client, which makes it slow", self._bucket)
+                _LOG.warning(
+                    "the bucket %s is in another region than its client, which makes it slow",
+                    self._bucket,
+                )
                 self._by_reference = True
         answer: T = await getattr(S3Blobs, name)(self, *args, **kwargs)
         return answer
@@ -101,17 +106,22 @@ def _else_by_reference(
 
 
 class WireBlobs(S3Blobs):
-    """A BlobStore over one bucket, fast. `session`: an aioboto3 or aiobotocore session of the user's.
+    """A BlobStore over one bucket, fast. `session`: an aioboto3 or aiobotocore session of the
+    user's.
 
-    Beginning and ending an upload in parts, and the bucket itself, are left to the reference, `S3Blobs`, over the same
-    client.
+    Beginning and ending an upload in parts, and the bucket itself, are left to the reference,
+    `S3Blobs`, over the same client.
     """
 
-    def __init__(self, bucket: S3Bucket, session: object | None = None, sources: Sources = SYSTEM) -> None:
+    def __init__(
+        self, bucket: S3Bucket, session: object | None = None, sources: Sources = SYSTEM
+    ) -> None:
         super().__init__(bucket, session)
         self._sources = sources
         self._door: _Door | None = None
-        self._by_reference = not _PLAIN_BUCKET.fullmatch(self._bucket) or self._bucket.endswith(_OTHER_PROTOCOLS)
+        self._by_reference = not _PLAIN_BUCKET.fullmatch(self._bucket) or self._bucket.endswith(
+            _OTHER_PROTOCOLS
+        )
 
     def __repr__(self) -> str:
         return f"WireBlobs({self._root!r}, {self._aws!r})"
@@ -120,9 +130,14 @@ class WireBlobs(S3Blobs):
         return WireBlobs, (self._location,)
 
     @_else_by_reference
-    async def _put_object(self, full: str, data: Buffer, if_absent: bool, if_match: str | None) -> str:
+    async def _put_object(
+        self, full: str, data: Buffer, if_absent: bool, if_match: str | None
+    ) -> str:
         body = _plain(data)
-        headers = [("x-amz-checksum-crc32", _base64(_native.crc32(body).to_bytes(4))), *_asking(body)]
+        headers = [
+            ("x-amz-checksum-crc32", _base64(_native.crc32(body).to_bytes(4))),
+            *_asking(body),
+        ]
         headers += encryption_headers(self._location.aws, self._root)
         codes: Codes = {}
         if if_absent:
@@ -131,14 +146,17 @@ class WireBlobs(S3Blobs):
         elif if_match is not None:
             headers.append(("If-Match", f'"{if_match}"'))
             codes = IF_MATCH
-        answer = await self._send("PutObject", "PUT", full, headers=headers, body=body, writing=True, codes=codes)
+        answer = await self._send(
+            "PutObject", "PUT", full, headers=headers, body=body, writing=True, codes=codes
+        )
         return _etag(answer)
 
     @_else_by_reference
     async def _put_part(self, full: str, upload_id: str, number: int, data: Buffer) -> str:
         query = f"partNumber={number}&uploadId={quote(upload_id, safe='')}"
         body = _plain(data)
-        # No checksum: S3 takes them only for uploads that were begun with one. An empty part would be put again.
+        # No checksum: S3 takes them only for uploads that were begun with one. An empty part would
+        # be put again.
         answer = await self._send(
             "UploadPart", "PUT", full, query=query, headers=_asking(body), body=body, writing=True
         )
@@ -153,7 +171,9 @@ class WireBlobs(S3Blobs):
         if if_match is not None:
             headers.append(("If-Match", f'"{if_match}"'))
         bounds = Bounds(WHOLE if end is None else max(end - start, DOCUMENT))
-        answer = await self._send("GetObject", "GET", full, headers=headers, codes=BY_GET, bounds=bounds)
+        answer = await self._send(
+            "GetObject", "GET", full, headers=headers, codes=BY_GET, bounds=bounds
+        )
         announced = answer.headers.get("Content-Length")
         if announced is not None and len(answer.body) != int(announced):
             raise self._cut(full)
@@ -161,7 +181,11 @@ class WireBlobs(S3Blobs):
             self._require_expected(full, _etag(answer), str(len(answer.body)), if_match, if_size)
             return answer.body[start:end] if ranged else answer.body
         covered = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-        if covered is None or int(covered[1]) != start or int(covered[2]) + 1 - start != len(answer.body):
+        if (
+            covered is None
+            or int(covered[1]) != start
+            or int(covered[2]) + 1 - start != len(answer.body)
+        ):
             raise self._cut(full)
         self._require_expected(full, _etag(answer), covered[3], if_match, if_size)
         return answer.body
@@ -175,14 +199,23 @@ class WireBlobs(S3Blobs):
         return int(size), _etag(answer), _modified_ms(answer)
 
     @_else_by_reference
-    async def _copy_object(self, source_bucket: str, source_full: str, full: str, if_match: str | None) -> str:
+    async def _copy_object(
+        self, source_bucket: str, source_full: str, full: str, if_match: str | None
+    ) -> str:
         path = f"s3://{source_bucket}/{source_full}"
         headers = [("x-amz-copy-source", quote(f"/{source_bucket}/{source_full}"))]
         if if_match is not None:
             headers.append(("x-amz-copy-source-if-match", f'"{if_match}"'))
         headers += encryption_headers(self._location.aws, self._root)
         answer = await self._send(
-            "CopyObject", "PUT", full, headers=headers, path=path, writing=True, document=True, codes=BY_COPY
+            "CopyObject",
+            "PUT",
+            full,
+            headers=headers,
+            path=path,
+            writing=True,
+            document=True,
+            codes=BY_COPY,
         )
         return _native.decode_copied(answer.body, path)
 
@@ -221,8 +254,14 @@ class WireBlobs(S3Blobs):
             "prefix": prefix,
             "start-after": after,
         }  # in the order of their names, in which they are signed
-        query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in given.items() if value is not None)
-        answer = await self._send("ListObjectsV2", "GET", "", query=query, path=self._root, document=True)
+        query = "&".join(
+            f"{name}={quote(str(value), safe='')}"
+            for name, value in given.items()
+            if value is not None
+        )
+        answer = await self._send(
+            "ListObjectsV2", "GET", "", query=query, path=self._root, document=True
+        )
         return _native.decode_listing(answer.body, self._root)
 
     async def _send(
@@ -240,16 +279,19 @@ class WireBlobs(S3Blobs):
         codes: Codes | None = None,
         bounds: Bounds | None = None,
     ) -> Answer:
-        """The answer to a request for an object, or with an empty key for the bucket; a refusal is raised, and what is
-        not S3's answer to the operation.
+        """The answer to a request for an object, or with an empty key for the bucket; a refusal is
+        raised, and what is not S3's answer to the operation.
 
-        `path` is what errors are about, the object if it is not given. `document`: the answer is XML, and S3 may have
-        found an error after it had begun to answer with status 200.
+        `path` is what errors are about, the object if it is not given. `document`: the answer is
+        XML, and S3 may have found an error after it had begun to answer with status 200.
         """
         about = self._uri(full) if path is None else path
         door = self._door or await self._find()
-        # Larger ones are hashed beside the loop, which sends others meanwhile; the interpreter is released for it.
-        digest = await anyio.to_thread.run_sync(_native.sha256_hex, body) if len(body) > _LARGE else None
+        # Larger ones are hashed beside the loop, which sends others meanwhile; the interpreter is
+        # released for it.
+        digest = (
+            await anyio.to_thread.run_sync(_native.sha256_hex, body) if len(body) > _LARGE else None
+        )
         with map_exceptions(about, writing=writing):
             answer = await door.wire.send(
                 method,
@@ -268,7 +310,8 @@ class WireBlobs(S3Blobs):
         return answer
 
     async def _find(self) -> _Door:
-        """Where requests go: to the bucket's own host at AWS where there is one, else to its path."""
+        """Where requests go: to the bucket's own host at AWS where there is one, else to its
+        path."""
         client: Any = await self._client()
         host = urlsplit(client.meta.endpoint_url).hostname or ""
         style = client.meta.config.s3 or {}
@@ -276,13 +319,19 @@ class WireBlobs(S3Blobs):
             self._by_reference = True
             raise _UnclearError("the bucket is reached by another host", path=self._root)
         at_aws = self._location.aws.endpoint is None and _AWS_HOST.search(host) is not None
-        own_host = at_aws and _HOST_NAME.fullmatch(self._bucket) and style.get("addressing_style") != "path"
+        own_host = (
+            at_aws
+            and _HOST_NAME.fullmatch(self._bucket)
+            and style.get("addressing_style") != "path"
+        )
         prefix, path = (f"{self._bucket}.", "/") if own_host else ("", f"/{self._bucket}/")
         self._door = _Door(Wire(self._aws, self._sources, host_prefix=prefix), path)
         return self._door
 
     def _cut(self, full: str) -> ResponseLostError:
-        return ResponseLostError("the connection broke before the whole answer came", path=self._uri(full))
+        return ResponseLostError(
+            "the connection broke before the whole answer came", path=self._uri(full)
+        )
 
 
 def _plain(data: Buffer) -> bytes | memoryview:

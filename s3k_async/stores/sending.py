@@ -1,4 +1,5 @@
-"""How requests to one place are sent: counted, so many at once, and again while policy and budget allow."""
+"""How requests to one place are sent: counted, so many at once, and again while policy and budget
+allow."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ _AT_ONCE: ContextVar[bool] = ContextVar("s3k_at_once", default=False)
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Requests of the body do not wait for their turn: for the few without which what is under way is in vain."""
+    """Requests of the body do not wait for their turn: for the few without which what is under way
+    is in vain."""
     token = _AT_ONCE.set(True)
     try:
         yield
@@ -63,11 +65,16 @@ def call_time(policy: RetryPolicy, size: int = 0) -> CallTime:
 class Sender:
     """What the reliable stores have in common.
 
-    `retries` may be one policy for everything. `limit` bounds the requests in flight and learns from their answers.
+    `retries` may be one policy for everything. `limit` bounds the requests in flight and learns
+    from their answers.
     """
 
     def __init__(
-        self, retries: Retries | RetryPolicy, sources: Sources, limit: AdaptiveLimit | None, meter: Meter
+        self,
+        retries: Retries | RetryPolicy,
+        sources: Sources,
+        limit: AdaptiveLimit | None,
+        meter: Meter,
     ) -> None:
         self.retries = retries if isinstance(retries, Retries) else Retries.alike(retries)
         self.sources = sources
@@ -86,9 +93,9 @@ class Sender:
         throttled: Callable[[T], bool] | None = None,
         time: CallTime | None = None,
     ) -> T:
-        """One request, once. `operation` is the service's name for it, `size` the bytes of content in its body;
-        `throttled` tells of an answer whether the service asked us to slow down. `time`: of the call, None for one
-        that makes as many requests as it sees fit."""
+        """One request, once. `operation` is the service's name for it, `size` the bytes of content
+        in its body; `throttled` tells of an answer whether the service asked us to slow down.
+        `time`: of the call, None for one that makes as many requests as it sees fit."""
         if not again:
             self._account.earn()
         if self._limit is None:
@@ -103,7 +110,12 @@ class Sender:
             return answer
 
     async def _ask(
-        self, operation: str, request: Callable[[], Awaitable[T]], again: bool, size: int, time: CallTime | None
+        self,
+        operation: str,
+        request: Callable[[], Awaitable[T]],
+        again: bool,
+        size: int,
+        time: CallTime | None,
     ) -> T:
         fence = self.fence
         if fence is not None and fence.due():
@@ -123,7 +135,9 @@ class Sender:
             try:
                 await fence.look()
             except S3kError as error:
-                raise ResponseLostError("the answer came too late: the volume was closed to this client") from error
+                raise ResponseLostError(
+                    "the answer came too late: the volume was closed to this client"
+                ) from error
         return answer
 
     async def read(
@@ -136,8 +150,8 @@ class Sender:
         received: Callable[[T], int] | None = None,
         many: bool = False,
     ) -> T:
-        """A request that changes nothing, until it is answered; `size`: the bytes of content that are asked for,
-        `received`: those in an answer; `many`: it may be many requests."""
+        """A request that changes nothing, until it is answered; `size`: the bytes of content that
+        are asked for, `received`: those in an answer; `many`: it may be many requests."""
         policy = policy or self.retries.read
         time, began = None if many else call_time(policy, size), self.sources.monotonic()
         try:
@@ -145,12 +159,22 @@ class Sender:
         except TRANSIENT as error:
             sending = partial(self.send, operation, request, again=True, time=time)
             account = self._account
-            answer = await retry(sending, policy, self.sources, account=account, failure=error, began=began, time=time)
+            answer = await retry(
+                sending,
+                policy,
+                self.sources,
+                account=account,
+                failure=error,
+                began=began,
+                time=time,
+            )
         if received is not None:
             self.meter.received(operation, received(answer))
         return answer
 
-    async def scan(self, operation: str, request: Callable[[], Awaitable[T]], *, many: bool = False) -> T:
+    async def scan(
+        self, operation: str, request: Callable[[], Awaitable[T]], *, many: bool = False
+    ) -> T:
         """As `read`, for one page of a listing or a scan; `many`: for many pages."""
         return await self.read(operation, request, policy=self.retries.scan, many=many)
 
@@ -164,20 +188,32 @@ class Sender:
         throttled: Callable[[T], bool] | None = None,
         many: bool = False,
     ) -> T:
-        """An idempotent request that changes something, until it is answered. `again`: it was sent before; `many`: it
-        may be many requests, or one at which the service works long."""
+        """An idempotent request that changes something, until it is answered. `again`: it was sent
+        before; `many`: it may be many requests, or one at which the service works long."""
         policy = self.retries.write
         time, began = None if many else call_time(policy, size), self.sources.monotonic()
         try:
-            return await self.send(operation, request, again=again, size=size, throttled=throttled, time=time)
+            return await self.send(
+                operation, request, again=again, size=size, throttled=throttled, time=time
+            )
         except TRANSIENT as error:
-            sending = partial(self.send, operation, request, again=True, size=size, throttled=throttled, time=time)
+            sending = partial(
+                self.send, operation, request, again=True, size=size, throttled=throttled, time=time
+            )
             account = self._account
-            return await retry(sending, policy, self.sources, account=account, failure=error, began=began, time=time)
+            return await retry(
+                sending,
+                policy,
+                self.sources,
+                account=account,
+                failure=error,
+                began=began,
+                time=time,
+            )
 
     async def uncounted(self, call: Callable[[], Awaitable[T]]) -> T:
-        """A call for which an adapter makes as many requests as it sees fit; only making and removing volumes has
-        such."""
+        """A call for which an adapter makes as many requests as it sees fit; only making and
+        removing volumes has such."""
         return await retry(call, self.retries.write, self.sources, account=self._account)
 
     def next_delay(self, delays: Iterator[float], error: S3kError) -> float | None:

@@ -1,11 +1,13 @@
-"""The item port on SQLite: one file on a local disk, many processes, every acknowledged write on the disk.
+"""The item port on SQLite: one file on a local disk, many processes, every acknowledged write on
+the disk.
 
-Format 1: `items` has one row for each item, its attributes besides the key as a JSON object; keys compare by their
-UTF-8 bytes. The lower half of `segment` is the CRC-32 of the partition key, from which scans choose their part; the
-upper half is a checksum of the row. `tags` are the table's tags, `tokens` the idempotency tokens of the last ten
-minutes.
+Format 1: `items` has one row for each item, its attributes besides the key as a JSON object; keys
+compare by their UTF-8 bytes. The lower half of `segment` is the CRC-32 of the partition key, from
+which scans choose their part; the upper half is a checksum of the row. `tags` are the table's tags,
+`tokens` the idempotency tokens of the last ten minutes.
 
-A damaged row is an item like any other, so that every reader finds, names and removes it: see `sqlite_rows`.
+A damaged row is an item like any other, so that every reader finds, names and removes it: see
+`sqlite_rows`.
 """
 
 from __future__ import annotations
@@ -50,7 +52,13 @@ from s3k_async.stores.items import (
 )
 from s3k_async.stores.modes import make_directories, open_private
 from s3k_async.stores.os_errors import os_errors, sync_directory
-from s3k_async.stores.sqlite_connections import APPLICATION_ID, FORMAT, Connections, connect, sqlite_errors
+from s3k_async.stores.sqlite_connections import (
+    APPLICATION_ID,
+    FORMAT,
+    Connections,
+    connect,
+    sqlite_errors,
+)
 from s3k_async.stores.sqlite_rows import Row, bound, fetch, found_of, items_of, key_from, row_of
 from s3k_async.stores.threads import Threads
 from s3k_async.stores.write_queue import WriteQueue
@@ -72,7 +80,8 @@ _SHARE_KEPT = 0.25
 _PAGES_A_COMMIT = 256
 """Pages that are given back after one commit."""
 _PAGES_REWRITTEN = 16_384
-"""Used pages (64 MiB) up to which a database is written anew: others may have to wait for that, less than they do."""
+"""Used pages (64 MiB) up to which a database is written anew: others may have to wait for that,
+less than they do."""
 _PUT = "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)"
 _BESIDES = ("-wal", "-shm")
 
@@ -84,7 +93,9 @@ CREATE TABLE items (
     PRIMARY KEY (partition, sort)
 ) WITHOUT ROWID;
 CREATE TABLE tags (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE tokens (token TEXT PRIMARY KEY, expiry INTEGER NOT NULL, actions BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE tokens (
+    token TEXT PRIMARY KEY, expiry INTEGER NOT NULL, actions BLOB NOT NULL
+) WITHOUT ROWID;
 CREATE INDEX tokens_by_expiry ON tokens (expiry);
 """
 
@@ -92,8 +103,8 @@ CREATE INDEX tokens_by_expiry ON tokens (expiry);
 class SqliteItems:
     """An ItemStore and ItemTable in the SQLite database at `path`, which must be on a local disk.
 
-    Opening never creates the file: `create` does. Reads run in worker threads; writes that wait together share a
-    transaction. A store that was used before a fork opens anew in the child.
+    Opening never creates the file: `create` does. Reads run in worker threads; writes that wait
+    together share a transaction. A store that was used before a fork opens anew in the child.
     """
 
     def __init__(self, path: str | os.PathLike[str], sources: Sources = SYSTEM) -> None:
@@ -122,7 +133,9 @@ class SqliteItems:
     async def transact(self, actions: Sequence[Action], token: str) -> None:
         validate_transaction(actions, token)
         actions = list(actions)
-        await self._apply(lambda connection: _transact(connection, actions, token, self._sources.now_ms()))
+        await self._apply(
+            lambda connection: _transact(connection, actions, token, self._sources.now_ms())
+        )
 
     async def load(self, items: Sequence[Item]) -> None:
         rows = [_row(key, item) for key, item in zip(validate_load(items), items, strict=True)]
@@ -132,7 +145,9 @@ class SqliteItems:
 
         await self._apply(put)
 
-    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
+    async def query(
+        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+    ) -> ItemPage:
         validate_page(limit)
         size = limit or _PAGE
 
@@ -159,12 +174,14 @@ class SqliteItems:
 
         def page(connection: sqlite3.Connection) -> ItemPage:
             (partition, place), (sort, name) = map(bound, after)
-            # Of a damaged segment the last bits count: no row is in none of the parts, and none in two.
+            # Of a damaged segment the last bits count: no row is in none of the parts, and none in
+            # two.
             rows = fetch(
                 connection,
                 "SELECT partition, sort, segment, attributes FROM items"  # noqa: S608 - of `bound`
                 f" WHERE (partition, sort) {'>' if cursor else '>='}"
-                f" ({partition}, {sort}) AND (segment & 0xFFFFFFFF) % ? = ? ORDER BY partition, sort LIMIT ?",
+                f" ({partition}, {sort}) AND (segment & 0xFFFFFFFF) % ? = ? ORDER BY partition, "
+                "sort LIMIT ?",
                 (place, name, segments, segment, size + 1),
             )
             following = cursor_of(key_from(rows[size - 1])) if len(rows) > size else None
@@ -230,8 +247,8 @@ class SqliteItems:
                     return True
 
     def _build(self) -> bool:
-        """Build the database aside and link it into place, so that nobody ever sees half of one. False if somebody
-        else's is there.
+        """Build the database aside and link it into place, so that nobody ever sees half of one.
+        False if somebody else's is there.
         """
         directory = os.path.dirname(self._path)
         building = f"{self._path}.{self._sources.uuid()}.new"
@@ -243,7 +260,8 @@ class SqliteItems:
             with closing(database):
                 # Only an empty database takes the first of them.
                 database.executescript(
-                    f"PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN; {_SCHEMA} COMMIT;"
+                    f"PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN; {_SCHEMA} "
+                    "COMMIT;"
                 )
             os.link(building, self._path)
         except FileExistsError:
@@ -255,7 +273,8 @@ class SqliteItems:
         return True
 
     def _recognised(self) -> bool:
-        """Whether the file at the path is a table; what an interrupted drop has left is cleared away."""
+        """Whether the file at the path is a table; what an interrupted drop has left is cleared
+        away."""
         try:
             connect(self._path).close()
         except VolumeNotFoundError:
@@ -269,7 +288,8 @@ class SqliteItems:
             try:
                 with state.connections.borrowed() as connection:
                     connection.executescript(
-                        "BEGIN EXCLUSIVE; DROP TABLE items; DROP TABLE tags; DROP TABLE tokens; COMMIT;"
+                        "BEGIN EXCLUSIVE; DROP TABLE items; DROP TABLE tags; DROP TABLE tokens; "
+                        "COMMIT;"
                         "PRAGMA wal_checkpoint(TRUNCATE);"
                     )
             except VolumeNotFoundError:
@@ -311,9 +331,11 @@ class _State:
 
 
 def _shrink(connection: sqlite3.Connection) -> None:
-    """Give some of the unused space back, if there is much of it, a bounded amount for each commit."""
+    """Give some of the unused space back, if there is much of it, a bounded amount for each
+    commit."""
     free, pages, mode = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_count", "auto_vacuum")
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("freelist_count", "page_count", "auto_vacuum")
     )
     if free < _PAGES_KEPT or free < pages * _SHARE_KEPT:
         return
@@ -333,12 +355,14 @@ def _unlink(path: str) -> None:
 
 def _select(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None:
     where, values = _at(key)
-    rows = fetch(connection, f"SELECT partition, sort, segment, attributes FROM items WHERE {where}", values)  # noqa: S608
+    wanted = f"SELECT partition, sort, segment, attributes FROM items WHERE {where}"  # noqa: S608
+    rows = fetch(connection, wanted, values)
     return found_of(rows)
 
 
 def _at(key: Key) -> tuple[str, tuple[str | bytes, ...]]:
-    """What of a query finds a key, and its values: all rows that have it, though an intact table has one."""
+    """What of a query finds a key, and its values: all rows that have it, though an intact table
+    has one."""
     (partition, place), (sort, name) = map(bound, key)
     return f"partition = {partition} AND sort BETWEEN {sort} AND {sort}", (place, name, name)
 
@@ -360,20 +384,30 @@ def _change(connection: sqlite3.Connection, actions: Sequence[Action]) -> S3kErr
 
 
 def _row(key: Key, item: Item) -> Row:
-    attributes = json.dumps({name: value for name, value in item.items() if name not in (PARTITION, SORT)})
+    attributes = json.dumps(
+        {name: value for name, value in item.items() if name not in (PARTITION, SORT)}
+    )
     return row_of(key, attributes)
 
 
-def _transact(connection: sqlite3.Connection, actions: Sequence[Action], token: str, now_ms: int) -> S3kError | None:
+def _transact(
+    connection: sqlite3.Connection, actions: Sequence[Action], token: str, now_ms: int
+) -> S3kError | None:
     wanted = hashlib.blake2b(fingerprint(actions).encode(), digest_size=16).digest()
-    known = connection.execute("SELECT actions, expiry FROM tokens WHERE token = ?", (token,)).fetchone()
+    known = connection.execute(
+        "SELECT actions, expiry FROM tokens WHERE token = ?", (token,)
+    ).fetchone()
     if known is not None and known[1] > now_ms:
         return None if known[0] == wanted else token_mismatch(actions)
     refused = _change(connection, actions)
     if refused is None:
-        connection.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", (token, now_ms + TOKEN_LIFE_MS, wanted))
         connection.execute(
-            "DELETE FROM tokens WHERE token IN (SELECT token FROM tokens WHERE expiry <= ? LIMIT ?)",
+            "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)",
+            (token, now_ms + TOKEN_LIFE_MS, wanted),
+        )
+        connection.execute(
+            "DELETE FROM tokens"
+            " WHERE token IN (SELECT token FROM tokens WHERE expiry <= ? LIMIT ?)",
             (now_ms, _PRUNED_A_WRITE),
         )
     return refused

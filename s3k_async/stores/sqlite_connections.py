@@ -1,4 +1,5 @@
-"""Connections to one SQLite database: opened with care, never shared by two threads, none open across a fork."""
+"""Connections to one SQLite database: opened with care, never shared by two threads, none open
+across a fork."""
 
 from __future__ import annotations
 
@@ -31,7 +32,12 @@ APPLICATION_ID = 0x53334B54
 """`S3KT` in the database header: the file is a table of ours."""
 FORMAT = 1
 """`user_version` of the database header: the layout of its tables."""
-_PRAGMAS = ("synchronous=FULL", "fullfsync=ON", "checkpoint_fullfsync=ON", f"journal_size_limit={16 * 1024 * 1024}")
+_PRAGMAS = (
+    "synchronous=FULL",
+    "fullfsync=ON",
+    "checkpoint_fullfsync=ON",
+    f"journal_size_limit={16 * 1024 * 1024}",
+)
 BUSY_TIMEOUT = 5.0
 """Seconds a call waits for another process's write before ThrottledError."""
 
@@ -39,9 +45,10 @@ BUSY_TIMEOUT = 5.0
 class _ForkGate:
     """Lets a fork happen only between calls into SQLite, and while no connection is open.
 
-    In a child SQLite's global mutexes would stay locked, and its list of open files would say that this process holds
-    the locks which keep others from removing the write-ahead log: a connection of the child's own would not take them.
-    Then whoever closes last elsewhere, the parent for one, removes the log that the child goes on writing to.
+    In a child SQLite's global mutexes would stay locked, and its list of open files would say that
+    this process holds the locks which keep others from removing the write-ahead log: a connection
+    of the child's own would not take them. Then whoever closes last elsewhere, the parent for one,
+    removes the log that the child goes on writing to.
     """
 
     def __init__(self) -> None:
@@ -49,7 +56,9 @@ class _ForkGate:
         self._inside = 0
         self._forking = False
         self._pools: weakref.WeakSet[Connections] = weakref.WeakSet()
-        os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._begin_in_child)
+        os.register_at_fork(
+            before=self._close, after_in_parent=self._open, after_in_child=self._begin_in_child
+        )
 
     def watch(self, pool: Connections) -> None:
         with self._condition:
@@ -71,7 +80,9 @@ class _ForkGate:
 
     def _close(self) -> None:
         with self._condition:
-            while self._forking:  # another thread is, and would let others in before this fork has happened
+            while (
+                self._forking
+            ):  # another thread is, and would let others in before this fork has happened
                 self._condition.wait()
             self._forking = True
             while self._inside:
@@ -101,7 +112,8 @@ def _gate() -> _ForkGate:
 class Connections:
     """A pool of one process's connections to the database at `path`.
 
-    `borrowed` gives a thread one that nobody else has, opened when none is free. None is open while a fork happens.
+    `borrowed` gives a thread one that nobody else has, opened when none is free. None is open while
+    a fork happens.
     """
 
     def __init__(self, path: str) -> None:
@@ -114,7 +126,8 @@ class Connections:
 
     @contextmanager
     def borrowed(self) -> Iterator[sqlite3.Connection]:
-        """A connection for the calling thread alone. Errors of SQLite leave as ours, and end the connection."""
+        """A connection for the calling thread alone. Errors of SQLite leave as ours, and end the
+        connection."""
         with self.guarded():
             identity = self._identity()
             connection = self._take(identity)
@@ -148,13 +161,16 @@ class Connections:
             self._discard(connection)
 
     def _identity(self) -> tuple[int, int]:
-        """Which file is at the path now: one that was dropped or replaced must not be served from a connection."""
+        """Which file is at the path now: one that was dropped or replaced must not be served from a
+        connection."""
         try:
             facts = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise VolumeNotFoundError("no such table", path=self._path) from error
         except PermissionError as error:
-            raise PermissionDeniedError("the table's directory may not be read", path=self._path) from error
+            raise PermissionDeniedError(
+                "the table's directory may not be read", path=self._path
+            ) from error
         return facts.st_dev, facts.st_ino
 
     def _take(self, identity: tuple[int, int]) -> sqlite3.Connection:
@@ -173,7 +189,8 @@ class Connections:
 
 
 def connect(path: str, *, create: bool = False) -> sqlite3.Connection:
-    """Open the database and see that it is a table of ours; with `create`, make an empty one instead.
+    """Open the database and see that it is a table of ours; with `create`, make an empty one
+    instead.
 
     Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError.
     """
@@ -199,9 +216,11 @@ def connect(path: str, *, create: bool = False) -> sqlite3.Connection:
 
 
 def _on_read_only_media(path: str) -> str:
-    """What a table on a read-only file system is opened with, besides: SQLite would make files beside it.
+    """What a table on a read-only file system is opened with, besides: SQLite would make files
+    beside it.
 
-    Raises PermissionDeniedError for a table that was not closed, and whose last changes are still in such a file.
+    Raises PermissionDeniedError for a table that was not closed, and whose last changes are still
+    in such a file.
     """
     try:
         if not os.statvfs(path).f_flag & os.ST_RDONLY:
@@ -211,7 +230,8 @@ def _on_read_only_media(path: str) -> str:
         return ""  # opening it tells
     if pending and not os.path.exists(path + "-shm"):
         raise PermissionDeniedError(
-            "the file system is read-only, and the table was not closed when it was last written: open the volume once "
+            "the file system is read-only, and the table was not closed when it was last written: "
+            "open the volume once "
             "where it can be written, or copy it with all of its files",
             path=path,
         )
@@ -221,19 +241,28 @@ def _on_read_only_media(path: str) -> str:
 def _recognise(connection: sqlite3.Connection, path: str) -> None:
     application, version, tables = (
         connection.execute(query).fetchone()[0]
-        for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema")
+        for query in (
+            "PRAGMA application_id",
+            "PRAGMA user_version",
+            "SELECT count(*) FROM sqlite_schema",
+        )
     )
     if application != APPLICATION_ID:
-        raise NotAVolumeError("the SQLite database holds something else than a volume's table", path=path)
+        raise NotAVolumeError(
+            "the SQLite database holds something else than a volume's table", path=path
+        )
     if tables == 0:
         raise VolumeNotFoundError("the table is being dropped", path=path)
     if version != FORMAT:
-        raise VolumeFormatError(f"the table has format {version}; this version knows {FORMAT}", path=path)
+        raise VolumeFormatError(
+            f"the table has format {version}; this version knows {FORMAT}", path=path
+        )
 
 
 @contextmanager
 def sqlite_errors(path: str, *, committing: bool = False) -> Iterator[None]:
-    """Turn errors of SQLite into ours. While `committing`, an I/O error leaves the outcome unknown."""
+    """Turn errors of SQLite into ours. While `committing`, an I/O error leaves the outcome
+    unknown."""
     try:
         yield
     except sqlite3.Error as error:
@@ -252,15 +281,23 @@ def _mapped(error: sqlite3.Error, path: str, committing: bool) -> S3kError:
             return NotAVolumeError("the file is no SQLite database", path=path)
         case sqlite3.SQLITE_CORRUPT:
             return CorruptDataError("the SQLite database is damaged", path=path)
-        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH | sqlite3.SQLITE_CANTOPEN:
+        case (
+            sqlite3.SQLITE_READONLY
+            | sqlite3.SQLITE_PERM
+            | sqlite3.SQLITE_AUTH
+            | sqlite3.SQLITE_CANTOPEN
+        ):
             if not os.path.exists(path):
                 return VolumeNotFoundError("no such table", path=path)
-            return PermissionDeniedError(f"the table's file or directory may not be used ({error})", path=path)
+            return PermissionDeniedError(
+                f"the table's file or directory may not be used ({error})", path=path
+            )
         case sqlite3.SQLITE_IOERR if code == sqlite3.SQLITE_IOERR_WRITE and _at_size_limit(path):
             return NoSpaceError("a file would grow over the size allowed", path=path)
         case sqlite3.SQLITE_IOERR if code == sqlite3.SQLITE_IOERR_SHMSIZE and not committing:
             return NoSpaceError(
-                f"there is no room for the index that SQLite keeps beside the table: {MAKE_ROOM}", path=path
+                f"there is no room for the index that SQLite keeps beside the table: {MAKE_ROOM}",
+                path=path,
             )
         case sqlite3.SQLITE_IOERR if committing and code != sqlite3.SQLITE_IOERR_WRITE:
             return ResponseLostError(f"the commit failed midway ({name})", path=path)
@@ -271,7 +308,12 @@ def _mapped(error: sqlite3.Error, path: str, committing: bool) -> S3kError:
 
 
 def _at_size_limit(path: str) -> bool:
-    """Whether the process's limit on file sizes is what stopped a write: SQLite does not pass the reason on."""
+    """Whether the process's limit on file sizes is what stopped a write: SQLite does not pass the
+    reason on."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    sizes = [os.stat(name).st_size for name in (path, path + "-wal", path + "-shm") if os.path.exists(name)]
+    sizes = [
+        os.stat(name).st_size
+        for name in (path, path + "-wal", path + "-shm")
+        if os.path.exists(name)
+    ]
     return limit != resource.RLIM_INFINITY and max(sizes, default=0) + 65536 >= limit

@@ -1,15 +1,16 @@
 """Rows of a SQLite table as items, damaged ones included.
 
-A row is sealed: the upper half of its `segment` is a checksum of its key and attributes, so that a changed byte in any
-of them is noticed, above all in a key, under which another file would be served. A row without one was written before
-there were seals; of it only the partition key is checked.
+A row is sealed: the upper half of its `segment` is a checksum of its key and attributes, so that a
+changed byte in any of them is noticed, above all in a key, under which another file would be
+served. A row without one was written before there were seals; of it only the partition key is
+checked.
 
-A row is damaged if its seal is broken, if its attributes are no JSON object of texts, whole numbers and truth values,
-or if a key is no text.
-It is an item nevertheless: one that no entry of a volume is, so that decoding refuses it by its key, and
-that can be read, compared and removed as any other. Its attributes are one, `RAW`, or `RAW_BASE64` if they are no
-UTF-8. A key that is no text of UTF-8, or empty, is written out as `<text form>///<t or b><hexadecimal digits>`, for a
-text or a blob of these bytes: no key of ours has three slashes, since no name is empty.
+A row is damaged if its seal is broken, if its attributes are no JSON object of texts, whole numbers
+and truth values, or if a key is no text. It is an item nevertheless: one that no entry of a volume
+is, so that decoding refuses it by its key, and that can be read, compared and removed as any other.
+Its attributes are one, `RAW`, or `RAW_BASE64` if they are no UTF-8. A key that is no text of UTF-8,
+or empty, is written out as `<text form>///<t or b><hexadecimal digits>`, for a text or a blob of
+these bytes: no key of ours has three slashes, since no name is empty.
 """
 
 from __future__ import annotations
@@ -24,7 +25,18 @@ from typing import Any, Final, TypeAlias
 from s3k_async.stores.actions import segment_of
 from s3k_async.stores.items import PARTITION, SORT, Key, Value
 
-__all__ = ["RAW", "RAW_BASE64", "Row", "bound", "fetch", "found_of", "item_of", "items_of", "key_from", "row_of"]
+__all__ = [
+    "RAW",
+    "RAW_BASE64",
+    "Row",
+    "bound",
+    "fetch",
+    "found_of",
+    "item_of",
+    "items_of",
+    "key_from",
+    "row_of",
+]
 
 RAW: Final = "attributes"
 RAW_BASE64: Final = "attributes_base64"
@@ -54,7 +66,12 @@ _DECODER: Final = json.JSONDecoder(parse_float=_not_plain, parse_constant=_not_p
 def row_of(key: Key, attributes: str) -> Row:
     """The row that is to be stored."""
     segment = segment_of(key.partition)
-    return key.partition, key.sort, (_seal(segment, key.sort, attributes) << 32) | segment, attributes
+    return (
+        key.partition,
+        key.sort,
+        (_seal(segment, key.sort, attributes) << 32) | segment,
+        attributes,
+    )
 
 
 def _seal(segment: int, sort: str, attributes: str) -> int:
@@ -89,11 +106,15 @@ def items_of(rows: Sequence[Row]) -> list[dict[str, Value]]:
     attributes = _flat(rows)
     if attributes is None:
         return [item_of(row) for row in rows]
-    return [{PARTITION: row[0], SORT: row[1], **each} for row, each in zip(rows, attributes, strict=True)]
+    return [
+        {PARTITION: row[0], SORT: row[1], **each}
+        for row, each in zip(rows, attributes, strict=True)
+    ]
 
 
 def found_of(rows: Sequence[Row]) -> dict[str, Value] | None:
-    """The item of the rows that have one key. Several are damage: the key of one of them was another."""
+    """The item of the rows that have one key. Several are damage: the key of one of them was
+    another."""
     if len(rows) > 1:
         return _damaged(rows[0])
     return item_of(rows[0]) if rows else None
@@ -117,8 +138,9 @@ def item_of(row: Row) -> dict[str, Value]:
 
 
 def _flat(rows: Sequence[Row]) -> list[dict[str, Value]] | None:
-    """The attributes of rows that are all read at once, which takes half the time; None unless it is plain that each
-    row is one object, and what `item_of` would take, and that its key is what it says.
+    """The attributes of rows that are all read at once, which takes half the time; None unless it
+    is plain that each row is one object, and what `item_of` would take, and that its key is what it
+    says.
     """
     places, names, texts = ([row[column] for row in rows] for column in (0, 1, 3))
     try:
@@ -147,7 +169,8 @@ def key_from(row: Row) -> Key:
 
 
 def bound(text: str) -> tuple[str, str | bytes]:
-    """Half of a key as a query needs it: an expression with a placeholder, and the value for that."""
+    """Half of a key as a query needs it: an expression with a placeholder, and the value for
+    that."""
     _, mark, stored = text.rpartition(_MARK)
     if not mark or stored[:1] not in ("t", "b"):
         return "?", text

@@ -1,4 +1,5 @@
-"""Group commit: writes that wait at the same moment are applied by one thread in one transaction."""
+"""Group commit: writes that wait at the same moment are applied by one thread in one
+transaction."""
 
 from __future__ import annotations
 
@@ -20,10 +21,12 @@ _IDLE_SECONDS = 5.0
 
 
 class WriteQueue(Generic[W]):
-    """Hands waiting writes to `commit`, all that wait at once, from a thread that ends when nothing comes.
+    """Hands waiting writes to `commit`, all that wait at once, from a thread that ends when nothing
+    comes.
 
-    `commit` makes a batch durable and returns for each write None or the error that refused it. If it raises,
-    nothing of the batch was applied (or the error says that this is unknown), and every write of it gets the error.
+    `commit` makes a batch durable and returns for each write None or the error that refused it. If
+    it raises, nothing of the batch was applied (or the error says that this is unknown), and every
+    write of it gets the error.
     """
 
     def __init__(self, commit: Callable[[Sequence[W]], Sequence[S3kError | None]]) -> None:
@@ -33,12 +36,15 @@ class WriteQueue(Generic[W]):
         self._lock = threading.Lock()
 
     def submit(self, write: W) -> Future[None]:
-        """Queue a write: the future is done when it is durable or refused. Cancelled before its turn, it is dropped."""
+        """Queue a write: the future is done when it is durable or refused. Cancelled before its
+        turn, it is dropped."""
         future: Future[None] = Future()
         with self._lock:
             self._waiting.put((write, future))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="s3k-sqlite-writer", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="s3k-sqlite-writer", daemon=True
+                )
                 self._thread.start()
         return future
 
@@ -65,7 +71,13 @@ class WriteQueue(Generic[W]):
             except Empty:
                 if not batch and self._leave():
                     return
-            self._settle([(write, future) for write, future in batch if future.set_running_or_notify_cancel()])
+            self._settle(
+                [
+                    (write, future)
+                    for write, future in batch
+                    if future.set_running_or_notify_cancel()
+                ]
+            )
 
     def _leave(self) -> bool:
         with self._lock:

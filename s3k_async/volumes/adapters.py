@@ -88,14 +88,18 @@ class Connections:
         store = self._table(self.config.table)
         self.stack.push_async_callback(store.close)
         meter = Meter("table", self.counter)
-        return ReliableItems(store, self.config.tuning.retry, self.sources, self._limit("table"), meter), store
+        return ReliableItems(
+            store, self.config.tuning.retry, self.sources, self._limit("table"), meter
+        ), store
 
     def blobs(self, location: BlobLocation, part: Part) -> ReliableBlobs:
         """The blobs at a place; `part` is `data` or `log`."""
         store = self._blobs(location, part)
         self.stack.push_async_callback(store.close)
         meter = Meter(part, self.counter)
-        return ReliableBlobs(store, self.config.tuning.retry, self.sources, self._limit(part), meter)
+        return ReliableBlobs(
+            store, self.config.tuning.retry, self.sources, self._limit(part), meter
+        )
 
     async def patiently(self, call: Callable[[], Awaitable[T]]) -> T:
         """A call that may be sent again, under the volume's retry policy."""

@@ -1,7 +1,9 @@
-"""The mark of a volume at the root of each of its locations, and whose the objects of a location are.
+"""The mark of a volume at the root of each of its locations, and whose the objects of a location
+are.
 
-A location is one native volume's: the mark names the volume and its table. A second table with the same record (a copy,
-or one restored from a backup under another name) is not the one that the mark names, and may not use the location.
+A location is one native volume's: the mark names the volume and its table. A second table with the
+same record (a copy, or one restored from a backup under another name) is not the one that the mark
+names, and may not use the location.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ _OLD: Final = re.compile(rf"{_UUID}\.(info|id={_UUID})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a mark says. `document` is all of it: the fields of the record that a restore begins with, too."""
+    """What a mark says. `document` is all of it: the fields of the record that a restore begins
+    with, too."""
 
     volume_id: str
     name: str
@@ -77,8 +80,8 @@ class Claim:
 
 
 def table_identity(config: VolumeConfig, location: BlobLocation) -> str:
-    """The table as the mark of a location names it; without its directory where the location is in that, too, since
-    an embedded volume may be moved as a whole.
+    """The table as the mark of a location names it; without its directory where the location is in
+    that, too, since an embedded volume may be moved as a whole.
     """
     if isinstance(config.table, DynamoTable):
         return f"dynamodb://{config.table.aws.region or ''}/{config.table.name}"
@@ -90,7 +93,8 @@ def table_identity(config: VolumeConfig, location: BlobLocation) -> str:
 
 
 def _same_table(one: str, other: str) -> bool:
-    """Whether two texts may name one table: a region that only one of them knows does not tell them apart."""
+    """Whether two texts may name one table: a region that only one of them knows does not tell them
+    apart."""
     if one == other:
         return True
     here, there = one.split("/"), other.split("/")
@@ -106,8 +110,8 @@ def _same_table(one: str, other: str) -> bool:
 
 
 def belongs_to_a_volume(key: str) -> bool:
-    """Whether an object is, by its key, the bytes, the log or the mark of a volume: a native one of any version, or
-    one of S3-FileSystem 1.0.
+    """Whether an object is, by its key, the bytes, the log or the mark of a volume: a native one of
+    any version, or one of S3-FileSystem 1.0.
     """
     *directories, name = key.split("/")
     return (
@@ -119,8 +123,9 @@ def belongs_to_a_volume(key: str) -> bool:
 
 
 async def require_unclaimed(blobs: BlobStore, *, adopting: bool = False) -> None:
-    """See that a location without a mark holds nothing of a volume, or, if its objects are to be adopted, of no native
-    one with a scope. Only the first level is listed, a directory by one request. Raises VolumeExistsError.
+    """See that a location without a mark holds nothing of a volume, or, if its objects are to be
+    adopted, of no native one with a scope. Only the first level is listed, a directory by one
+    request. Raises VolumeExistsError.
     """
     after = ""
     while True:
@@ -129,7 +134,8 @@ async def require_unclaimed(blobs: BlobStore, *, adopting: bool = False) -> None
             first, slash, _ = info.key.partition("/")
             if _SCOPED.fullmatch(first) if slash else not adopting and _OLD.fullmatch(first):
                 raise VolumeExistsError(
-                    "the location holds objects of another volume, native or of S3-FileSystem 1.0; give another"
+                    "the location holds objects of another volume, native or of S3-FileSystem 1.0; "
+                    "give another"
                     " bucket, prefix or directory, or migrate that volume (docs/moving.md)",
                     path=blobs.uri(info.key),
                 )
@@ -140,13 +146,19 @@ async def require_unclaimed(blobs: BlobStore, *, adopting: bool = False) -> None
 
 
 async def claim(
-    blobs: BlobStore, volume_id: str, name: str, table: str, *, layout: Mapping[str, object] | None = None
+    blobs: BlobStore,
+    volume_id: str,
+    name: str,
+    table: str,
+    *,
+    layout: Mapping[str, object] | None = None,
 ) -> Claim:
-    """Mark a location as a volume's; its mark. `layout`: fields of the volume's record that the mark keeps for a
-    restore of a lost table.
+    """Mark a location as a volume's; its mark. `layout`: fields of the volume's record that the
+    mark keeps for a restore of a lost table.
 
-    The mark is an earlier one if the location was marked for the same table, by an initialisation that did not finish
-    or that is under way. Raises VolumeExistsError when the location is another table's.
+    The mark is an earlier one if the location was marked for the same table, by an initialisation
+    that did not finish or that is under way. Raises VolumeExistsError when the location is another
+    table's.
     """
     document = _document(volume_id, name, table, layout)
     try:
@@ -157,7 +169,8 @@ async def claim(
             return await claim(blobs, volume_id, name, table, layout=layout)
         if not _same_table(found.table, table):
             raise VolumeExistsError(
-                f"the location belongs to the volume {found.name!r} of table {found.table!r}; give another"
+                f"the location belongs to the volume {found.name!r} of table {found.table!r}; give "
+                "another"
                 " bucket, prefix or directory",
                 path=blobs.uri(CLAIM),
             ) from error
@@ -174,9 +187,10 @@ async def take_over(
     layout: Mapping[str, object] | None = None,
     unfinished: bool = False,
 ) -> None:
-    """Mark a location with exactly this volume and table: a mark of the same volume is changed, one that is missing or
-    damaged is written. `unfinished`: also over what an initialisation for the same table has left under another id.
-    Raises VolumeExistsError when the location is another volume's.
+    """Mark a location with exactly this volume and table: a mark of the same volume is changed, one
+    that is missing or damaged is written. `unfinished`: also over what an initialisation for the
+    same table has left under another id. Raises VolumeExistsError when the location is another
+    volume's.
     """
     info = await blobs.head(CLAIM)
     try:
@@ -184,9 +198,14 @@ async def take_over(
     except NotAVolumeError:
         found = None
     document = _document(volume_id, name, table, layout)
-    if found is not None and found.volume_id != volume_id and not (unfinished and _same_table(found.table, table)):
+    if (
+        found is not None
+        and found.volume_id != volume_id
+        and not (unfinished and _same_table(found.table, table))
+    ):
         raise VolumeExistsError(
-            f"the location belongs to the volume {found.name!r} of table {found.table!r}", path=blobs.uri(CLAIM)
+            f"the location belongs to the volume {found.name!r} of table {found.table!r}",
+            path=blobs.uri(CLAIM),
         )
     kept = found.document if found is not None and found.volume_id == volume_id else {}
     if found is not None and {**kept, **document} == found.document:
@@ -198,43 +217,54 @@ async def take_over(
         await take_over(blobs, volume_id, name, table, layout=layout, unfinished=unfinished)
 
 
-def _document(volume_id: str, name: str, table: str, layout: Mapping[str, object] | None) -> dict[str, object]:
+def _document(
+    volume_id: str, name: str, table: str, layout: Mapping[str, object] | None
+) -> dict[str, object]:
     return {"format": 1, "volume_id": volume_id, "name": name, "table": table, **(layout or {})}
 
 
 async def require_claim(blobs: BlobStore, record: VolumeRecord, table: str) -> None:
-    """See that a location's mark is this volume's and this table's. Without a mark there is nothing to compare: that
-    is logged. Raises VolumeMismatchError, NotAVolumeError (the mark is damaged).
+    """See that a location's mark is this volume's and this table's. Without a mark there is nothing
+    to compare: that is logged. Raises VolumeMismatchError, NotAVolumeError (the mark is damaged).
     """
     try:
         found = await read_claim(blobs)
     except PermissionDeniedError:
-        _LOG.warning("the mark %s may not be read: whose the location is was not looked at", blobs.uri(CLAIM))
+        _LOG.warning(
+            "the mark %s may not be read: whose the location is was not looked at", blobs.uri(CLAIM)
+        )
         return
     if found is None:
-        _LOG.warning("the mark %s is missing; s3k init --take-over writes it again", blobs.uri(CLAIM))
+        _LOG.warning(
+            "the mark %s is missing; s3k init --take-over writes it again", blobs.uri(CLAIM)
+        )
         return
     if found.volume_id != record.volume_id:
         raise VolumeMismatchError(
-            f"the location belongs to the volume {found.name!r} of table {found.table!r}, not to this one: the table's"
+            f"the location belongs to the volume {found.name!r} of table {found.table!r}, not to "
+            "this one: the table's"
             " record is a copy, or the settings name another volume's location",
             path=blobs.uri(CLAIM),
         )
     if not _same_table(found.table, table):
         raise VolumeMismatchError(
-            f"the volume's table is {found.table!r}, and this one, {table!r}, is a copy of it or was restored under"
+            f"the volume's table is {found.table!r}, and this one, {table!r}, is a copy of it or "
+            "was restored under"
             " another name; if it replaces the other for good, s3k init --take-over says so",
             path=blobs.uri(CLAIM),
         )
 
 
 async def renew(blobs: BlobStore, volume_id: str, layout: Mapping[str, object]) -> None:
-    """Tell a location of the volume that its layout changed. The volume works without that, so a failure is only
-    logged: what the mark says then is what a restore of a lost table begins with."""
+    """Tell a location of the volume that its layout changed. The volume works without that, so a
+    failure is only logged: what the mark says then is what a restore of a lost table begins with.
+    """
     try:
         info, found = await blobs.head(CLAIM), await read_claim(blobs)
         if info is not None and found is not None and found.volume_id == volume_id:
-            await blobs.put(CLAIM, json.dumps({**found.document, **layout}).encode(), if_match=info.etag)
+            await blobs.put(
+                CLAIM, json.dumps({**found.document, **layout}).encode(), if_match=info.etag
+            )
     except S3kError as error:
         _LOG.warning("the mark %s could not be renewed: %s", blobs.uri(CLAIM), error)
 

@@ -60,19 +60,22 @@ async def init_volume(
     session: object | Mapping[str, object] | None = None,
     faults: FaultPlan | None = None,
 ) -> VolumeRecord:
-    """Make a volume: buckets or directories, table, record. What exists of the first two is used as it is.
+    """Make a volume: buckets or directories, table, record. What exists of the first two is used as
+    it is.
 
-    Of several at once exactly one makes it. A volume that is there already: VolumeExistsError, or, with `exist_ok`,
-    its record, if that agrees with what `config` says (else VolumeMismatchError). Also raises ConfigError (a kind that
-    is left open, too: only a volume that exists decides it), NotAVolumeError (the table holds something else),
-    VolumeExistsError when the place of data or log is another volume's, UnsupportedError for kind `s3k-1.0`, and the
-    services' errors. Calling it again after a failure goes on where that one stopped. A volume that is made with a
-    `lock` was never open to another client.
+    Of several at once exactly one makes it. A volume that is there already: VolumeExistsError, or,
+    with `exist_ok`, its record, if that agrees with what `config` says (else VolumeMismatchError).
+    Also raises ConfigError (a kind that is left open, too: only a volume that exists decides it),
+    NotAVolumeError (the table holds something else), VolumeExistsError when the place of data or
+    log is another volume's, UnsupportedError for kind `s3k-1.0`, and the services' errors. Calling
+    it again after a failure goes on where that one stopped. A volume that is made with a `lock` was
+    never open to another client.
 
-    A location that holds objects of another volume is refused: VolumeExistsError. `adopting`: one of S3-FileSystem 1.0
-    may be there, whose files are to be adopted. `take_over`: the table exists, and replaces the one that the marks of
-    its locations name, after a restore from a backup under another name, or a renaming. The other table must no longer
-    be used. Marks that are missing are written again.
+    A location that holds objects of another volume is refused: VolumeExistsError. `adopting`: one
+    of S3-FileSystem 1.0 may be there, whose files are to be adopted. `take_over`: the table exists,
+    and replaces the one that the marks of its locations name, after a restore from a backup under
+    another name, or a renaming. The other table must no longer be used. Marks that are missing are
+    written again.
     """
     wanted = _new_record(config, sources)
     where = table_text(config.table)
@@ -81,11 +84,15 @@ async def init_volume(
         items, table = connections.table()
         existing = await _existing(connections, items, table, where)
         if existing is None and take_over:
-            raise VolumeNotFoundError("there is no volume in the table that could take its locations over", path=where)
+            raise VolumeNotFoundError(
+                "there is no volume in the table that could take its locations over", path=where
+            )
         if existing is None:
             _require_kind(config, where)
             require_encryptions(config)
-            record = await _claimed(connections, wanted, adopting=adopting, rebuilding=lock is not None)
+            record = await _claimed(
+                connections, wanted, adopting=adopting, rebuilding=lock is not None
+            )
             await _make_table(connections, table)
             try:
                 await create_record(
@@ -100,7 +107,9 @@ async def init_volume(
             except VolumeExistsError:
                 if not exist_ok:
                     raise
-                existing = await load_or_repair(items, table, where, sources=sources, policy=config.tuning.retry.write)
+                existing = await load_or_repair(
+                    items, table, where, sources=sources, policy=config.tuning.retry.write
+                )
             else:
                 return record
         if not exist_ok and not take_over:
@@ -115,9 +124,14 @@ def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
     """What the record will say. Raises ConfigError before anything is touched."""
     where = table_text(config.table)
     if config.kind == "s3k-1.0":
-        raise UnsupportedError("volumes of kind s3k-1.0 are made by S3-FileSystem; they can only be read", path=where)
+        raise UnsupportedError(
+            "volumes of kind s3k-1.0 are made by S3-FileSystem; they can only be read", path=where
+        )
     if config.log_mode == "binary":
-        raise ConfigError("the binary log is S3-FileSystem's; a native volume has a native log or none", path=where)
+        raise ConfigError(
+            "the binary log is S3-FileSystem's; a native volume has a native log or none",
+            path=where,
+        )
     name = config.name
     if not name and isinstance(config.table, SqliteFile):
         name = name_of_directory(os.path.dirname(os.path.abspath(config.table.path)))
@@ -127,7 +141,9 @@ def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
         raise ConfigError("a new volume needs a name: s3k://NAME or the option name", path=where)
     count = config.suffix_count
     if count is None:
-        count = EMBEDDED_SUFFIX_COUNT if isinstance(config.table, SqliteFile) else DEFAULT_SUFFIX_COUNT
+        count = (
+            EMBEDDED_SUFFIX_COUNT if isinstance(config.table, SqliteFile) else DEFAULT_SUFFIX_COUNT
+        )
     if not 1 <= count <= MAX_SUFFIX_COUNT:
         raise ConfigError(f"the suffix count is 1 to {MAX_SUFFIX_COUNT}, not {count}", path=where)
     mode = config.log_mode or "native"
@@ -147,12 +163,14 @@ def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
 
 
 def _require_kind(config: VolumeConfig, where: str) -> None:
-    """Refuse to guess: a native record in a table of S3-FileSystem 1.0 breaks that one's scans, and its writers would
-    overwrite our entries."""
+    """Refuse to guess: a native record in a table of S3-FileSystem 1.0 breaks that one's scans, and
+    its writers would overwrite our entries."""
     if config.kind is None:
         raise ConfigError(
-            "the Hadoop settings do not say whose volume this is, and a table of S3-FileSystem 1.0 must"
-            " not become a native volume: to make a native one, give the option kind (--kind native),"
+            "the Hadoop settings do not say whose volume this is, and a table of S3-FileSystem 1.0 "
+            "must"
+            " not become a native volume: to make a native one, give the option kind (--kind "
+            "native),"
             f" or fs.s3k.volume.kind.{config.name} = native in the Hadoop settings",
             path=where,
         )
@@ -165,21 +183,37 @@ async def _existing(
     if not await connections.asked(table.exists):
         return None
     policy = connections.config.tuning.retry.write
-    record = await find_or_repair(items, table, where, sources=connections.sources, policy=policy, patience=NO_PATIENCE)
+    record = await find_or_repair(
+        items, table, where, sources=connections.sources, policy=policy, patience=NO_PATIENCE
+    )
     if record is None:
         page = await items.scan(0, 1, limit=1)
         if page.items or page.next is not None:
-            await load_or_repair(items, table, where, sources=connections.sources, policy=policy, patience=NO_PATIENCE)
+            await load_or_repair(
+                items,
+                table,
+                where,
+                sources=connections.sources,
+                policy=policy,
+                patience=NO_PATIENCE,
+            )
     return record
 
 
-async def _claimed(connections: Connections, record: VolumeRecord, *, adopting: bool, rebuilding: bool) -> VolumeRecord:
-    """Make and mark the locations; the record under the id that they are marked with. `rebuilding`: what a volume
-    whose table was lost has left is to be used."""
+async def _claimed(
+    connections: Connections, record: VolumeRecord, *, adopting: bool, rebuilding: bool
+) -> VolumeRecord:
+    """Make and mark the locations; the record under the id that they are marked with. `rebuilding`:
+    what a volume whose table was lost has left is to be used."""
     config = connections.config
-    table, log_table = table_identity(config, config.data), table_identity(config, log_location(config))
+    table, log_table = (
+        table_identity(config, config.data),
+        table_identity(config, log_location(config)),
+    )
     blobs = await _make_place(connections, config, "data")
-    log_blobs = None if record.log_mode == "disabled" else await _make_place(connections, config, "log")
+    log_blobs = (
+        None if record.log_mode == "disabled" else await _make_place(connections, config, "log")
+    )
     for place in (blobs, log_blobs):
         if place is not None and await read_claim(place) is None:
             await require_unclaimed(place, adopting=adopting)
@@ -188,21 +222,31 @@ async def _claimed(connections: Connections, record: VolumeRecord, *, adopting: 
         for place in (blobs, log_blobs):
             if place is not None and (await place.list(made.scope, limit=1)).blobs:
                 raise VolumeExistsError(
-                    f"the location holds the objects of the volume {made.name!r}, whose table is not there: s3k fsck"
+                    f"the location holds the objects of the volume {made.name!r}, whose table is "
+                    "not there: s3k fsck"
                     " restore, or s3k load, makes it again; for a new volume give another location",
                     path=place.uri(made.scope + "-").removesuffix("-"),
                 )
     record = replace(record, volume_id=made.volume_id, flags=made.flags)
     if log_blobs is not None:
         await claims.take_over(
-            log_blobs, record.volume_id, record.name, log_table, layout=_layout(record), unfinished=True
+            log_blobs,
+            record.volume_id,
+            record.name,
+            log_table,
+            layout=_layout(record),
+            unfinished=True,
         )
     return record
 
 
 def _layout(record: VolumeRecord) -> dict[str, object]:
     """What the mark of the data keeps of the record, for the day on which the table is lost."""
-    return {"suffix_count": record.suffix_count, "hash": record.hash, "flags": " ".join(record.flags)}
+    return {
+        "suffix_count": record.suffix_count,
+        "hash": record.hash,
+        "flags": " ".join(record.flags),
+    }
 
 
 async def _take_over(connections: Connections, record: VolumeRecord) -> None:
@@ -236,8 +280,12 @@ def _make_parent(path: str) -> None:
     try:
         make_directories(os.path.dirname(os.path.abspath(path)))
     except (FileExistsError, NotADirectoryError) as error:
-        raise NotAVolumeError("a file is where the volume's directory should be", path=path) from error
+        raise NotAVolumeError(
+            "a file is where the volume's directory should be", path=path
+        ) from error
     except PermissionError as error:
         raise PermissionDeniedError("the volume's directory cannot be made", path=path) from error
     except OSError as error:
-        raise ServiceError(f"the volume's directory cannot be made: {error.strerror}", path=path) from error
+        raise ServiceError(
+            f"the volume's directory cannot be made: {error.strerror}", path=path
+        ) from error

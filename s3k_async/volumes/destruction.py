@@ -1,4 +1,5 @@
-"""Removing a volume: its log, its bytes, its table, in that order, so that a run that was cut short can be repeated."""
+"""Removing a volume: its log, its bytes, its table, in that order, so that a run that was cut short
+can be repeated."""
 
 from __future__ import annotations
 
@@ -47,19 +48,23 @@ async def destroy_volume(
     session: object | Mapping[str, object] | None = None,
     faults: FaultPlan | None = None,
 ) -> int:
-    """Remove a volume with everything in it; how many objects that are not the volume's were left where they were.
+    """Remove a volume with everything in it; how many objects that are not the volume's were left
+    where they were.
 
-    Nobody may use the volume meanwhile: it is marked first, so that it cannot be opened any more; clients that
-    have it open notice it within seconds, and are not waited for. Without `force` only a volume without files and
-    directories is removed
-    (DirectoryNotEmptyError). Only what is the volume's is deleted: bytes and log below its scope, in locations that
-    carry the mark of the volume and of its table; a bucket stays. Of a volume without a scope, the bytes that its table
+    Nobody may use the volume meanwhile: it is marked first, so that it cannot be opened any more;
+    clients that have it open notice it within seconds, and are not waited for. Without `force` only
+    a volume without files and directories is removed (DirectoryNotEmptyError). Only what is the
+    volume's is deleted: bytes and log below its scope, in locations that carry the mark of the
+    volume and of its table; a bucket stays. Of a volume without a scope, the bytes that its table
     or its log names. Raises VolumeNotFoundError, NotAVolumeError, VolumeMismatchError,
-    ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects that could not be deleted.
+    ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects that could not be
+    deleted.
     """
     where = table_text(config.table)
     if config.kind == "s3k-1.0":
-        raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 is not ours to destroy", path=where)
+        raise ReadOnlyVolumeError(
+            "a volume of S3-FileSystem 1.0 is not ours to destroy", path=where
+        )
     async with AsyncExitStack() as stack:
         connections = Connections(config, sources, session, faults, stack)
         items, table = connections.table()
@@ -75,9 +80,15 @@ async def destroy_volume(
         )
         require_agreement(record, config, where)
         if not force and await _has_entries(items):
-            raise DirectoryNotEmptyError("the volume holds files or directories; destroying it needs force", path=where)
+            raise DirectoryNotEmptyError(
+                "the volume holds files or directories; destroying it needs force", path=where
+            )
         data = connections.blobs(config.data, "data")
-        log = None if record.log_mode == "disabled" else connections.blobs(log_location(config), "log")
+        log = (
+            None
+            if record.log_mode == "disabled"
+            else connections.blobs(log_location(config), "log")
+        )
         await _require_owner(data, _DATA, record, table_identity(config, config.data))
         if log is not None:
             await _require_owner(log, _LOG, record, table_identity(config, log_location(config)))
@@ -85,7 +96,9 @@ async def destroy_volume(
         if record.scope:
             left = await _clear_scope(record.scope, data, log)
         else:
-            left = await _clear_named(items, data, log, _log_within(config) if log is not None else None)
+            left = await _clear_named(
+                items, data, log, _log_within(config) if log is not None else None
+            )
         await connections.patiently(table.drop)
     if isinstance(config.table, SqliteFile) and record.data == "./data/":
         await anyio.to_thread.run_sync(_remove_home, config.table.path)
@@ -93,13 +106,17 @@ async def destroy_volume(
 
 
 def _log_within(config: VolumeConfig) -> str | None:
-    """The keys of the data's place that begin with this are the log's; None if its place is elsewhere."""
+    """The keys of the data's place that begin with this are the log's; None if its place is
+    elsewhere."""
     log, data = log_location(config), config.data
     if isinstance(log, S3Bucket) and isinstance(data, S3Bucket):
         if log.bucket == data.bucket and log.prefix.startswith(data.prefix):
             return log.prefix.removeprefix(data.prefix)
     elif isinstance(log, LocalDirectory) and isinstance(data, LocalDirectory):
-        root, place = os.path.join(os.path.abspath(data.path), ""), os.path.join(os.path.abspath(log.path), "")
+        root, place = (
+            os.path.join(os.path.abspath(data.path), ""),
+            os.path.join(os.path.abspath(log.path), ""),
+        )
         if place.startswith(root):
             return place.removeprefix(root)
     return None
@@ -112,7 +129,9 @@ def _remove_home(table: str) -> None:
         os.rmdir(directory)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
-            raise PermissionDeniedError("the volume's directory cannot be removed", path=directory) from error
+            raise PermissionDeniedError(
+                "the volume's directory cannot be removed", path=directory
+            ) from error
 
 
 async def _has_entries(items: ItemStore) -> bool:
@@ -126,9 +145,11 @@ async def _has_entries(items: ItemStore) -> bool:
         cursor = page.next
 
 
-async def _require_owner(blobs: ReliableBlobs, ours: re.Pattern[str], record: VolumeRecord, table: str) -> None:
-    """Raises NotAVolumeError or VolumeMismatchError unless the location carries the mark of the volume and of this
-    table, or has nothing left that could be the volume's.
+async def _require_owner(
+    blobs: ReliableBlobs, ours: re.Pattern[str], record: VolumeRecord, table: str
+) -> None:
+    """Raises NotAVolumeError or VolumeMismatchError unless the location carries the mark of the
+    volume and of this table, or has nothing left that could be the volume's.
     """
     if not await blobs.exists():
         return
@@ -140,17 +161,22 @@ async def _require_owner(blobs: ReliableBlobs, ours: re.Pattern[str], record: Vo
     async for info in blobs.below(record.scope).list_all():
         if ours.fullmatch(info.key):
             raise NotAVolumeError(
-                "the location does not carry the volume's mark; s3k init --take-over writes it again",
+                "the location does not carry the volume's mark; s3k init --take-over writes it "
+                "again",
                 path=blobs.uri(CLAIM),
             )
 
 
 async def _clear_scope(scope: str, data: ReliableBlobs, log: ReliableBlobs | None) -> int:
-    """Delete what is below a volume's scope in its locations, the marks last; how many objects there are none of a
-    volume. The locations themselves go if nothing else is in them.
+    """Delete what is below a volume's scope in its locations, the marks last; how many objects
+    there are none of a volume. The locations themselves go if nothing else is in them.
     """
     left = 0
-    places = [(place, ours) for place, ours in ((log, _LOG), (data, _DATA)) if place and await place.exists()]
+    places = [
+        (place, ours)
+        for place, ours in ((log, _LOG), (data, _DATA))
+        if place and await place.exists()
+    ]
     for place, ours in places:
         own = place.below(scope)
         left += await _clear(own, ours)
@@ -163,9 +189,11 @@ async def _clear_scope(scope: str, data: ReliableBlobs, log: ReliableBlobs | Non
     return left
 
 
-async def _clear_named(items: ItemStore, data: ReliableBlobs, log: ReliableBlobs | None, within: str | None) -> int:
-    """As `_clear_scope`, for a volume without a scope: of the bytes, only what its table and its log name. Others may
-    be a neighbour's. `within`: where in the data location the log is.
+async def _clear_named(
+    items: ItemStore, data: ReliableBlobs, log: ReliableBlobs | None, within: str | None
+) -> int:
+    """As `_clear_scope`, for a volume without a scope: of the bytes, only what its table and its
+    log name. Others may be a neighbour's. `within`: where in the data location the log is.
     """
     has_log = log is not None and await log.exists()
     left = 0
@@ -185,7 +213,8 @@ async def _clear_named(items: ItemStore, data: ReliableBlobs, log: ReliableBlobs
 
 
 async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[str]]:
-    """The keys of bytes that entries of the table or records of the log name, in batches; some more than once."""
+    """The keys of bytes that entries of the table or records of the log name, in batches; some more
+    than once."""
     cursor: str | None = None
     while True:
         page = await items.scan(0, 1, cursor=cursor)
@@ -201,7 +230,11 @@ async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[
         if isinstance(record, DamagedLog):
             continue
         states = (record.operation.before, record.operation.after)
-        batch |= {entry.physical for entry in states if entry and entry.physical and _DATA.fullmatch(entry.physical)}
+        batch |= {
+            entry.physical
+            for entry in states
+            if entry and entry.physical and _DATA.fullmatch(entry.physical)
+        }
         if len(batch) >= _BATCH:
             yield list(batch)
             batch = set()

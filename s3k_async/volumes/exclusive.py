@@ -32,26 +32,45 @@ async def exclusive_volume(
     faults: FaultPlan | None = None,
     counter: RequestCounter | None = None,
 ) -> AsyncIterator[Volume]:
-    """A volume that nobody else can open for the time of the body. `lock.touched` must be set before anything is
-    changed: then an error, or the death of the process, leaves the volume locked until the work is finished.
+    """A volume that nobody else can open for the time of the body. `lock.touched` must be set
+    before anything is changed: then an error, or the death of the process, leaves the volume locked
+    until the work is finished.
 
-    Before the first change `lock.quiet` has to be awaited. `create`: make the volume if it does not exist, with the
-    settings `made` if they are others, and `adopting` as of `init_volume`.
+    Before the first change `lock.quiet` has to be awaited. `create`: make the volume if it does not
+    exist, with the settings `made` if they are others, and `adopting` as of `init_volume`.
 
-    Raises BusyError (somebody else has the lock, or other work was interrupted), and what opening raises.
+    Raises BusyError (somebody else has the lock, or other work was interrupted), and what opening
+    raises.
     """
-    opened = partial(open_volume, config, sources=sources, session=session, faults=faults, counter=counter, locked=True)
+    opened = partial(
+        open_volume,
+        config,
+        sources=sources,
+        session=session,
+        faults=faults,
+        counter=counter,
+        locked=True,
+    )
     try:
         volume = await opened()
     except VolumeNotFoundError:
         if not create:
             raise
-        await init_volume(made or config, adopting=adopting, lock=lock, sources=sources, session=session, faults=faults)
+        await init_volume(
+            made or config,
+            adopting=adopting,
+            lock=lock,
+            sources=sources,
+            session=session,
+            faults=faults,
+        )
         lock.alone = True
         volume = await opened()
     try:
         if volume.read_only:
-            raise UnsupportedError("a volume of S3-FileSystem 1.0 is not ours to lock", path=table_text(config.table))
+            raise UnsupportedError(
+                "a volume of S3-FileSystem 1.0 is not ours to lock", path=table_text(config.table)
+            )
         if not lock.alone:
             await lock.take(volume.items, volume.record, table_text(config.table))
         async with lock.held(volume.items):

@@ -9,12 +9,23 @@ from dataclasses import dataclass, replace
 from s3k_async.aws.encryption import require_encryption
 from s3k_async.calls import Calls
 from s3k_async.config import BlobLocation, S3Bucket, VolumeConfig
-from s3k_async.errors import ConfigError, PermissionDeniedError, VolumeMismatchError, VolumeNotFoundError
+from s3k_async.errors import (
+    ConfigError,
+    PermissionDeniedError,
+    VolumeMismatchError,
+    VolumeNotFoundError,
+)
 from s3k_async.metadata.atomic import AtomicTree
 from s3k_async.metadata.exclusive import RecordFence, now
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.legacy import check_suffixes
-from s3k_async.metadata.record import RECORD_KEY, VolumeRecord, find_or_repair, load_or_repair, location_text
+from s3k_async.metadata.record import (
+    RECORD_KEY,
+    VolumeRecord,
+    find_or_repair,
+    load_or_repair,
+    location_text,
+)
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
 from s3k_async.oplog.log import DisabledLog, NativeLog, OperationLog
@@ -29,7 +40,14 @@ from s3k_async.stores.reliable_items import ReliableItems
 from s3k_async.volumes.adapters import Connections, log_location, table_text
 from s3k_async.volumes.claims import require_claim, table_identity
 
-__all__ = ["NO_PATIENCE", "Volume", "open_volume", "require_agreement", "require_encryptions", "require_table"]
+__all__ = [
+    "NO_PATIENCE",
+    "Volume",
+    "open_volume",
+    "require_agreement",
+    "require_encryptions",
+    "require_table",
+]
 
 NO_PATIENCE = RetryPolicy(attempts=1)
 
@@ -64,7 +82,8 @@ class Volume:
     _stack: AsyncExitStack
 
     async def close(self) -> None:
-        """Wait for the log's marks that are being written, then release connections and files. Idempotent."""
+        """Wait for the log's marks that are being written, then release connections and files.
+        Idempotent."""
         await self._stack.aclose()
 
 
@@ -79,16 +98,19 @@ async def open_volume(
 ) -> Volume:
     """Open a volume that exists.
 
-    `session`: an aioboto3 session, or a mapping of `table`, `data` and `log` to one each. `faults` are for the parts
-    that are in memory; `counter` counts the requests. `locked`: for whoever is about to take the volume's exclusive
-    lock (see `volumes.exclusive`).
+    `session`: an aioboto3 session, or a mapping of `table`, `data` and `log` to one each. `faults`
+    are for the parts that are in memory; `counter` counts the requests. `locked`: for whoever is
+    about to take the volume's exclusive lock (see `volumes.exclusive`).
 
-    Raises VolumeNotFoundError (no table, record, bucket or directory), BusyError (somebody holds that lock, or was
-    interrupted with it), NotAVolumeError, VolumeFormatError, VolumeMismatchError (`config` says otherwise than the
-    record or the table's keys), ConfigError, and the services' errors; nothing stays open then.
+    Raises VolumeNotFoundError (no table, record, bucket or directory), BusyError (somebody holds
+    that lock, or was interrupted with it), NotAVolumeError, VolumeFormatError, VolumeMismatchError
+    (`config` says otherwise than the record or the table's keys), ConfigError, and the services'
+    errors; nothing stays open then.
     """
     async with AsyncExitStack() as stack:
-        connections = Connections(config, sources, session, faults, stack, counter or RequestCounter())
+        connections = Connections(
+            config, sources, session, faults, stack, counter or RequestCounter()
+        )
         items, table = connections.table()
         where = table_text(config.table)
         await require_table(connections, table, where)
@@ -126,7 +148,9 @@ async def open_volume(
         keys = KeyScheme(record.name, record.suffix_count, record.hash)
         store = MetadataStore(items, keys, log, sources, config.tuning, read_only=not native)
         blobs = place.below(record.scope)
-        storage = PhysicalStorage(blobs, sources, config.tuning, config.data, place=place, scope=record.scope)
+        storage = PhysicalStorage(
+            blobs, sources, config.tuning, config.data, place=place, scope=record.scope
+        )
         return Volume(
             config=config,
             record=record,
@@ -148,7 +172,8 @@ async def open_volume(
 
 
 def _wanted(config: VolumeConfig) -> dict[str, object]:
-    """What a configuration says about the fields of a native volume's record; None where it says nothing."""
+    """What a configuration says about the fields of a native volume's record; None where it says
+    nothing."""
     return {
         "kind": "native",
         "name": config.name or None,
@@ -178,18 +203,23 @@ async def require_table(connections: Connections, table: ItemTable, where: str) 
 
 
 def require_encryptions(config: VolumeConfig, *, writable: bool = True) -> None:
-    """Raises ConfigError if data or log would have to be written with an encryption that is not supported, or read
-    with one of the client's (S3A's CSE): what S3 returns then are not the files' bytes."""
+    """Raises ConfigError if data or log would have to be written with an encryption that is not
+    supported, or read with one of the client's (S3A's CSE): what S3 returns then are not the files'
+    bytes."""
     for place in (config.data, config.log):
-        if isinstance(place, S3Bucket) and (writable or str(place.aws.encryption).startswith("CSE")):
+        if isinstance(place, S3Bucket) and (
+            writable or str(place.aws.encryption).startswith("CSE")
+        ):
             require_encryption(place.aws, f"s3://{place.bucket}/{place.prefix}")
 
 
 def _is_beside(log: BlobLocation, config: VolumeConfig) -> bool:
-    """Whether the log is in the data's location, or in the directory of an embedded volume, as the data is: the mark of
-    the data stands for both."""
+    """Whether the log is in the data's location, or in the directory of an embedded volume, as the
+    data is: the mark of the data stands for both."""
     log_text, data_text = location_text(log, config.table), location_text(config.data, config.table)
-    return log_text.startswith(data_text) or (log_text.startswith("./") and data_text.startswith("./"))
+    return log_text.startswith(data_text) or (
+        log_text.startswith("./") and data_text.startswith("./")
+    )
 
 
 async def _require_place(blobs: ReliableBlobs) -> None:
@@ -212,20 +242,29 @@ async def _record(
             items, table, where, sources=sources, policy=policy, locked=locked
         )
     else:
-        record = await find_or_repair(items, table, where, sources=sources, policy=policy, patience=NO_PATIENCE)
+        record = await find_or_repair(
+            items, table, where, sources=sources, policy=policy, patience=NO_PATIENCE
+        )
     if record is None:
         return await _legacy_record(config, items, where)
     if config.kind == "s3k-1.0":
-        raise VolumeMismatchError("the table holds a native volume, not one of S3-FileSystem 1.0", path=where)
+        raise VolumeMismatchError(
+            "the table holds a native volume, not one of S3-FileSystem 1.0", path=where
+        )
     require_agreement(record, config, where)
     return record
 
 
 async def _legacy_record(config: VolumeConfig, items: ReliableItems, where: str) -> VolumeRecord:
     if config.suffix_count is None:
-        raise ConfigError("the table has no volume record; to read it as s3k-1.0, give its suffix_count", path=where)
+        raise ConfigError(
+            "the table has no volume record; to read it as s3k-1.0, give its suffix_count",
+            path=where,
+        )
     if not config.name:
-        raise ConfigError("an s3k-1.0 volume is opened by its name, which is its bucket's", path=where)
+        raise ConfigError(
+            "an s3k-1.0 volume is opened by its name, which is its bucket's", path=where
+        )
     keys = KeyScheme(config.name, config.suffix_count, config.hash or "java31")
     await check_suffixes(items, keys, where)
     logged = config.log is not None and config.log_mode != "disabled"

@@ -58,7 +58,9 @@ class Lost:
         """The keys of its entries. Without a suffix count nothing can be restored, only planned."""
         if self.table is not None:
             return self.table.store.keys
-        return KeyScheme(self.config.name or "-", self.config.suffix_count or 1, self.config.hash or "xxh3")
+        return KeyScheme(
+            self.config.name or "-", self.config.suffix_count or 1, self.config.hash or "xxh3"
+        )
 
 
 class PlannedRestore(Protocol):
@@ -99,7 +101,9 @@ class _Alone:
         self.plan.close()
 
 
-def _alone(audit: str | None, directory: str | None, progress: Callable[[Progress], object] | None) -> Planner:
+def _alone(
+    audit: str | None, directory: str | None, progress: Callable[[Progress], object] | None
+) -> Planner:
     tell = progress or (lambda _: None)
 
     async def decide(lost: Lost) -> PlannedRestore:
@@ -132,24 +136,29 @@ async def restore_volume(
     progress: Callable[[Progress], object] | None = None,
     planner: Planner | None = None,
 ) -> RestoreReport:
-    """Make the lost table of a volume again, and fill it from the log; or, with `subtree`, put back what the table lost
-    at and below a path.
+    """Make the lost table of a volume again, and fill it from the log; or, with `subtree`, put back
+    what the table lost at and below a path.
 
-    The volume is locked for that: nobody else can open it, and who had it open is refused. What the volume was is read
-    from the marks of its places and from `config`. Without `subtree` the table must hold no entries
-    (DirectoryNotEmptyError), unless a restore was interrupted: it is finished by the same call. What the table holds is
-    never changed. Each entry is named in the log's place under `audit/<run>/` before it is written.
+    The volume is locked for that: nobody else can open it, and who had it open is refused. What the
+    volume was is read from the marks of its places and from `config`. Without `subtree` the table
+    must hold no entries (DirectoryNotEmptyError), unless a restore was interrupted: it is finished
+    by the same call. What the table holds is never changed. Each entry is named in the log's place
+    under `audit/<run>/` before it is written.
 
-    With `dry_run` nothing is written. `audit`: a local file for the audit trail, too. `directory`: where a temporary
-    file is made, about the size of the log. `planner`: who decides and writes, if not this machine alone.
+    With `dry_run` nothing is written. `audit`: a local file for the audit trail, too. `directory`:
+    where a temporary file is made, about the size of the log. `planner`: who decides and writes, if
+    not this machine alone.
 
-    Raises VolumeNotFoundError (no place carries the volume's mark), NotAVolumeError, ReadOnlyVolumeError for kind
-    `s3k-1.0`, UnsupportedError for a volume without log, BusyError, ItemFormatError (repair the table first), and the
-    services' errors. Damage is told in the report.
+    Raises VolumeNotFoundError (no place carries the volume's mark), NotAVolumeError,
+    ReadOnlyVolumeError for kind `s3k-1.0`, UnsupportedError for a volume without log, BusyError,
+    ItemFormatError (repair the table first), and the services' errors. Damage is told in the
+    report.
     """
     where = table_text(config.table)
     if config.kind == "s3k-1.0":
-        raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 is not ours to restore", path=where)
+        raise ReadOnlyVolumeError(
+            "a volume of S3-FileSystem 1.0 is not ours to restore", path=where
+        )
     if config.log_mode == "disabled":
         raise UnsupportedError("a volume without operation log cannot be restored", path=where)
     async with AsyncExitStack() as stack:
@@ -163,9 +172,13 @@ async def restore_volume(
         decide = planner or _alone(audit, directory, progress)
 
         async def plan(table: Volume | None) -> PlannedRestore:
-            return await decide(Lost(config, found.volume_id, found.scope, top, log, data, table, sources))
+            return await decide(
+                Lost(config, found.volume_id, found.scope, top, log, data, table, sources)
+            )
 
-        open_as_it_is = partial(open_volume, sources=sources, session=session, faults=faults, locked=True)
+        open_as_it_is = partial(
+            open_volume, sources=sources, session=session, faults=faults, locked=True
+        )
         try:
             table: Volume | None = await open_as_it_is(config)
         except VolumeNotFoundError:
@@ -203,15 +216,22 @@ async def restore_volume(
 
 
 async def _mark(data: BlobStore, log: BlobStore) -> Claim:
-    """What the mark of the data's place says. Raises unless the log's place is the same volume's."""
+    """What the mark of the data's place says. Raises unless the log's place is the same
+    volume's."""
     found = await read_claim(data) if await data.exists() else None
     if found is None:
-        raise VolumeNotFoundError("no volume's data is here: its mark is missing", path=data.uri(CLAIM))
+        raise VolumeNotFoundError(
+            "no volume's data is here: its mark is missing", path=data.uri(CLAIM)
+        )
     owner = await read_claim(log) if await log.exists() else None
     if owner is None:
-        raise UnsupportedError("there is no operation log of the volume here to restore it from", path=log.uri(CLAIM))
+        raise UnsupportedError(
+            "there is no operation log of the volume here to restore it from", path=log.uri(CLAIM)
+        )
     if owner.volume_id != found.volume_id:
-        raise NotAVolumeError("the log's place carries the mark of another volume", path=log.uri(CLAIM))
+        raise NotAVolumeError(
+            "the log's place carries the mark of another volume", path=log.uri(CLAIM)
+        )
     scope = scope_of(found.volume_id, {SCOPED})
     if not found.scope and (await log.list(scope, limit=1)).blobs:
         # The mark was written anew by hand, or by a version that knows no scopes.
@@ -220,7 +240,8 @@ async def _mark(data: BlobStore, log: BlobStore) -> Claim:
 
 
 def _as_marked(config: VolumeConfig, found: Claim) -> VolumeConfig:
-    """The configuration of the table that is made anew, with what the mark knows of the lost one."""
+    """The configuration of the table that is made anew, with what the mark knows of the lost
+    one."""
     count, name = found.document.get("suffix_count"), found.document.get("name")
     if config.suffix_count is None and isinstance(count, int):
         config = replace(config, suffix_count=count)
@@ -240,7 +261,9 @@ async def _need_empty(volume: Volume, where: str) -> None:
     async for entries in _entries(volume):
         if entries:
             raise DirectoryNotEmptyError(
-                "the table holds entries; only what is missing below a path can be put back (--subtree)", path=where
+                "the table holds entries; only what is missing below a path can be put back "
+                "(--subtree)",
+                path=where,
             )
 
 
@@ -256,11 +279,17 @@ async def _entries(volume: Volume) -> AsyncIterator[Sequence[Entry]]:
 
 
 async def write_tree(
-    volume: Volume, tree: TreePlan, trail: AuditTrail, tell: Callable[[Progress], object] = lambda _: None
+    volume: Volume,
+    tree: TreePlan,
+    trail: AuditTrail,
+    tell: Callable[[Progress], object] = lambda _: None,
 ) -> None:
     """Write the entries of a plan, level by level, each batch named in the audit trail before."""
     report = tree.report
-    pending = [await volume.log.begin([_creation(entry) for entry in entries]) for entries in tree.made_parents()]
+    pending = [
+        await volume.log.begin([_creation(entry) for entry in entries])
+        for entries in tree.made_parents()
+    ]
     for entries in tree.entries():
         await write_entries(volume, entries, trail)
         report.written += len(entries)
@@ -276,7 +305,9 @@ async def write_entries(volume: Volume, entries: Sequence[Entry], trail: AuditTr
 
 
 def _creation(entry: Entry) -> Operation:
-    return Operation(entry.operation, "create", entry.id, entry.version, entry.mtime_ms, None, entry)
+    return Operation(
+        entry.operation, "create", entry.id, entry.version, entry.mtime_ms, None, entry
+    )
 
 
 def _deed(entry: Entry) -> Deed:

@@ -1,4 +1,5 @@
-"""What may stand between a client and a service: TLS with certificates of our own, and a proxy that tunnels."""
+"""What may stand between a client and a service: TLS with certificates of our own, and a proxy that
+tunnels."""
 
 from __future__ import annotations
 
@@ -47,14 +48,18 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         place = self.directory / f"{address}.pem"
         private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
         place.write_bytes(private + _pem(self._issue(_name("server"), key.public_key(), address)))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(place)
         return context
 
-    def _issue(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, address: str | None) -> x509.Certificate:
+    def _issue(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, address: str | None
+    ) -> x509.Certificate:
         today = datetime.now(UTC)
         certificate = (
             x509.CertificateBuilder()
@@ -64,7 +69,9 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(today - timedelta(days=1))
             .not_valid_after(today + timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=address is None, path_length=None), critical=True)
+            .add_extension(
+                x509.BasicConstraints(ca=address is None, path_length=None), critical=True
+            )
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         )
         if address is not None:
@@ -105,11 +112,16 @@ async def _served(accept: Accept, context: ssl.SSLContext | None) -> AsyncIterat
         yield int(place.rpartition(":")[2])
 
 
-async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int) -> None:
+async def _join(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int
+) -> None:
     """Carry bytes both ways until one side ends."""
     there, back = await asyncio.open_connection(host, port)
     try:
-        carrying = [asyncio.create_task(_carry(reader, back)), asyncio.create_task(_carry(there, writer))]
+        carrying = [
+            asyncio.create_task(_carry(reader, back)),
+            asyncio.create_task(_carry(there, writer)),
+        ]
         try:
             await asyncio.wait(carrying, return_when=asyncio.FIRST_COMPLETED)
         finally:

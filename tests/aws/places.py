@@ -1,4 +1,5 @@
-"""Adapters for the tests of this folder: settings that name made-up credentials and a loopback endpoint."""
+"""Adapters for the tests of this folder: settings that name made-up credentials and a loopback
+endpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ Adapter: TypeAlias = type[DynamoItems] | type[WireItems]
 class OpenItems(Protocol):
     """Opens a table's adapter for the length of a block."""
 
-    def __call__(self, aws: AwsConfig, name: str = "meta") -> AbstractAsyncContextManager[Items]: ...
+    def __call__(
+        self, aws: AwsConfig, name: str = "meta"
+    ) -> AbstractAsyncContextManager[Items]: ...
 
 
 class OpenBlobs(Protocol):

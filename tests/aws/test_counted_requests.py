@@ -89,7 +89,9 @@ async def test_counted_is_what_arrives(new_volume: VolumeMaker) -> None:
     ):
         table.rule(dynamodb_error("ThrottlingException"), target="TransactWriteItems", times=3)
         table.rule(dynamodb_error("ThrottlingException"), target="Query", times=2)
-        blobs.rule(s3_error("SlowDown", status=503), times=4, when=lambda call: call.method == "PUT")
+        blobs.rule(
+            s3_error("SlowDown", status=503), times=4, when=lambda call: call.method == "PUT"
+        )
         async with S3kClient(config=through(config, table, blobs)) as client:
             await work(client)
         counted: Counter[str] = Counter()

@@ -1,4 +1,5 @@
-"""Credentials that run out: renewed ahead of time, once for all who ask, and never in the way while they are good."""
+"""Credentials that run out: renewed ahead of time, once for all who ask, and never in the way while
+they are good."""
 
 from __future__ import annotations
 
@@ -9,7 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from aiobotocore.credentials import AioCredentials, AioDeferredRefreshableCredentials, AioRefreshableCredentials
+from aiobotocore.credentials import (
+    AioCredentials,
+    AioDeferredRefreshableCredentials,
+    AioRefreshableCredentials,
+)
 from botocore.exceptions import CredentialRetrievalError, NoCredentialsError
 
 from s3k_async.aws.credentials import Credentials, Keys
@@ -22,7 +27,8 @@ SECRET = "wJalrXUtnFEMI-made-up-secret"
 
 
 class World:
-    """A clock, and a service that gives out credentials for an hour, numbered; it can be held up and can fail."""
+    """A clock, and a service that gives out credentials for an hour, numbered; it can be held up
+    and can fail."""
 
     def __init__(self) -> None:
         self.passed = 0.0
@@ -51,7 +57,9 @@ class World:
 
     def source(self) -> AioRefreshableCredentials:
         expiry = self.now() + timedelta(seconds=HOUR)
-        return AioRefreshableCredentials("AK0", SECRET, "token 0", expiry, self.fetch, "test", self.now)
+        return AioRefreshableCredentials(
+            "AK0", SECRET, "token 0", expiry, self.fetch, "test", self.now
+        )
 
     async def settle(self) -> None:
         """Let everything run that can."""
@@ -121,7 +129,9 @@ async def test_a_renewal_stands_in_nobodys_way(world: World, credentials: Creden
     assert world.asked == 1
 
 
-async def test_those_who_need_it_wait_for_one_renewal(world: World, credentials: Credentials) -> None:
+async def test_those_who_need_it_wait_for_one_renewal(
+    world: World, credentials: Credentials
+) -> None:
     await credentials.get()
     world.open.clear()
     world.passed = HOUR + 1
@@ -155,7 +165,9 @@ async def test_a_renewal_that_fails_while_the_old_ones_are_good(
     assert (await credentials.get()).access_key == "AK1"
 
 
-async def test_a_renewal_that_fails_when_it_is_needed(world: World, credentials: Credentials) -> None:
+async def test_a_renewal_that_fails_when_it_is_needed(
+    world: World, credentials: Credentials
+) -> None:
     await credentials.get()
     world.passed = HOUR + 1
     world.failure = CredentialRetrievalError(provider="test", error_msg="away")
@@ -166,7 +178,9 @@ async def test_a_renewal_that_fails_when_it_is_needed(world: World, credentials:
     assert (await credentials.get()).access_key == "AK1"
 
 
-async def test_a_users_own_way_of_fetching_that_fails(world: World, credentials: Credentials) -> None:
+async def test_a_users_own_way_of_fetching_that_fails(
+    world: World, credentials: Credentials
+) -> None:
     world.passed = HOUR + 1
     world.failure = KeyError("not our business")
     with pytest.raises(CredentialsError, match="KeyError"):
@@ -175,7 +189,9 @@ async def test_a_users_own_way_of_fetching_that_fails(world: World, credentials:
 
 async def test_refused_keys_are_renewed_once(world: World, credentials: Credentials) -> None:
     refused = await credentials.get()
-    assert await asyncio.gather(*(credentials.invalidate(refused) for _ in range(10))) == [True] * 10
+    assert (
+        await asyncio.gather(*(credentials.invalidate(refused) for _ in range(10))) == [True] * 10
+    )
     assert world.asked == 1
     assert (await credentials.get()).access_key == "AK1"
     assert await credentials.invalidate(refused), "who comes late finds others"
@@ -197,4 +213,8 @@ async def test_closing_ends_a_renewal(world: World) -> None:
 async def test_no_secret_shows(credentials: Credentials) -> None:
     keys = await credentials.get()
     shown: list[Callable[[object], str]] = [repr, str]
-    assert not any(SECRET in show(thing) or "token 0" in show(thing) for show in shown for thing in (keys, credentials))
+    assert not any(
+        SECRET in show(thing) or "token 0" in show(thing)
+        for show in shown
+        for thing in (keys, credentials)
+    )

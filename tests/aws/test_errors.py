@@ -37,7 +37,12 @@ from tests.proxy import Answer, FaultProxy, dynamodb_error, json_answer, s3_erro
 
 KEY = Key("ks://v/-sf0", "name")
 PUT = Put({"path": KEY.partition, "children": KEY.sort, "op": "1"}, ABSENT)
-STORED = {"path": {"S": KEY.partition}, "children": {"S": KEY.sort}, "ver": {"N": "7"}, "isdir": {"BOOL": False}}
+STORED = {
+    "path": {"S": KEY.partition},
+    "children": {"S": KEY.sort},
+    "ver": {"N": "7"},
+    "isdir": {"BOOL": False},
+}
 DECODED = {"path": KEY.partition, "children": KEY.sort, "ver": 7, "isdir": False}
 
 ItemCall = Callable[[Items], Awaitable[Any]]
@@ -168,7 +173,9 @@ async def test_s3_codes(s3_blobs: OpenBlobs) -> None:
         (504, ResponseLostError),
     ],
 )
-async def test_answers_without_a_body(status: int, expected: type[S3kError], s3_blobs: OpenBlobs) -> None:
+async def test_answers_without_a_body(
+    status: int, expected: type[S3kError], s3_blobs: OpenBlobs
+) -> None:
     """HEAD has no room for a code, and gateways have bodies of their own."""
     async with FaultProxy() as proxy, s3_blobs(settings(proxy.url)) as blobs:
         proxy.rule(Answer(status), method="HEAD")
@@ -199,7 +206,9 @@ async def test_replacing_what_is_gone_is_a_change(s3_blobs: OpenBlobs) -> None:
 async def test_another_region_is_named(s3_blobs: OpenBlobs) -> None:
     async with FaultProxy() as proxy, s3_blobs(settings(proxy.url)) as blobs:
         wrong = s3_error(
-            "AuthorizationHeaderMalformed", "the region 'us-east-1' is wrong; expecting 'eu-west-1'", status=400
+            "AuthorizationHeaderMalformed",
+            "the region 'us-east-1' is wrong; expecting 'eu-west-1'",
+            status=400,
         )
         proxy.rule(wrong)
         error = await raised(blobs.get("k"))
@@ -209,7 +218,11 @@ async def test_another_region_is_named(s3_blobs: OpenBlobs) -> None:
 
 async def test_a_failed_condition_carries_the_stored_item(dynamo_items: OpenItems) -> None:
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
-        proxy.rule(dynamodb_error("ConditionalCheckFailedException", "The conditional request failed", Item=STORED))
+        proxy.rule(
+            dynamodb_error(
+                "ConditionalCheckFailedException", "The conditional request failed", Item=STORED
+            )
+        )
         for name in ("put", "update", "delete"):
             error = await raised(ITEM_WRITES[name](items))
             assert isinstance(error, ConditionFailedError)
@@ -218,7 +231,9 @@ async def test_a_failed_condition_carries_the_stored_item(dynamo_items: OpenItem
 
 async def test_a_failed_condition_on_nothing(dynamo_items: OpenItems) -> None:
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
-        proxy.rule(dynamodb_error("ConditionalCheckFailedException", "The conditional request failed"))
+        proxy.rule(
+            dynamodb_error("ConditionalCheckFailedException", "The conditional request failed")
+        )
         error = await raised(items.write(Delete(KEY, Condition())))
         assert isinstance(error, ConditionFailedError)
         assert error.current == {0: None}
@@ -246,7 +261,9 @@ def cancelled(*reasons: Mapping[str, object] | str) -> Answer:
         (cancelled("None", "None"), ServiceError),
     ],
 )
-async def test_cancelled_transactions(answer: Answer, expected: type[S3kError], dynamo_items: OpenItems) -> None:
+async def test_cancelled_transactions(
+    answer: Answer, expected: type[S3kError], dynamo_items: OpenItems
+) -> None:
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
         proxy.rule(answer)
         error = await raised(items.transact([PUT], "token"))
@@ -254,10 +271,14 @@ async def test_cancelled_transactions(answer: Answer, expected: type[S3kError], 
         assert isinstance(error, TRANSIENT) == (expected is not ServiceError)
 
 
-async def test_failed_conditions_of_a_transaction_go_before_everything_else(dynamo_items: OpenItems) -> None:
+async def test_failed_conditions_of_a_transaction_go_before_everything_else(
+    dynamo_items: OpenItems,
+) -> None:
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
         failed = {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}
-        proxy.rule(cancelled("TransactionConflict", failed, "ThrottlingError", {**failed, "Item": STORED}))
+        proxy.rule(
+            cancelled("TransactionConflict", failed, "ThrottlingError", {**failed, "Item": STORED})
+        )
         error = await raised(items.transact([PUT], "token"))
         assert isinstance(error, ConditionFailedError)
         assert error.current == {1: None, 3: DECODED}
@@ -265,9 +286,17 @@ async def test_failed_conditions_of_a_transaction_go_before_everything_else(dyna
 
 async def test_reasons_that_only_the_message_gives(dynamo_items: OpenItems) -> None:
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
-        text = "Transaction cancelled, please refer cancellation reasons for specific reasons [None, {}]"
-        proxy.rule(dynamodb_error("TransactionCanceledException", text.format("TransactionConflict")), times=1)
-        proxy.rule(dynamodb_error("TransactionCanceledException", text.format("ConditionalCheckFailed")))
+        text = (
+            "Transaction cancelled, please refer cancellation reasons for specific reasons [None, "
+            "{}]"
+        )
+        proxy.rule(
+            dynamodb_error("TransactionCanceledException", text.format("TransactionConflict")),
+            times=1,
+        )
+        proxy.rule(
+            dynamodb_error("TransactionCanceledException", text.format("ConditionalCheckFailed"))
+        )
         assert type(await raised(items.transact([PUT], "token"))) is TransactionConflictError
         error = await raised(items.transact([PUT], "token"))
         assert isinstance(error, ConditionFailedError)
@@ -276,7 +305,10 @@ async def test_reasons_that_only_the_message_gives(dynamo_items: OpenItems) -> N
 
 async def test_an_answer_that_is_no_json_is_no_missing_item(dynamo_items: OpenItems) -> None:
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
-        proxy.rule(Answer(200, b"<html>sign in to the network</html>", {"Content-Type": "text/html"}), times=1)
+        proxy.rule(
+            Answer(200, b"<html>sign in to the network</html>", {"Content-Type": "text/html"}),
+            times=1,
+        )
         proxy.rule(json_answer({}))
         assert type(await raised(items.get(KEY))) is ResponseLostError
         assert await items.get(KEY) is None
@@ -284,7 +316,8 @@ async def test_an_answer_that_is_no_json_is_no_missing_item(dynamo_items: OpenIt
 
 SIGNATURE_TEXT = (
     "The request signature we calculated does not match the signature you provided.\n"
-    f"The Canonical String for this request should have been\n'POST\n/\n\nx-amz-security-token:{SESSION_TOKEN}\n'"
+    "The Canonical String for this request should have "
+    f"been\n'POST\n/\n\nx-amz-security-token:{SESSION_TOKEN}\n'"
 )
 
 
@@ -296,14 +329,26 @@ async def told(call: Awaitable[Any]) -> tuple[S3kError, str]:
     return error, shown + repr(pickle.dumps(error))
 
 
-async def test_refused_credentials_do_not_show(dynamo_items: OpenItems, s3_blobs: OpenBlobs) -> None:
+async def test_refused_credentials_do_not_show(
+    dynamo_items: OpenItems, s3_blobs: OpenBlobs
+) -> None:
     async with FaultProxy() as proxy:
         aws = settings(proxy.url)
         async with dynamo_items(aws) as items, s3_blobs(aws) as blobs:
-            proxy.rule(dynamodb_error("InvalidSignatureException", SIGNATURE_TEXT), target="GetItem")
-            proxy.rule(dynamodb_error("InvalidSignatureException", SIGNATURE_TEXT), target="TransactWriteItems")
             proxy.rule(
-                s3_error("ExpiredToken", "The provided token has expired.", status=400, **{"Token-0": SESSION_TOKEN}),
+                dynamodb_error("InvalidSignatureException", SIGNATURE_TEXT), target="GetItem"
+            )
+            proxy.rule(
+                dynamodb_error("InvalidSignatureException", SIGNATURE_TEXT),
+                target="TransactWriteItems",
+            )
+            proxy.rule(
+                s3_error(
+                    "ExpiredToken",
+                    "The provided token has expired.",
+                    status=400,
+                    **{"Token-0": SESSION_TOKEN},
+                ),
                 method="GET",
             )
             proxy.rule(
@@ -314,7 +359,12 @@ async def test_refused_credentials_do_not_show(dynamo_items: OpenItems, s3_blobs
                     CanonicalRequest=f"x-amz-security-token:{SESSION_TOKEN}",
                 )
             )
-            for call in (items.get(KEY), items.transact([PUT], "t"), blobs.get("k"), blobs.put("k", b"1")):
+            for call in (
+                items.get(KEY),
+                items.transact([PUT], "t"),
+                blobs.get("k"),
+                blobs.put("k", b"1"),
+            ):
                 error, shown = await told(call)
                 assert type(error) is CredentialsError
                 assert SESSION_TOKEN not in shown
@@ -324,14 +374,20 @@ async def test_refused_credentials_do_not_show(dynamo_items: OpenItems, s3_blobs
                 assert SECRET_KEY.encode() not in pickle.dumps(thing) + repr(thing).encode()
 
 
-async def test_what_asked_for_a_broken_answer_does_not_show(dynamo_items: OpenItems, s3_blobs: OpenBlobs) -> None:
+async def test_what_asked_for_a_broken_answer_does_not_show(
+    dynamo_items: OpenItems, s3_blobs: OpenBlobs
+) -> None:
     """aiohttp's error for it holds the headers of the request."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"this is no HTTP\r\n\r\n")
 
-    async with served(serve) as place, dynamo_items(settings(place)) as items, s3_blobs(settings(place)) as blobs:
+    async with (
+        served(serve) as place,
+        dynamo_items(settings(place)) as items,
+        s3_blobs(settings(place)) as blobs,
+    ):
         for call in (items.get(KEY), items.write(PUT), blobs.get("k"), blobs.put("k", b"data")):
             error: BaseException | None = await raised(call)
             assert type(error) is ResponseLostError

@@ -1,7 +1,8 @@
-"""Servers that break every rule: each call of both ports ends, in time, in bounded memory, and with an error of ours.
+"""Servers that break every rule: each call of both ports ends, in time, in bounded memory, and with
+an error of ours.
 
-A row is a server's answer to whatever it is asked, a column a call. No time is measured: without a bound the calls
-would not end at all, since the servers go on for as long as somebody listens.
+A row is a server's answer to whatever it is asked, a column a call. No time is measured: without a
+bound the calls would not end at all, since the servers go on for as long as somebody listens.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class Exchange:
 
     def head(self, *more: str, status: str = "200 OK", kind: str = "") -> bytes:
         kind = kind or ("application/x-amz-json-1.0" if self.table else "application/xml")
-        return "\r\n".join((f"HTTP/1.1 {status}", f"Content-Type: {kind}", 'ETag: "e"', *more, "", "")).encode()
+        return "\r\n".join(
+            (f"HTTP/1.1 {status}", f"Content-Type: {kind}", 'ETag: "e"', *more, "", "")
+        ).encode()
 
     async def answer(self, body: bytes, *more: str) -> None:
         await self.send(self.head(f"Content-Length: {len(body)}", *more) + body)
@@ -171,10 +174,14 @@ BROKEN: Mapping[str, Misbehaviour] = {
     "garbage": partial(raw, data=b"\x00\xff\x16\x03\x01" * 100),
     "status of four digits": partial(raw, data=b"HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n"),
     "negative length": partial(raw, data=b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
-    "two lengths": partial(raw, data=b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"),
+    "two lengths": partial(
+        raw, data=b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"
+    ),
     "length that is none": partial(raw, data=b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n"),
     "bad chunk": partial(raw, data=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
-    "large header": partial(raw, data=b"HTTP/1.1 200 OK\r\nX-Large: " + b"x" * 100_000 + b"\r\n\r\n"),
+    "large header": partial(
+        raw, data=b"HTTP/1.1 200 OK\r\nX-Large: " + b"x" * 100_000 + b"\r\n\r\n"
+    ),
     "many headers": partial(raw, data=b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 10_000 + b"\r\n"),
     "upgrade": partial(raw, data=b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"),
 }
@@ -189,15 +196,26 @@ CONTENT: Mapping[str, Misbehaviour] = {
     ),
     "attribute without a type": partial(
         body,
-        of_table=b'{"Item":{"a":{}},"Items":[{"a":{}}],"Responses":{"meta":[{"a":{}}]},"Table":{},"Tags":[{}]}',
+        of_table=(
+            b'{"Item":{"a":{}},"Items":[{"a":{}}],"Responses":{"meta":[{"a":{}}]},"Table":{},'
+            b'"Tags":[{}]}'
+        ),
         of_bucket=b"<a/>",
     ),
     "another name": partial(body, of_table=b'{"Elephant": 1}', of_bucket=b"<Elephant/>"),
     "not UTF-8": partial(
-        body, of_table=b'{"Item":{"a":{"S":"\xff\xfe"}}}', of_bucket=b"<ListBucketResult>\xff\xfe</ListBucketResult>"
+        body,
+        of_table=b'{"Item":{"a":{"S":"\xff\xfe"}}}',
+        of_bucket=b"<ListBucketResult>\xff\xfe</ListBucketResult>",
     ),
-    "half a surrogate": partial(body, of_table=b'{"Item":{"a":{"S":"\\ud800"}}}', of_bucket=b"<a>&#xd800;</a>"),
-    "UTF-16": partial(body, of_table='{"Item":{}}'.encode("utf-16"), of_bucket="<ListBucketResult/>".encode("utf-16")),
+    "half a surrogate": partial(
+        body, of_table=b'{"Item":{"a":{"S":"\\ud800"}}}', of_bucket=b"<a>&#xd800;</a>"
+    ),
+    "UTF-16": partial(
+        body,
+        of_table='{"Item":{}}'.encode("utf-16"),
+        of_bucket="<ListBucketResult/>".encode("utf-16"),
+    ),
     "nested": partial(body, of_table=nested(100_000), of_bucket=DEEP_XML),
     "entities": partial(body, of_table=b"{}{}", of_bucket=BILLION),
     "twice": partial(
@@ -208,12 +226,17 @@ CONTENT: Mapping[str, Misbehaviour] = {
     "number that is none": partial(
         body,
         of_table=b'{"Item":{"a":{"N":"1e999999999"}},"Count":-1}',
-        of_bucket=b"<ListBucketResult><Contents><Key>k</Key><Size>NaN</Size></Contents></ListBucketResult>",
+        of_bucket=(
+            b"<ListBucketResult><Contents><Key>k</Key><Size>NaN</Size></Contents>"
+            b"</ListBucketResult>"
+        ),
     ),
     "wrong checksum": lambda at: body(at, b'{"Item":{}}', b"<a/>", "x-amz-crc32: 1"),
     "checksum that is none": lambda at: body(at, b'{"Item":{}}', b"<a/>", "x-amz-crc32: lots"),
     "compressed": lambda at: body(at, BOMB, BOMB, "Content-Encoding: gzip"),
-    "error in a success": partial(body, of_table=b'{"__type":"InternalServerError"}', of_bucket=ERROR),
+    "error in a success": partial(
+        body, of_table=b'{"__type":"InternalServerError"}', of_bucket=ERROR
+    ),
     "root alone": partial(body, of_table=b"{}", of_bucket=b"<InitiateMultipartUploadResult/>"),
     "no etag": partial(body, of_table=b"{}", of_bucket=b"<CompleteMultipartUploadResult/>"),
     "copy without an etag": partial(body, of_table=b"{}", of_bucket=b"<CopyObjectResult/>"),
@@ -221,7 +244,10 @@ CONTENT: Mapping[str, Misbehaviour] = {
     "more without a place": partial(
         body,
         of_table=b'{"LastEvaluatedKey":{"a":{"S":"b"}}}',
-        of_bucket=b"<ListMultipartUploadsResult><IsTruncated>true</IsTruncated></ListMultipartUploadsResult>",
+        of_bucket=(
+            b"<ListMultipartUploadsResult><IsTruncated>true</IsTruncated>"
+            b"</ListMultipartUploadsResult>"
+        ),
     ),
     "time that is none": partial(
         body,
@@ -236,7 +262,9 @@ REFUSALS: Mapping[str, bytes] = {
     "not UTF-8": b'{"__type":"\xff"}',
     "list": b"[]",
     "reasons of another type": b'{"__type":"TransactionCanceledException","CancellationReasons":7}',
-    "reasons of another kind": b'{"__type":"TransactionCanceledException","CancellationReasons":["x"]}',
+    "reasons of another kind": (
+        b'{"__type":"TransactionCanceledException","CancellationReasons":["x"]}'
+    ),
     "item of another type": b'{"__type":"ConditionalCheckFailedException","Item":"x"}',
     "item without types": b'{"__type":"ConditionalCheckFailedException","Item":{"a":{}}}',
     "XML": DEEP_XML,
@@ -283,8 +311,8 @@ class Hostile:
     calls: Mapping[str, Callable[[], Awaitable[Any]]]
 
     async def succeeded(self, how: Misbehaviour, but: tuple[str, ...] = ()) -> list[str]:
-        """Those calls, all made at once, that ended without an error of ours; another error is raised. `but`: calls
-        that may end so."""
+        """Those calls, all made at once, that ended without an error of ours; another error is
+        raised. `but`: calls that may end so."""
         self.server.how = how
         found: list[str] = []
 
@@ -320,7 +348,9 @@ HEADS = ("data: head", "data: now", "data: exists")
 """Requests whose answers have no body."""
 
 
-async def test_a_server_that_does_not_come_to_an_end(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_come_to_an_end(
+    hostile: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # S3 sends white space while it copies, so what ends those calls is the longest time of any.
     monkeypatch.setattr("s3k_async.retry._LONGEST", 1.0)
     for name, how in STUCK.items():
@@ -346,7 +376,10 @@ async def test_content_that_no_service_sends(hostile: Hostile) -> None:
         found = await hostile.succeeded(how)
         put = ("data: put", "data: put-large", "data: put-if-absent", "data: put-if-match")
         kept = ("data: put-part", "data: put-part-large") if name == "empty" else ()
-        writes = {f"data: {each}" for each in BLOB_WRITES} - {*(put if name == "empty" else ()), *kept}
+        writes = {f"data: {each}" for each in BLOB_WRITES} - {
+            *(put if name == "empty" else ()),
+            *kept,
+        }
         assert writes.isdisjoint(found), (name, found)
 
 
@@ -392,11 +425,16 @@ async def test_waiting_for_a_turn_is_not_counted(dynamo_items: OpenItems) -> Non
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
         proxy.rule(json_answer({}))
         store = ReliableItems(items, policy, SYSTEM, AdaptiveLimit(1))
-        assert await asyncio.gather(*(store.get(Key("p", str(each))) for each in range(20))) == [None] * 20
+        assert (
+            await asyncio.gather(*(store.get(Key("p", str(each))) for each in range(20)))
+            == [None] * 20
+        )
 
 
 @pytest.mark.parametrize("cycle", [1, 2, 3])
-async def test_pages_of_a_partition_that_repeat_themselves(cycle: int, dynamo_items: OpenItems) -> None:
+async def test_pages_of_a_partition_that_repeat_themselves(
+    cycle: int, dynamo_items: OpenItems
+) -> None:
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
         for number in range(10):
             last = {"path": {"S": "p"}, "children": {"S": f"k{number % cycle}"}}
@@ -415,5 +453,7 @@ async def test_the_checksum_of_an_answer_that_is_right(dynamo_items: OpenItems) 
     content = json.dumps({"Item": {"path": {"S": "p"}}}).encode()
     answer = json_answer({})
     async with FaultProxy() as proxy, dynamo_items(settings(proxy.url)) as items:
-        proxy.rule(Answer(200, content, {**answer.headers, "x-amz-crc32": str(zlib.crc32(content))}))
+        proxy.rule(
+            Answer(200, content, {**answer.headers, "x-amz-crc32": str(zlib.crc32(content))})
+        )
         assert await items.get(KEY) == {"path": "p"}

@@ -1,4 +1,5 @@
-"""Connections that fail, break and hang: what can have been applied, and that it takes bounded time."""
+"""Connections that fail, break and hang: what can have been applied, and that it takes bounded
+time."""
 
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ async def outcome(call: Awaitable[Any]) -> type[S3kError]:
 
 
 class Stores(Protocol):
-    def __call__(self, endpoint: str, **more: object) -> AbstractAsyncContextManager[tuple[Items, S3Blobs]]: ...
+    def __call__(
+        self, endpoint: str, **more: object
+    ) -> AbstractAsyncContextManager[tuple[Items, S3Blobs]]: ...
 
 
 @pytest.fixture
@@ -103,7 +106,13 @@ def deaf_port() -> Iterator[int]:
 
 async def test_nobody_listens(closed_port: int, stores: Stores) -> None:
     async with stores(f"http://127.0.0.1:{closed_port}") as (items, blobs):
-        for call in (items.get(KEY), items.write(PUT), items.exists(), blobs.get("k"), blobs.put("k", b"1")):
+        for call in (
+            items.get(KEY),
+            items.write(PUT),
+            items.exists(),
+            blobs.get("k"),
+            blobs.put("k", b"1"),
+        ):
             assert await outcome(call) is UnreachableError
 
 
@@ -130,13 +139,19 @@ async def test_tls_with_one_who_speaks_none(stores: Stores) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    async with served(answer_in_clear) as place, stores(place.replace("http:", "https:")) as (items, blobs):
+    async with (
+        served(answer_in_clear) as place,
+        stores(place.replace("http:", "https:")) as (items, blobs),
+    ):
         assert await outcome(items.write(PUT)) is UnreachableError
         assert await outcome(blobs.put("k", b"1")) is UnreachableError
 
 
 async def test_a_certificate_bundle_that_is_missing(closed_port: int, stores: Stores) -> None:
-    async with stores(f"https://127.0.0.1:{closed_port}", ca_bundle="/nowhere/ca.pem") as (items, _):
+    async with stores(f"https://127.0.0.1:{closed_port}", ca_bundle="/nowhere/ca.pem") as (
+        items,
+        _,
+    ):
         assert await outcome(items.get(KEY)) is ConfigError
 
 
@@ -180,8 +195,14 @@ async def test_nothing_below_sends_a_put_again(fault: Fault, warm: bool, stores:
 @pytest.mark.parametrize("announce", [False, True])
 async def test_half_an_answer(announce: bool, stores: Stores) -> None:
     item = json_answer({"Item": OURS})
-    listing = xml_answer("<ListBucketResult><Contents><Key>a</Key><Size>1</Size></Contents></ListBucketResult>")
-    async with FaultProxy() as behind, FaultProxy(behind.url) as proxy, stores(proxy.url) as (items, blobs):
+    listing = xml_answer(
+        "<ListBucketResult><Contents><Key>a</Key><Size>1</Size></Contents></ListBucketResult>"
+    )
+    async with (
+        FaultProxy() as behind,
+        FaultProxy(behind.url) as proxy,
+        stores(proxy.url) as (items, blobs),
+    ):
         behind.rule(item, target="GetItem")
         behind.rule(listing, query="list-type")
         proxy.rule(Truncate(20, announce=announce))
@@ -190,7 +211,11 @@ async def test_half_an_answer(announce: bool, stores: Stores) -> None:
 
 
 async def test_half_a_blob(stores: Stores) -> None:
-    async with FaultProxy() as behind, FaultProxy(behind.url) as proxy, stores(proxy.url) as (_, blobs):
+    async with (
+        FaultProxy() as behind,
+        FaultProxy(behind.url) as proxy,
+        stores(proxy.url) as (_, blobs),
+    ):
         behind.rule(Answer(200, b"x" * 100_000, {"ETag": '"e"'}))
         proxy.rule(Truncate(50_000), times=1)
         assert await outcome(blobs.get("k")) is ResponseLostError
@@ -214,10 +239,15 @@ async def test_a_put_whose_answer_was_lost_is_settled_by_its_operation(stores: S
 
 
 @pytest.mark.parametrize("adapter", [WireItems])
-async def test_a_service_that_keeps_answering_with_an_internal_error_is_named(stores: Stores) -> None:
+async def test_a_service_that_keeps_answering_with_an_internal_error_is_named(
+    stores: Stores,
+) -> None:
     policy = RetryPolicy(attempts=4, base=0.0, cap=0.0)
     async with FaultProxy() as proxy, stores(proxy.url) as (items, blobs):
-        proxy.rule(dynamodb_error("InternalServerError", "race", status=500), when=lambda call: bool(call.target))
+        proxy.rule(
+            dynamodb_error("InternalServerError", "race", status=500),
+            when=lambda call: bool(call.target),
+        )
         proxy.rule(s3_error("InternalError", "race", status=500))
         table, data = ReliableItems(items, policy, SYSTEM), ReliableBlobs(blobs, policy, SYSTEM)
         host = proxy.url.removeprefix("http://")
@@ -253,7 +283,8 @@ async def test_a_blob_that_a_lost_request_had_stored_is_ours(stores: Stores) -> 
 
 
 async def test_a_large_put_that_is_refused_before_it_is_sent(stores: Stores) -> None:
-    """A service may refuse on the head of the request alone, without asking for the body (100 Continue)."""
+    """A service may refuse on the head of the request alone, without asking for the body (100
+    Continue)."""
     bodies = 0
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -264,7 +295,10 @@ async def test_a_large_put_that_is_refused_before_it_is_sent(stores: Stores) -> 
 
     async with served(refuse) as place, stores(place) as (_, blobs):
         for _ in range(2):
-            assert await outcome(blobs.put("k", bytes(3 * 1024 * 1024), if_absent=True)) is BlobExistsError
+            assert (
+                await outcome(blobs.put("k", bytes(3 * 1024 * 1024), if_absent=True))
+                is BlobExistsError
+            )
     assert bodies == 0
 
 
@@ -273,7 +307,8 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 @asynccontextmanager
 async def standing_still(after: bytes) -> AsyncIterator[str]:
-    """A service that reads the head of a request, says `after` and neither reads nor says any more."""
+    """A service that reads the head of a request, says `after` and neither reads nor says any
+    more."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

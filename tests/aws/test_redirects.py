@@ -1,4 +1,5 @@
-"""What stands between a client and its service: redirects are not followed, other answers are not taken for its own."""
+"""What stands between a client and its service: redirects are not followed, other answers are not
+taken for its own."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ from tests.proxy import Answer, Call, FaultProxy, dynamodb_error, json_answer, s
 BLOBS = {**BLOB_READS, **BLOB_WRITES}
 ITEMS = {**ITEM_READS, **ITEM_WRITES}
 REDIRECTS = [301, 302, 303, 307, 308]
-PAGE = b"<!DOCTYPE html><html><head><title>Sign on</title></head><body>Welcome to the hotel</body></html>"
+PAGE = (
+    b"<!DOCTYPE html><html><head><title>Sign on</title></head><body>Welcome to the "
+    b"hotel</body></html>"
+)
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 
 
@@ -61,23 +65,38 @@ async def test_a_redirect_is_an_error_that_names_the_hosts(
         for status in REDIRECTS:
             service.clear()
             service.rule(redirect(status, elsewhere))
-            for error in [*(await fails(BLOBS, blobs)).values(), *(await fails(ITEMS, items)).values()]:
+            for error in [
+                *(await fails(BLOBS, blobs)).values(),
+                *(await fails(ITEMS, items)).values(),
+            ]:
                 assert type(error) is ServiceError
-                for part in (str(status), service.url.removeprefix("http://"), elsewhere.url.removeprefix("http://")):
+                for part in (
+                    str(status),
+                    service.url.removeprefix("http://"),
+                    elsewhere.url.removeprefix("http://"),
+                ):
                     assert part in error.message
                 assert "captive portal" in error.message
-                assert "secret-of-the-query" not in f"{error} {error.__cause__!r} {error.__context__!r}"
+                assert (
+                    "secret-of-the-query"
+                    not in f"{error} {error.__cause__!r} {error.__context__!r}"
+                )
     assert elsewhere.calls == []
 
 
-@pytest.mark.parametrize(("name", "status"), [("put", 307), ("put-large", 301), ("get", 301), ("complete", 307)])
+@pytest.mark.parametrize(
+    ("name", "status"), [("put", 307), ("put-large", 301), ("get", 301), ("complete", 307)]
+)
 async def test_the_region_redirect_of_s3_is_signed_again_for_the_same_service(
     name: str, status: int, service: FaultProxy, elsewhere: FaultProxy, s3_blobs: OpenBlobs
 ) -> None:
     code = {301: "PermanentRedirect", 307: "TemporaryRedirect"}[status]
     moved = s3_error(code, status=status, Endpoint=elsewhere.url)
     region = {"x-amz-bucket-region": "eu-north-1", "Location": f"{elsewhere.url}/data/key"}
-    service.rule(Answer(status, moved.body, {**moved.headers, **region}), when=lambda call: not signed_for(call))
+    service.rule(
+        Answer(status, moved.body, {**moved.headers, **region}),
+        when=lambda call: not signed_for(call),
+    )
     service.rule(Answer(503))
     async with s3_blobs(settings(service.url, region="us-east-1")) as blobs:
         with pytest.raises(S3kError):
@@ -128,7 +147,9 @@ async def test_a_web_identity_token_is_not_sent_after_a_redirect(
     "answer",
     [
         pytest.param(Answer(200, PAGE, HTML), id="page"),
-        pytest.param(Answer(200, PAGE, {**HTML, "ETag": 'W/"5f3c-264"'}), id="page-of-a-file-server"),
+        pytest.param(
+            Answer(200, PAGE, {**HTML, "ETag": 'W/"5f3c-264"'}), id="page-of-a-file-server"
+        ),
         pytest.param(Answer(200, b"", HTML), id="empty"),
         pytest.param(Answer(200, b""), id="nothing"),
         pytest.param(Answer(201, b"", {"ETag": '"e"'}), id="created"),
@@ -150,16 +171,23 @@ async def test_an_answer_that_is_not_the_service_s_acknowledges_nothing(
     writes = {name: call for name, call in BLOB_WRITES.items() if name not in none}
     async with s3_blobs(aws) as blobs, dynamo_items(aws) as items:
         errors = await fails(writes, blobs) | await fails(ITEM_WRITES, items)
-    assert {name: type(error) for name, error in errors.items()} == dict.fromkeys(errors, ResponseLostError)
+    assert {name: type(error) for name, error in errors.items()} == dict.fromkeys(
+        errors, ResponseLostError
+    )
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         pytest.param(Answer(200, PAGE, HTML), id="page"),
-        pytest.param(Answer(200, PAGE, {**HTML, "ETag": 'W/"5f3c-264"'}), id="page-of-a-file-server"),
+        pytest.param(
+            Answer(200, PAGE, {**HTML, "ETag": 'W/"5f3c-264"'}), id="page-of-a-file-server"
+        ),
         pytest.param(Answer(200, b"{}", {"Content-Type": "application/json"}), id="json"),
-        pytest.param(Answer(200, b'{"error":"sign on"}', {"Content-Type": "application/json"}), id="json-with-more"),
+        pytest.param(
+            Answer(200, b'{"error":"sign on"}', {"Content-Type": "application/json"}),
+            id="json-with-more",
+        ),
         pytest.param(Answer(202, b"", {"ETag": '"e"'}), id="accepted"),
         pytest.param(Answer(204, b"", {"ETag": '"e"'}), id="no-content"),
     ],
@@ -170,7 +198,9 @@ async def test_an_answer_that_is_not_the_service_s_is_no_data(
     service.rule(answer)
     aws = settings(service.url)
     # The bucket itself has no entity tag: any answer of status 200 that is no page will do.
-    bucket = {"exists", "now"} if answer.headers.get("Content-Type") != HTML["Content-Type"] else set()
+    bucket = (
+        {"exists", "now"} if answer.headers.get("Content-Type") != HTML["Content-Type"] else set()
+    )
     reads = {name: call for name, call in BLOB_READS.items() if name not in bucket}
     async with s3_blobs(aws) as blobs, dynamo_items(aws) as items:
         await fails(reads, blobs)
@@ -181,12 +211,17 @@ async def test_a_page_that_says_not_found_is_not_the_absence_of_an_object(
     service: FaultProxy, s3_blobs: OpenBlobs, dynamo_items: OpenItems
 ) -> None:
     service.rule(Answer(404, PAGE, {**HTML, "Content-Length": str(len(PAGE))}))
-    async with s3_blobs(settings(service.url)) as blobs, dynamo_items(settings(service.url)) as items:
+    async with (
+        s3_blobs(settings(service.url)) as blobs,
+        dynamo_items(settings(service.url)) as items,
+    ):
         await fails(BLOBS, blobs)
         await fails(ITEMS, items)
 
 
-async def test_answers_of_the_table_carry_its_content_type(service: FaultProxy, dynamo_items: OpenItems) -> None:
+async def test_answers_of_the_table_carry_its_content_type(
+    service: FaultProxy, dynamo_items: OpenItems
+) -> None:
     """An empty object with status 200 is the answer to many a request of other services."""
     service.rule(dynamodb_error("ResourceNotFoundException"), target="DescribeTable")
     service.rule(Answer(200, b"{}", {"Content-Type": "application/json"}))

@@ -17,10 +17,24 @@ from aiobotocore.config import AioConfig
 
 from s3k_async.aws.session import AwsClient
 from s3k_async.config import AwsConfig, DynamoTable, Secret
-from s3k_async.errors import ClosedClientError, ConfigError, CredentialsError, S3kError, WrongLoopError
+from s3k_async.errors import (
+    ClosedClientError,
+    ConfigError,
+    CredentialsError,
+    S3kError,
+    WrongLoopError,
+)
 from s3k_async.settings import resolve
 from s3k_async.stores.items import Key
-from tests.aws.places import SECRET_KEY, SESSION_TOKEN, Adapter, Items, OpenBlobs, OpenItems, settings
+from tests.aws.places import (
+    SECRET_KEY,
+    SESSION_TOKEN,
+    Adapter,
+    Items,
+    OpenBlobs,
+    OpenItems,
+    settings,
+)
 from tests.proxy import Answer, FaultProxy, json_answer
 
 KEY = Key("p", "s")
@@ -73,7 +87,9 @@ async def test_the_variables_that_name_the_region_have_an_order(
     own = aioboto3.Session("A", "B", region_name="eu-north-1")
     assert await signed_region(AwsConfig(endpoint=NOWHERE), own) == "eu-north-1"
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    assert await signed_region(AwsConfig(endpoint=NOWHERE), aioboto3.Session("A", "B")) == "eu-south-1"
+    assert (
+        await signed_region(AwsConfig(endpoint=NOWHERE), aioboto3.Session("A", "B")) == "eu-south-1"
+    )
 
 
 @pytest.mark.parametrize("part", ["table", "data", "log"])
@@ -97,14 +113,19 @@ async def test_without_an_endpoint_a_region_is_required() -> None:
 
 async def test_a_profile_gives_region_and_credentials(bare_environment: Path) -> None:
     (bare_environment / "config").write_text("[profile work]\nregion = ca-central-1\n")
-    (bare_environment / "credentials").write_text("[work]\naws_access_key_id = A\naws_secret_access_key = B\n")
+    (bare_environment / "credentials").write_text(
+        "[work]\naws_access_key_id = A\naws_secret_access_key = B\n"
+    )
     assert await signed_region(AwsConfig(profile="work")) == "ca-central-1"
     with pytest.raises(ConfigError, match="play"):
         await signed_region(AwsConfig(profile="play"))
 
 
 async def test_no_credentials_anywhere(dynamo_items: OpenItems, s3_blobs: OpenBlobs) -> None:
-    async with dynamo_items(AwsConfig(endpoint=NOWHERE)) as items, s3_blobs(AwsConfig(endpoint=NOWHERE)) as blobs:
+    async with (
+        dynamo_items(AwsConfig(endpoint=NOWHERE)) as items,
+        s3_blobs(AwsConfig(endpoint=NOWHERE)) as blobs,
+    ):
         for call in (items.get(KEY), blobs.get("k")):
             with pytest.raises(CredentialsError):
                 await call
@@ -124,7 +145,10 @@ async def test_an_endpoint_that_is_none(endpoint: str, dynamo_items: OpenItems) 
 
 
 async def test_the_bucket_is_in_the_path_at_an_endpoint(s3_blobs: OpenBlobs) -> None:
-    async with FaultProxy() as proxy, s3_blobs(settings(proxy.url.replace("127.0.0.1", "localhost"))) as blobs:
+    async with (
+        FaultProxy() as proxy,
+        s3_blobs(settings(proxy.url.replace("127.0.0.1", "localhost"))) as blobs,
+    ):
         proxy.rule(Answer(200, b"x", {"ETag": '"e"'}))
         await blobs.get("k")
         assert proxy.calls[0].path == "/data/k"

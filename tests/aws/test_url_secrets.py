@@ -1,4 +1,5 @@
-"""A password in the URL of an endpoint or a proxy shows nowhere: not in a repr, a pickle, an error or a file."""
+"""A password in the URL of an endpoint or a proxy shows nowhere: not in a repr, a pickle, an error
+or a file."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def test_a_url_without_its_user(url: str | None, bare: str | None) -> None:
 def test_neither_repr_nor_pickle_of_settings_have_it(field: str) -> None:
     url: dict[str, Any] = {field: PROXY}
     bare: dict[str, Any] = {field: "http://127.0.0.1:9"}
-    aws = AwsConfig(region="eu-west-1", access_key_id=Secret("id"), secret_access_key=Secret("made-up"), **url)
+    aws = AwsConfig(
+        region="eu-west-1", access_key_id=Secret("id"), secret_access_key=Secret("made-up"), **url
+    )
     for value in (aws, DynamoTable("t", aws), S3Bucket("b", "p/", aws)):
         for shown in (repr(value), str(value), f"{value}"):
             assert PASSWORD not in shown
@@ -51,7 +54,9 @@ def test_neither_repr_nor_pickle_of_settings_have_it(field: str) -> None:
     assert back == replace(aws, access_key_id=Secret(), secret_access_key=Secret(), **bare)
 
 
-@pytest.mark.parametrize("field", ["proxy", "endpoint", "table_proxy", "data_endpoint", "log_proxy"])
+@pytest.mark.parametrize(
+    "field", ["proxy", "endpoint", "table_proxy", "data_endpoint", "log_proxy"]
+)
 def test_nor_has_a_client(field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("S3K_CONFIG", str(tmp_path / "s3k.toml"))
     (tmp_path / "s3k.toml").write_text("")
@@ -83,14 +88,22 @@ async def test_nor_has_an_error(dynamo_items: OpenItems, s3_blobs: OpenBlobs) ->
 
 def test_nor_has_a_saved_volume(tmp_path: Path) -> None:
     file = tmp_path / "s3k.toml"
-    assert save_volume("v", {"table": "meta", "bucket": "data", "proxy": PROXY, "data_endpoint": ENDPOINT}, str(file))
+    assert save_volume(
+        "v",
+        {"table": "meta", "bucket": "data", "proxy": PROXY, "data_endpoint": ENDPOINT},
+        str(file),
+    )
     assert PASSWORD not in file.read_text()
     assert 'proxy = "http://127.0.0.1:9"' in file.read_text()
 
 
-def test_a_worker_finds_it_again_in_its_own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_finds_it_again_in_its_own_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("S3K_CONFIG", str(tmp_path / "s3k.toml"))
-    (tmp_path / "s3k.toml").write_text(f'[volumes.v]\ntable = "meta"\nbucket = "data"\nproxy = "{PROXY}"\n')
+    (tmp_path / "s3k.toml").write_text(
+        f'[volumes.v]\ntable = "meta"\nbucket = "data"\nproxy = "{PROXY}"\n'
+    )
     config = S3kClient("s3k://v").config
     sent = pickle.loads(pickle.dumps(config))
     assert sent.table.aws.proxy == "http://127.0.0.1:9"

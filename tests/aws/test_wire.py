@@ -21,7 +21,13 @@ from s3k_async.aws.errors import map_exceptions
 from s3k_async.aws.session import AwsClient
 from s3k_async.aws.wire import Answer, Wire
 from s3k_async.config import AwsConfig, DynamoTable, Secret
-from s3k_async.errors import ClosedClientError, ConfigError, CredentialsError, ResponseLostError, UnreachableError
+from s3k_async.errors import (
+    ClosedClientError,
+    ConfigError,
+    CredentialsError,
+    ResponseLostError,
+    UnreachableError,
+)
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import Key
@@ -41,7 +47,12 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def wired(
-    aws: AwsConfig, session: object | None = None, *, sources: Sources = SYSTEM, s3: bool = False, prefix: str = ""
+    aws: AwsConfig,
+    session: object | None = None,
+    *,
+    sources: Sources = SYSTEM,
+    s3: bool = False,
+    prefix: str = "",
 ) -> AsyncIterator[Wire]:
     client = AwsClient("s3" if s3 else "dynamodb", aws, session)
     try:
@@ -68,7 +79,12 @@ async def test_a_call_of_dynamodb(service: FaultProxy) -> None:
     async with wired(settings(service.url, region="eu-west-1")) as wire:
         assert (await wire.dynamodb("GetItem", b'{"a":1}'))[::2] == (200, b"{}")
     (call,) = service.calls
-    assert (call.method, call.raw_path, call.target, call.body) == ("POST", "/", "GetItem", b'{"a":1}')
+    assert (call.method, call.raw_path, call.target, call.body) == (
+        "POST",
+        "/",
+        "GetItem",
+        b'{"a":1}',
+    )
     headers = call.headers
     assert headers["host"] == service.url.removeprefix("http://")
     assert headers["content-type"] == "application/x-amz-json-1.0"
@@ -81,7 +97,9 @@ async def test_a_call_of_dynamodb(service: FaultProxy) -> None:
 async def test_any_request(service: FaultProxy) -> None:
     service.rule(Given(200, b"data", {"ETag": '"e"'}))
     async with wired(settings(service.url), s3=True) as wire:
-        answer = await wire.send("GET", "/bucket/a%20b%2Fc", "list-type=2&prefix=%2F", [("Range", "bytes=0-1")])
+        answer = await wire.send(
+            "GET", "/bucket/a%20b%2Fc", "list-type=2&prefix=%2F", [("Range", "bytes=0-1")]
+        )
         assert (answer.status, answer.body, answer.headers["etag"]) == (200, b"data", '"e"')
     (call,) = service.calls
     assert call.raw_path == "/bucket/a%20b%2Fc?list-type=2&prefix=%2F"
@@ -98,7 +116,9 @@ async def test_an_endpoint_below_a_path_with_a_user_in_it(service: FaultProxy) -
         assert (await wire.send("GET", "/k", "", [])).status == 200
     assert [call.raw_path for call in service.calls] == ["/below/", "/below/k"]
     assert service.calls[0].target == "GetItem"
-    assert all(call.headers["authorization"].startswith("AWS4-HMAC-SHA256") for call in service.calls)
+    assert all(
+        call.headers["authorization"].startswith("AWS4-HMAC-SHA256") for call in service.calls
+    )
 
 
 async def test_a_name_before_the_host(service: FaultProxy) -> None:
@@ -198,8 +218,12 @@ def refusing_late_ones(service: FaultProxy, answer: Given, *, date: bool = True)
     service.rule(json_answer({}))
 
 
-EXPIRED = dynamodb_error("InvalidSignatureException", "Signature expired: 20261121T060000Z is now earlier than ...")
-EARLY = dynamodb_error("InvalidSignatureException", "Signature not yet current: 20261121T080000Z is still later ...")
+EXPIRED = dynamodb_error(
+    "InvalidSignatureException", "Signature expired: 20261121T060000Z is now earlier than ..."
+)
+EARLY = dynamodb_error(
+    "InvalidSignatureException", "Signature not yet current: 20261121T080000Z is still later ..."
+)
 SKEWED = s3_error("RequestTimeTooSkewed", "The difference between ... is too large.", status=403)
 NO_TEXT = Given(403)
 
@@ -235,9 +259,15 @@ async def test_a_service_that_refuses_every_time(service: FaultProxy) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [dynamodb_error("InvalidSignatureException", "does not match"), dynamodb_error("ValidationException")]
+    "answer",
+    [
+        dynamodb_error("InvalidSignatureException", "does not match"),
+        dynamodb_error("ValidationException"),
+    ],
 )
-async def test_another_refusal_has_nothing_to_do_with_the_clock(service: FaultProxy, answer: Given) -> None:
+async def test_another_refusal_has_nothing_to_do_with_the_clock(
+    service: FaultProxy, answer: Given
+) -> None:
     refusing_late_ones(service, answer)
     sources = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + HOUR)
     async with wired(settings(service.url), sources=sources) as wire:
@@ -254,7 +284,12 @@ def lending(fetched: list[str], *, fresh: bool = True) -> object:
     async def fetch() -> dict[str, str]:
         fetched.append(f"NEW{len(fetched)}" if fresh else "OLD")
         expiry = datetime.now(UTC) + timedelta(hours=1)
-        return {"access_key": fetched[-1], "secret_key": "s", "token": "t", "expiry_time": expiry.isoformat()}
+        return {
+            "access_key": fetched[-1],
+            "secret_key": "s",
+            "token": "t",
+            "expiry_time": expiry.isoformat(),
+        }
 
     session: Any = aiobotocore.session.get_session()
     expiry = datetime.now(UTC) + timedelta(hours=1)
@@ -267,8 +302,12 @@ def signer(call: Call) -> str:
 
 
 REFUSED = [
-    dynamodb_error("ExpiredTokenException", "The security token included in the request is expired"),
-    dynamodb_error("UnrecognizedClientException", "The security token included in the request is invalid."),
+    dynamodb_error(
+        "ExpiredTokenException", "The security token included in the request is expired"
+    ),
+    dynamodb_error(
+        "UnrecognizedClientException", "The security token included in the request is invalid."
+    ),
     s3_error("ExpiredToken", "The provided token has expired.", status=400),
 ]
 
@@ -286,7 +325,9 @@ async def test_credentials_that_are_refused_are_renewed(service: FaultProxy, ans
 
 
 @pytest.mark.parametrize(("fresh", "sent"), [(True, 2), (False, 1)])
-async def test_credentials_that_are_refused_again(service: FaultProxy, fresh: bool, sent: int) -> None:
+async def test_credentials_that_are_refused_again(
+    service: FaultProxy, fresh: bool, sent: int
+) -> None:
     service.rule(REFUSED[0])
     async with wired(AwsConfig(endpoint=service.url, region="r"), lending([], fresh=fresh)) as wire:
         assert (await wire.dynamodb("PutItem", b"{}")).status == 400
@@ -315,7 +356,9 @@ async def test_a_token_that_no_header_may_hold(service: FaultProxy, token: str) 
 async def test_an_answer_after_an_informational_one() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.write(
+            b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+        )
         await reader.read()
 
     async with served(answer) as place, wired(settings(place)) as wire:
@@ -432,7 +475,10 @@ async def test_a_proxy_that_tunnels(service: FaultProxy, authority: Authority) -
     """The service proves who it is; nobody else sees the request."""
     service.rule(json_answer({}))
     heads: list[str] = []
-    async with tls_door(authority.server("127.0.0.1"), port_of(service)) as port, connect_proxy(heads) as door:
+    async with (
+        tls_door(authority.server("127.0.0.1"), port_of(service)) as port,
+        connect_proxy(heads) as door,
+    ):
         place, proxy = f"https://127.0.0.1:{port}", f"http://me:secret@127.0.0.1:{door}"
         async with wired(settings(place, proxy=proxy, ca_bundle=str(authority.bundle))) as wire:
             assert (await got(wire)).status == 200
@@ -446,7 +492,9 @@ async def test_a_proxy_that_tunnels(service: FaultProxy, authority: Authority) -
 
 
 @pytest.mark.parametrize("refusing", [False, True])
-async def test_what_a_proxy_is_told_does_not_show(service: FaultProxy, authority: Authority, refusing: bool) -> None:
+async def test_what_a_proxy_is_told_does_not_show(
+    service: FaultProxy, authority: Authority, refusing: bool
+) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
@@ -459,7 +507,9 @@ async def test_what_a_proxy_is_told_does_not_show(service: FaultProxy, authority
         connect_proxy([]) as open_door,
     ):
         door = server.sockets[0].getsockname()[1] if refusing else open_door
-        async with wired(settings(f"https://127.0.0.1:{port}", proxy=f"http://me:secret@127.0.0.1:{door}")) as wire:
+        async with wired(
+            settings(f"https://127.0.0.1:{port}", proxy=f"http://me:secret@127.0.0.1:{door}")
+        ) as wire:
             with pytest.raises(UnreachableError) as caught:
                 await got(wire)
     error: BaseException | None = caught.value
@@ -468,7 +518,9 @@ async def test_what_a_proxy_is_told_does_not_show(service: FaultProxy, authority
         error = error.__cause__ or error.__context__
 
 
-async def test_a_proxy_that_the_environment_names(service: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_that_the_environment_names(
+    service: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service.rule(json_answer({}))
     monkeypatch.setenv("http_proxy", service.url)
     async with wired(settings("http://service.invalid")) as wire:

@@ -1,4 +1,5 @@
-"""Every request of both ports as a call that can be made against any server: what the tables of misbehaviour use."""
+"""Every request of both ports as a call that can be made against any server: what the tables of
+misbehaviour use."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ from s3k_async.stores.s3 import S3Blobs
 from s3k_async.stores.s3_upload import S3Upload
 from tests.aws.places import Items
 
-__all__ = ["BLOB_READS", "BLOB_WRITES", "ITEM_READS", "ITEM_WRITES", "KEY", "PUT", "BlobCall", "ItemCall"]
+__all__ = [
+    "BLOB_READS",
+    "BLOB_WRITES",
+    "ITEM_READS",
+    "ITEM_WRITES",
+    "KEY",
+    "PUT",
+    "BlobCall",
+    "ItemCall",
+]
 
 BlobCall: TypeAlias = Callable[[S3Blobs], Awaitable[Any]]
 ItemCall: TypeAlias = Callable[[Items], Awaitable[Any]]

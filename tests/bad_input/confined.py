@@ -1,8 +1,9 @@
-"""One command in a process of its own that may do less: `python -m tests.bad_input.confined LIMIT ARGUMENTS...`.
+"""One command in a process of its own that may do less: `python -m tests.bad_input.confined LIMIT
+ARGUMENTS...`.
 
-LIMIT is `size=N`, no file may grow over N bytes, or `nobody`, without privileges. Everything the command needs is
-imported before, because without privileges the interpreter's own files may be out of reach; what the command does is
-rehearsed on the volume of S3K_REHEARSAL.
+LIMIT is `size=N`, no file may grow over N bytes, or `nobody`, without privileges. Everything the
+command needs is imported before, because without privileges the interpreter's own files may be out
+of reach; what the command does is rehearsed on the volume of S3K_REHEARSAL.
 """
 
 from __future__ import annotations
@@ -21,8 +22,17 @@ NOBODY = 65534
 
 def rehearse(volume: str) -> None:
     """Run the commands once, so that nothing is left to import."""
-    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())), contextlib.redirect_stderr(io.StringIO()):
-        for command in ("ls {}:/", "cat {}:/none", "put - {}:/none/x", "mkdir {}:/none", "rm {}:/none"):
+    with (
+        contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        for command in (
+            "ls {}:/",
+            "cat {}:/none",
+            "put - {}:/none/x",
+            "mkdir {}:/none",
+            "rm {}:/none",
+        ):
             main(command.format(volume).split())
 
 

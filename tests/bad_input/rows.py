@@ -1,7 +1,7 @@
 """The bad-input table: what a row says, and what every row has to show.
 
-An error is one of ours and the builtin a caller expects, names what it is about, survives pickling, has its exit code
-and one line on the command line, and leaves the volume as it was.
+An error is one of ours and the builtin a caller expects, names what it is about, survives pickling,
+has its exit code and one line on the command line, and leaves the volume as it was.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ BOUND = 20.0
 
 @dataclass(frozen=True)
 class Scene:
-    """An embedded volume in which a row is played, and places beside it. `{vol}`, `{local}` and `{out}` in a row's
-    texts are the volume's directory, a local file and a local path where nothing is."""
+    """An embedded volume in which a row is played, and places beside it. `{vol}`, `{local}` and
+    `{out}` in a row's texts are the volume's directory, a local file and a local path where nothing
+    is."""
 
     root: Path
 
@@ -73,12 +74,19 @@ class Scene:
         return self.root / "out"
 
     def text(self, template: str) -> str:
-        for name, path in (("vol", self.volume), ("local", self.local), ("out", self.out), ("root", self.root)):
+        for name, path in (
+            ("vol", self.volume),
+            ("local", self.local),
+            ("out", self.out),
+            ("root", self.root),
+        ):
             template = template.replace(f"{{{name}}}", str(path))
         return template
 
     def client(self, **settings: Any) -> S3kClient:
-        return S3kClient(self.volume, retry_attempts=3, retry_base=0.001, retry_cap=0.001, **settings)
+        return S3kClient(
+            self.volume, retry_attempts=3, retry_base=0.001, retry_cap=0.001, **settings
+        )
 
     def copied(self, root: Path) -> Scene:
         """The same scene at another place, for a row that damages it."""
@@ -99,7 +107,8 @@ class Row:
     """What the message must hold: a path, or the volume, table, bucket or key."""
     call: Call
     command: str = ""
-    """The same on the command line; empty where a command cannot say it, and then the error is reported as one."""
+    """The same on the command line; empty where a command cannot say it, and then the error is
+    reported as one."""
     told: str = ""
     """What the command's line must hold, where that is not what the call's message holds."""
     arrange: Callable[[Scene], None] | None = None
@@ -121,7 +130,9 @@ def check(row: Row, scene: Scene, tmp_path: Path) -> None:
         scene = scene.copied(tmp_path)
         row.arrange(scene)
     before = snapshot(scene.root)
-    settings = {name: scene.text(value) if isinstance(value, str) else value for name, value in row.settings}
+    settings = {
+        name: scene.text(value) if isinstance(value, str) else value for name, value in row.settings
+    }
 
     async def play() -> None:
         async with scene.client(**settings) as fs:
@@ -152,17 +163,28 @@ def check_error(error: BaseException, kind: Kind, about: str) -> None:
     """The error is of the kind, says what it is about, and survives pickling."""
     wanted = kind.error
     if type(error) is not wanted:
-        raise AssertionError(f"{type(error).__name__} instead of {wanted.__name__}: {error}") from error
+        raise AssertionError(
+            f"{type(error).__name__} instead of {wanted.__name__}: {error}"
+        ) from error
     assert isinstance(error, S3kError)
     assert isinstance(error, kind.builtin)
     assert about in str(error)
     assert getattr(errors, wanted.__name__) is wanted
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is wanted
-    assert (again.path, again.message, str(again), again.code) == (error.path, error.message, str(error), error.code)
+    assert (again.path, again.message, str(again), again.code) == (
+        error.path,
+        error.message,
+        str(error),
+        error.code,
+    )
     assert again.args == error.args
     if isinstance(error, OSError):
-        assert (again.errno, again.strerror, again.filename) == (error.errno, error.strerror, error.filename)
+        assert (again.errno, again.strerror, again.filename) == (
+            error.errno,
+            error.strerror,
+            error.filename,
+        )
 
 
 @dataclass(frozen=True)
@@ -238,7 +260,11 @@ def _table(database: Path, name: str) -> Snapshot:
 def changes(before: Snapshot, after: Snapshot) -> list[tuple[str, object, object]]:
     """What differs: its name, how it was, how it is."""
     names = sorted(before.keys() | after.keys())
-    return [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]
+    return [
+        (name, before.get(name), after.get(name))
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
 
 
 async def opened(fs: S3kClient, path: str, mode: str = "rb") -> None:

@@ -1,4 +1,5 @@
-"""A volume on a DynamoDB and an S3 with a proxy in front of each, which answers as AWS documents its refusals."""
+"""A volume on a DynamoDB and an S3 with a proxy in front of each, which answers as AWS documents
+its refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ __all__ = ["Served", "proxied", "served"]
 
 @contextmanager
 def proxied(upstream: str | None) -> Iterator[FaultProxy]:
-    """A proxy that runs in a thread, so that commands, which have loops of their own, can pass through it."""
+    """A proxy that runs in a thread, so that commands, which have loops of their own, can pass
+    through it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -86,13 +88,16 @@ class Served:
         try:
             assert volume.log_blobs is not None
             log = LogReader(volume.log_blobs)
-            return (await Verifier(volume.store, volume.blobs, log, SYSTEM, grace=0.0).verify(deep=True)).problems
+            return (
+                await Verifier(volume.store, volume.blobs, log, SYSTEM, grace=0.0).verify(deep=True)
+            ).problems
         finally:
             await volume.close()
 
 
 def in_the_volume(call: Call) -> bool:
-    """Whether a request to the table is about entries, and not about the record by which the volume is opened."""
+    """Whether a request to the table is about entries, and not about the record by which the volume
+    is opened."""
     return b"s3k:volume" not in call.body
 
 
@@ -126,7 +131,9 @@ def served(dynamodb: Engine, s3: Engine, directory: Path) -> Iterator[Served]:
             retry_base = 0.001
             """
         )
-        volume = Served(before_table, before_data, name, table.name, bucket.bucket, file, tables, buckets)
+        volume = Served(
+            before_table, before_data, name, table.name, bucket.bucket, file, tables, buckets
+        )
         asyncio.run(fill(volume))
         yield volume
 

@@ -168,7 +168,12 @@ async def test_a_file_whose_client_is_closed(scene: Scene) -> None:
     async with scene.client() as fs:
         reader = await fs.open("/file")
         writer = await fs.open("/file", "wb")
-    for call in (reader.read, lambda: reader.read_at(0, 1), lambda: writer.write(b"x"), writer.commit):
+    for call in (
+        reader.read,
+        lambda: reader.read_at(0, 1),
+        lambda: writer.write(b"x"),
+        writer.commit,
+    ):
         with pytest.raises(Exception) as caught:  # noqa: PT011 - `shown` says which one
             await call()
         shown(caught.value, CLOSED, str(scene.volume))
@@ -182,7 +187,12 @@ def test_a_blocking_client_that_is_closed(scene: Scene) -> None:
     fs = blocking(scene)
     with fs:
         reader = fs.open("/file")
-    for call in (lambda: fs.read("/file"), lambda: list(fs.list("/")), lambda: fs.write("/new", b""), reader.read):
+    for call in (
+        lambda: fs.read("/file"),
+        lambda: list(fs.list("/")),
+        lambda: fs.write("/new", b""),
+        reader.read,
+    ):
         with pytest.raises(Exception) as caught:  # noqa: PT011 - `shown` says which one
             call()
         shown(caught.value, CLOSED, "volume")
@@ -194,7 +204,12 @@ def test_a_blocking_file_that_is_closed(scene: Scene) -> None:
             pass
         writer = fs.open("/file", "wb")
         writer.discard()
-        for call in (reader.read, lambda: reader.seek(0), lambda: reader.read_at(0, 1), lambda: writer.write(b"x")):
+        for call in (
+            reader.read,
+            lambda: reader.seek(0),
+            lambda: reader.read_at(0, 1),
+            lambda: writer.write(b"x"),
+        ):
             with pytest.raises(Exception) as caught:  # noqa: PT011 - `shown` says which one
                 call()
             shown(caught.value, STREAM_CLOSED, "/file")

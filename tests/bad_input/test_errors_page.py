@@ -18,10 +18,17 @@ ROW = re.compile(r"\| `(\w+)` \| ((?:`[\w.]+` ?)+) \| `(\w+)` \| (\d+) \| (.+) \
 
 def builtins_of(error: type[S3kError]) -> list[str]:
     """The builtins that the class is, without those that follow from another one."""
-    foreign = [base for base in error.__mro__ if base.__module__ != errors.__name__ and base is not object]
-    nearest = [base for base in foreign if not any(other is not base and issubclass(other, base) for other in foreign)]
+    foreign = [
+        base for base in error.__mro__ if base.__module__ != errors.__name__ and base is not object
+    ]
+    nearest = [
+        base
+        for base in foreign
+        if not any(other is not base and issubclass(other, base) for other in foreign)
+    ]
     return [
-        base.__name__ if base.__module__ == "builtins" else f"{base.__module__}.{base.__name__}" for base in nearest
+        base.__name__ if base.__module__ == "builtins" else f"{base.__module__}.{base.__name__}"
+        for base in nearest
     ]
 
 

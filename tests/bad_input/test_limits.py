@@ -97,7 +97,9 @@ class Full:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 @pytest.mark.parametrize("number", [1, 2])
-def test_no_space_for_bytes_or_log(scene: Scene, monkeypatch: pytest.MonkeyPatch, number: int, code: int) -> None:
+def test_no_space_for_bytes_or_log(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
     """The first write is that of the bytes, the second that of the log's pending entry."""
     before = snapshot(scene.root)
     full = Full(number, code)
@@ -123,13 +125,20 @@ def test_no_space_anywhere_in_an_upload(method: str) -> None:
     async def write() -> None:
         async with faulty_client(faults) as fs:
             await fs.write("/dir/file", b"old")
-            before = [status async for status in fs.list("/", recursive=True, include_uncommitted=True)]
-            faults.fail_when(lambda call: call.method == method, NoSpaceError("the device is full", path="data"))
+            before = [
+                status async for status in fs.list("/", recursive=True, include_uncommitted=True)
+            ]
+            faults.fail_when(
+                lambda call: call.method == method, NoSpaceError("the device is full", path="data")
+            )
             try:
                 async with fs.open("/dir/file", "wb") as file:
                     await file.write(b"x" * (10 if method == "put" else 1000))
             finally:
-                after = [status async for status in fs.list("/", recursive=True, include_uncommitted=True)]
+                after = [
+                    status
+                    async for status in fs.list("/", recursive=True, include_uncommitted=True)
+                ]
                 assert after == before
                 assert await fs.read("/dir/file") == b"old"
 
@@ -143,7 +152,9 @@ def test_no_file_may_grow_over_a_size(place: Scene, limit: int) -> None:
     """The kernel's own limit: the smaller one stops the table too."""
     place.local.write_bytes(BIG)
     before = snapshot(place.root)
-    ran = confined(f"size={limit}", "put", str(place.local), f"{place.volume}:/dir/file", scene=place)
+    ran = confined(
+        f"size={limit}", "put", str(place.local), f"{place.volume}:/dir/file", scene=place
+    )
     check_line(ran, NO_SPACE.exit, str(place.volume))
     assert changes(before, snapshot(place.root)) == []
     assert run_command("cat", f"{place.volume}:/dir/file").stdout == b"0123456789"
@@ -156,11 +167,13 @@ def test_no_table_may_grow_over_a_size(place: Scene) -> None:
     assert changes(before, snapshot(place.root)) == []
 
 
-# No permission: the child is nobody if the tests are root, and everything is closed to its owner, too
+# No permission: the child is nobody if the tests are root, and everything is closed to its owner,
+# too
 
 
 def refused(place: Scene, command: str, about: Path) -> None:
-    """Run a command as nobody, and require that it is refused; the modes are opened again for looking at the rest."""
+    """Run a command as nobody, and require that it is refused; the modes are opened again for
+    looking at the rest."""
     ran = confined("nobody", *place.text(command).split(), scene=place)
     set_modes(place.root, 0o755, 0o644)
     check_line(ran, DENIED.exit, str(about))
@@ -184,7 +197,9 @@ def test_a_volume_that_may_not_be_written(place: Scene, command: str) -> None:
     assert changes(before, snapshot(place.root)) == []
 
 
-@pytest.mark.parametrize("command", ["ls {vol}:/", "cat {vol}:/dir/file", "put {local} {vol}:/dir/new", "fsck {vol}"])
+@pytest.mark.parametrize(
+    "command", ["ls {vol}:/", "cat {vol}:/dir/file", "put {local} {vol}:/dir/new", "fsck {vol}"]
+)
 def test_a_volume_that_may_not_even_be_read(place: Scene, command: str) -> None:
     before = snapshot(place.root)
     set_modes(place.volume, 0o000, 0o000)

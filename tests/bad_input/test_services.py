@@ -1,4 +1,5 @@
-"""What services refuse, in the bodies that DynamoDB's Developer Guide and S3's API Reference document."""
+"""What services refuse, in the bodies that DynamoDB's Developer Guide and S3's API Reference
+document."""
 
 from __future__ import annotations
 
@@ -21,7 +22,15 @@ from tests.bad_input.kinds import (
     TIMEOUT,
     Kind,
 )
-from tests.bad_input.rows import Call, changes, check_error, check_line, drained, error_of, run_command
+from tests.bad_input.rows import (
+    Call,
+    changes,
+    check_error,
+    check_line,
+    drained,
+    error_of,
+    run_command,
+)
 from tests.bad_input.served import Served, in_the_volume, served
 from tests.engines.process import Engine
 from tests.proxy import Answer, Fault, Truncate, dynamodb_error, s3_error
@@ -29,23 +38,37 @@ from tests.proxy import Answer, Fault, Truncate, dynamodb_error, s3_error
 pytestmark = pytest.mark.engine
 
 USER = "User: arn:aws:iam::123456789012:user/alice is not authorized to perform: "
-DENIED_TABLE = dynamodb_error("AccessDeniedException", USER + "dynamodb:Query on resource: arn:aws:dynamodb:::table/t")
-EXPIRED_TABLE = dynamodb_error("ExpiredTokenException", "The security token included in the request is expired")
-UNRECOGNISED = dynamodb_error("UnrecognizedClientException", "The security token included in the request is invalid.")
-NO_SIGNATURE = dynamodb_error("MissingAuthenticationTokenException", "Request must contain a valid token")
-BAD_SIGNATURE = dynamodb_error("InvalidSignatureException", "The Canonical String for this request should have been x")
+DENIED_TABLE = dynamodb_error(
+    "AccessDeniedException", USER + "dynamodb:Query on resource: arn:aws:dynamodb:::table/t"
+)
+EXPIRED_TABLE = dynamodb_error(
+    "ExpiredTokenException", "The security token included in the request is expired"
+)
+UNRECOGNISED = dynamodb_error(
+    "UnrecognizedClientException", "The security token included in the request is invalid."
+)
+NO_SIGNATURE = dynamodb_error(
+    "MissingAuthenticationTokenException", "Request must contain a valid token"
+)
+BAD_SIGNATURE = dynamodb_error(
+    "InvalidSignatureException", "The Canonical String for this request should have been x"
+)
 OVER_CAPACITY = dynamodb_error(
     "ProvisionedThroughputExceededException",
     "The level of configured provisioned throughput for the table was exceeded.",
 )
 TOO_FAST = dynamodb_error("ThrottlingException", "Rate of requests exceeds the allowed throughput.")
 NO_TABLE = dynamodb_error("ResourceNotFoundException", "Requested resource not found")
-BROKEN_TABLE = dynamodb_error("InternalServerError", "The server encountered an internal error", status=500)
+BROKEN_TABLE = dynamodb_error(
+    "InternalServerError", "The server encountered an internal error", status=500
+)
 
 DENIED_DATA = s3_error("AccessDenied", "Access Denied", status=403)
 EXPIRED_DATA = s3_error("ExpiredToken", "The provided token has expired.", status=400)
 BAD_KEY = s3_error(
-    "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records.", status=403
+    "InvalidAccessKeyId",
+    "The AWS Access Key Id you provided does not exist in our records.",
+    status=403,
 )
 BAD_DATA_SIGNATURE = s3_error(
     "SignatureDoesNotMatch",
@@ -69,7 +92,9 @@ OTHER_REGION = s3_error(
     Region="eu-west-1",
 )
 FULL = s3_error("InsufficientStorage", "There is no space left.", status=507)
-BROKEN_DATA = s3_error("InternalError", "We encountered an internal error. Please try again.", status=500)
+BROKEN_DATA = s3_error(
+    "InternalError", "We encountered an internal error. Please try again.", status=500
+)
 
 
 @dataclass(frozen=True)
@@ -115,7 +140,15 @@ TABLE = (
     Refusal("get denied", DENIED, "{table}", DENIED_TABLE, read, CAT, table=GET_ITEM),
     Refusal("list denied", DENIED, "{table}", DENIED_TABLE, listed, LS, table=QUERY),
     Refusal("put denied", DENIED, "{table}", DENIED_TABLE, write, PUT, table=PUT_ITEM),
-    Refusal("chain denied", DENIED, "{table}", DENIED_TABLE, write, PUT, table={"target": "BatchGetItem"}),
+    Refusal(
+        "chain denied",
+        DENIED,
+        "{table}",
+        DENIED_TABLE,
+        write,
+        PUT,
+        table={"target": "BatchGetItem"},
+    ),
     Refusal(
         "rename denied",
         DENIED,
@@ -134,23 +167,89 @@ TABLE = (
         "rm {vol}/file",
         table={"target": "TransactWriteItems"},
     ),
-    Refusal("get with expired credentials", CREDENTIALS, "{table}", EXPIRED_TABLE, read, CAT, table=GET_ITEM),
-    Refusal("list with expired credentials", CREDENTIALS, "{table}", EXPIRED_TABLE, listed, LS, table=QUERY),
-    Refusal("put with expired credentials", CREDENTIALS, "{table}", EXPIRED_TABLE, write, PUT, table=PUT_ITEM),
     Refusal(
-        "open with expired credentials", CREDENTIALS, "{table}", EXPIRED_TABLE, read, CAT, table={"method": "POST"}
+        "get with expired credentials",
+        CREDENTIALS,
+        "{table}",
+        EXPIRED_TABLE,
+        read,
+        CAT,
+        table=GET_ITEM,
     ),
-    Refusal("list with unknown credentials", CREDENTIALS, "{table}", UNRECOGNISED, listed, LS, table=QUERY),
-    Refusal("get without a signature", CREDENTIALS, "{table}", NO_SIGNATURE, read, CAT, table=GET_ITEM),
-    Refusal("put with a bad signature", CREDENTIALS, "{table}", BAD_SIGNATURE, write, PUT, table=PUT_ITEM),
-    Refusal("get throttled for ever", THROTTLED, "{table}", OVER_CAPACITY, read, CAT, table=GET_ITEM),
+    Refusal(
+        "list with expired credentials",
+        CREDENTIALS,
+        "{table}",
+        EXPIRED_TABLE,
+        listed,
+        LS,
+        table=QUERY,
+    ),
+    Refusal(
+        "put with expired credentials",
+        CREDENTIALS,
+        "{table}",
+        EXPIRED_TABLE,
+        write,
+        PUT,
+        table=PUT_ITEM,
+    ),
+    Refusal(
+        "open with expired credentials",
+        CREDENTIALS,
+        "{table}",
+        EXPIRED_TABLE,
+        read,
+        CAT,
+        table={"method": "POST"},
+    ),
+    Refusal(
+        "list with unknown credentials",
+        CREDENTIALS,
+        "{table}",
+        UNRECOGNISED,
+        listed,
+        LS,
+        table=QUERY,
+    ),
+    Refusal(
+        "get without a signature", CREDENTIALS, "{table}", NO_SIGNATURE, read, CAT, table=GET_ITEM
+    ),
+    Refusal(
+        "put with a bad signature",
+        CREDENTIALS,
+        "{table}",
+        BAD_SIGNATURE,
+        write,
+        PUT,
+        table=PUT_ITEM,
+    ),
+    Refusal(
+        "get throttled for ever", THROTTLED, "{table}", OVER_CAPACITY, read, CAT, table=GET_ITEM
+    ),
     Refusal("list throttled for ever", THROTTLED, "{table}", TOO_FAST, listed, LS, table=QUERY),
-    Refusal("put throttled for ever", THROTTLED, "{table}", OVER_CAPACITY, write, PUT, table=PUT_ITEM),
-    Refusal("everything throttled for ever", THROTTLED, "{table}", TOO_FAST, read, CAT, table={"method": "POST"}),
+    Refusal(
+        "put throttled for ever", THROTTLED, "{table}", OVER_CAPACITY, write, PUT, table=PUT_ITEM
+    ),
+    Refusal(
+        "everything throttled for ever",
+        THROTTLED,
+        "{table}",
+        TOO_FAST,
+        read,
+        CAT,
+        table={"method": "POST"},
+    ),
     Refusal("table that is gone", NO_VOLUME, "{table}", NO_TABLE, listed, LS, table=QUERY),
-    Refusal("table that never was", NO_VOLUME, "{table}", NO_TABLE, read, CAT, table={"method": "POST"}),
-    Refusal("table that is broken for ever", TIMEOUT, "{table}", BROKEN_TABLE, read, CAT, table=GET_ITEM),
-    Refusal("answer that is cut for ever", TIMEOUT, "{table}", Truncate(9), listed, LS, table=QUERY),
+    Refusal(
+        "table that never was", NO_VOLUME, "{table}", NO_TABLE, read, CAT, table={"method": "POST"}
+    ),
+    Refusal(
+        "table that is broken for ever", TIMEOUT, "{table}", BROKEN_TABLE, read, CAT, table=GET_ITEM
+    ),
+    Refusal(
+        "answer that is cut for ever", TIMEOUT, "{table}", Truncate(9), listed, LS, table=QUERY
+    ),
 )
 
 DATA = (
@@ -158,27 +257,71 @@ DATA = (
     Refusal("put of bytes denied", DENIED, "{bucket}", DENIED_DATA, write, PUT, data=PUT_DATA),
     Refusal("put of the log denied", DENIED, "{bucket}", DENIED_DATA, write, PUT, data=PUT_LOG),
     Refusal("get of bytes, expired", CREDENTIALS, "{bucket}", EXPIRED_DATA, read, CAT, data=GET),
-    Refusal("put of bytes, expired", CREDENTIALS, "{bucket}", EXPIRED_DATA, write, PUT, data=PUT_DATA),
-    Refusal("put of bytes, unknown key", CREDENTIALS, "{bucket}", BAD_KEY, write, PUT, data=PUT_DATA),
-    Refusal("get of bytes, bad signature", CREDENTIALS, "{bucket}", BAD_DATA_SIGNATURE, read, CAT, data=GET),
-    Refusal("get of bytes throttled for ever", THROTTLED, "{bucket}", SLOW_DOWN, read, CAT, data=GET),
-    Refusal("put of bytes throttled for ever", THROTTLED, "{bucket}", SLOW_DOWN, write, PUT, data=PUT_DATA),
-    Refusal("put of the log throttled for ever", THROTTLED, "{bucket}", SLOW_DOWN, write, PUT, data=PUT_LOG),
+    Refusal(
+        "put of bytes, expired", CREDENTIALS, "{bucket}", EXPIRED_DATA, write, PUT, data=PUT_DATA
+    ),
+    Refusal(
+        "put of bytes, unknown key", CREDENTIALS, "{bucket}", BAD_KEY, write, PUT, data=PUT_DATA
+    ),
+    Refusal(
+        "get of bytes, bad signature",
+        CREDENTIALS,
+        "{bucket}",
+        BAD_DATA_SIGNATURE,
+        read,
+        CAT,
+        data=GET,
+    ),
+    Refusal(
+        "get of bytes throttled for ever", THROTTLED, "{bucket}", SLOW_DOWN, read, CAT, data=GET
+    ),
+    Refusal(
+        "put of bytes throttled for ever",
+        THROTTLED,
+        "{bucket}",
+        SLOW_DOWN,
+        write,
+        PUT,
+        data=PUT_DATA,
+    ),
+    Refusal(
+        "put of the log throttled for ever",
+        THROTTLED,
+        "{bucket}",
+        SLOW_DOWN,
+        write,
+        PUT,
+        data=PUT_LOG,
+    ),
     Refusal("bucket that is gone, get", NO_VOLUME, "{bucket}", NO_BUCKET, read, CAT, data=GET),
-    Refusal("bucket that is gone, put", NO_VOLUME, "{bucket}", NO_BUCKET, write, PUT, data=PUT_DATA),
-    Refusal("bucket that never was", NO_VOLUME, "{bucket}", Answer(404), read, CAT, data={"method": "HEAD"}),
+    Refusal(
+        "bucket that is gone, put", NO_VOLUME, "{bucket}", NO_BUCKET, write, PUT, data=PUT_DATA
+    ),
+    Refusal(
+        "bucket that never was",
+        NO_VOLUME,
+        "{bucket}",
+        Answer(404),
+        read,
+        CAT,
+        data={"method": "HEAD"},
+    ),
     Refusal("bytes that are gone", GONE_DATA, "/dir/file", NO_KEY, read, CAT, data=GET),
     Refusal("get from another region", CONFIG, "{bucket}", REDIRECT, read, CAT, data=GET),
     Refusal("put to another region", CONFIG, "{bucket}", REDIRECT, write, PUT, data=PUT_DATA),
     Refusal("signature for another region", CONFIG, "{bucket}", OTHER_REGION, read, CAT, data=GET),
     Refusal("bucket that is full", NO_SPACE, "{bucket}", FULL, write, PUT, data=PUT_DATA),
-    Refusal("bucket that is broken for ever", TIMEOUT, "{bucket}", BROKEN_DATA, read, CAT, data=GET),
+    Refusal(
+        "bucket that is broken for ever", TIMEOUT, "{bucket}", BROKEN_DATA, read, CAT, data=GET
+    ),
     Refusal("bytes that are cut for ever", TIMEOUT, "{bucket}", Truncate(4), read, CAT, data=GET),
 )
 
 
 @pytest.fixture(scope="module")
-def volume(dynoxide: Engine, moto_s3: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def volume(
+    dynoxide: Engine, moto_s3: Engine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
     with served(dynoxide, moto_s3, tmp_path_factory.mktemp("served")) as volume:
         yield volume
         assert asyncio.run(volume.problems()) == []

@@ -1,4 +1,5 @@
-"""Settings that are missing, malformed, or contradict each other: nothing is opened, and nothing is made."""
+"""Settings that are missing, malformed, or contradict each other: nothing is opened, and nothing is
+made."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ FILES = (
     Settings("a key that is unknown", "defualts", toml="[defualts]\nregion = 'x'\n"),
     Settings("an option that is unknown", "sufix_count", toml=X + "sufix_count = 3\n"),
     Settings("a default that is unknown", "regoin", toml="[defaults]\nregoin = 'x'\n"),
-    Settings("a default of one volume alone", "suffix_count", toml="[defaults]\nsuffix_count = 3\n"),
+    Settings(
+        "a default of one volume alone", "suffix_count", toml="[defaults]\nsuffix_count = 3\n"
+    ),
     Settings("an option that is no number", "suffix_count", toml=X + "suffix_count = 'many'\n"),
     Settings("an option out of range", "suffix_count", toml=X + "suffix_count = 0\n"),
     Settings("an option that is no choice", "hash", toml=X + "hash = 'md5'\n"),
@@ -60,23 +63,46 @@ FILES = (
     Settings("a volume of no good name", "a b", toml="[volumes.'a b']\ntable = 'meta'\n"),
     Settings("two places for the data", "data_location", toml=X + "data_location = './data'\n"),
     Settings("no place for the data", "x", toml="[volumes.x]\ntable = 'meta'\n"),
-    Settings("a table of no good name", "a/b", toml="[volumes.x]\ntable = 'a/b'\nbucket = 'data'\n"),
+    Settings(
+        "a table of no good name", "a/b", toml="[volumes.x]\ntable = 'a/b'\nbucket = 'data'\n"
+    ),
     Settings("half of the credentials", "secret_access_key", toml=X + "access_key_id = 'AKID'\n"),
-    Settings("another volume's section only", "s3k://x", toml='[volumes.y]\ntable = "meta"\nbucket = "data"\n'),
-    Settings("a default volume that is none", "default_volume", volume=None, toml="default_volume = 3\n"),
+    Settings(
+        "another volume's section only",
+        "s3k://x",
+        toml='[volumes.y]\ntable = "meta"\nbucket = "data"\n',
+    ),
+    Settings(
+        "a default volume that is none", "default_volume", volume=None, toml="default_volume = 3\n"
+    ),
 )
 
 ENVIRONMENT = (
     Settings("no volume at all", "config.toml", volume=None),
     Settings("no configuration of a name", "s3k://x"),
-    Settings("a file that is not there", "nowhere.toml", environment={"S3K_CONFIG": "nowhere.toml"}),
-    Settings("a suffix count that is no number", "S3K_SUFFIX_COUNT", environment={"S3K_SUFFIX_COUNT": "many"}),
-    Settings("a suffix count of nothing", "S3K_SUFFIX_COUNT", environment={"S3K_SUFFIX_COUNT": "0"}),
+    Settings(
+        "a file that is not there", "nowhere.toml", environment={"S3K_CONFIG": "nowhere.toml"}
+    ),
+    Settings(
+        "a suffix count that is no number",
+        "S3K_SUFFIX_COUNT",
+        environment={"S3K_SUFFIX_COUNT": "many"},
+    ),
+    Settings(
+        "a suffix count of nothing", "S3K_SUFFIX_COUNT", environment={"S3K_SUFFIX_COUNT": "0"}
+    ),
     Settings("a timeout of nothing", "S3K_READ_TIMEOUT", environment={"S3K_READ_TIMEOUT": "0"}),
     Settings("a truth that is none", "S3K_VERIFY_TLS", environment={"S3K_VERIFY_TLS": "perhaps"}),
     Settings("a size that is none", "S3K_PART_SIZE", environment={"S3K_PART_SIZE": "8 bananas"}),
-    Settings("a volume of another kind of URL", "ftp://x", volume=None, environment={"S3K_VOLUME": "ftp://x"}),
-    Settings("a volume that may be two things", "./x", volume=None, environment={"S3K_VOLUME": "x"}),
+    Settings(
+        "a volume of another kind of URL",
+        "ftp://x",
+        volume=None,
+        environment={"S3K_VOLUME": "ftp://x"},
+    ),
+    Settings(
+        "a volume that may be two things", "./x", volume=None, environment={"S3K_VOLUME": "x"}
+    ),
 )
 
 MAPPING = (
@@ -91,14 +117,21 @@ MAPPING = (
         hadoop=without("fs.s3k.metastore.dynamo.suffix.count.x"),
     ),
     Settings(
-        "Hadoop keys without the scheme", "scheme.x", hadoop=without("fs.s3k.storage.underlying.filesystem.scheme.x")
+        "Hadoop keys without the scheme",
+        "scheme.x",
+        hadoop=without("fs.s3k.storage.underlying.filesystem.scheme.x"),
     ),
     Settings(
         "Hadoop keys without the log's bucket",
         "operationlog.s3.bucket.x",
         hadoop=without("fs.s3k.operationlog.s3.bucket.x"),
     ),
-    Settings("Hadoop keys of another bucket", "fs.s3k.metastore.dynamo.table.y", volume="s3k://y", hadoop=HADOOP),
+    Settings(
+        "Hadoop keys of another bucket",
+        "fs.s3k.metastore.dynamo.table.y",
+        volume="s3k://y",
+        hadoop=HADOOP,
+    ),
     Settings(
         "Hadoop keys with a count that is none",
         "suffix.count.x",
@@ -109,17 +142,28 @@ MAPPING = (
 OPTIONS = (
     Settings("an unknown option", "sufix_count", options={"sufix_count": 3}, exit=USAGE),
     Settings("an option out of its range", "suffix_count", options={"suffix_count": 0}, exit=USAGE),
-    Settings("an option of the wrong type", "max_concurrency", options={"max_concurrency": "lots"}, exit=USAGE),
+    Settings(
+        "an option of the wrong type",
+        "max_concurrency",
+        options={"max_concurrency": "lots"},
+        exit=USAGE,
+    ),
     Settings(
         "options that contradict each other",
         "log_location",
         options={"table": "meta", "bucket": "b", "log_bucket": "l", "log_location": "./log"},
     ),
-    Settings("s3k-1.0 without a suffix count", "x", options={"table": "meta", "bucket": "x", "kind": "s3k-1.0"}),
+    Settings(
+        "s3k-1.0 without a suffix count",
+        "x",
+        options={"table": "meta", "bucket": "x", "kind": "s3k-1.0"},
+    ),
 )
 
 
-@pytest.mark.parametrize("row", [*FILES, *ENVIRONMENT, *MAPPING, *OPTIONS], ids=lambda row: row.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "row", [*FILES, *ENVIRONMENT, *MAPPING, *OPTIONS], ids=lambda row: row.name.replace(" ", "-")
+)
 def test_row(row: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["ls", f"{row.volume}/" if row.volume else "/"]
     if row.toml is not None:
@@ -155,7 +199,9 @@ def test_row(row: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_a_hadoop_file_that_is_none(tmp_path: Path, text: str, about: str) -> None:
     (tmp_path / "hadoop.json").write_text(text)
-    check_line(run_command("ls", "s3k://x/", "--hadoop", str(tmp_path / "hadoop.json")), CONFIG.exit, about)
+    check_line(
+        run_command("ls", "s3k://x/", "--hadoop", str(tmp_path / "hadoop.json")), CONFIG.exit, about
+    )
 
 
 def test_a_hadoop_file_that_is_not_there() -> None:

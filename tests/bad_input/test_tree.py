@@ -23,7 +23,16 @@ from tests.bad_input.kinds import (
     UNCOMMITTED,
     UNSUPPORTED,
 )
-from tests.bad_input.rows import Row, Scene, check, check_line, drained, opened, rows_of, run_command
+from tests.bad_input.rows import (
+    Row,
+    Scene,
+    check,
+    check_line,
+    drained,
+    opened,
+    rows_of,
+    run_command,
+)
 
 LONG = "/" + "n" * 1025
 LONG_IN_BYTES = "/" + "é" * 513
@@ -35,7 +44,13 @@ ANY: Any = b"/file"
 """A path of a type that no path has."""
 
 PATHS = (
-    Row("write to a name of 1025 bytes", BAD_PATH, LONG, lambda fs: fs.write(LONG, b""), "put {local} {vol}:" + LONG),
+    Row(
+        "write to a name of 1025 bytes",
+        BAD_PATH,
+        LONG,
+        lambda fs: fs.write(LONG, b""),
+        "put {local} {vol}:" + LONG,
+    ),
     Row(
         "513 letters of 1026 bytes",
         BAD_PATH,
@@ -50,8 +65,20 @@ PATHS = (
         lambda fs: fs.rename("/file", LONG),
         "mv {vol}:/file {vol}:" + LONG,
     ),
-    Row("read at a key over 2048 bytes", BAD_PATH, DEEP, lambda fs: fs.read(DEEP), "cat {vol}:" + DEEP),
-    Row("write at a key over 2048 bytes", BAD_PATH, DEEP, lambda fs: fs.write(DEEP, b""), "put {local} {vol}:" + DEEP),
+    Row(
+        "read at a key over 2048 bytes",
+        BAD_PATH,
+        DEEP,
+        lambda fs: fs.read(DEEP),
+        "cat {vol}:" + DEEP,
+    ),
+    Row(
+        "write at a key over 2048 bytes",
+        BAD_PATH,
+        DEEP,
+        lambda fs: fs.write(DEEP, b""),
+        "put {local} {vol}:" + DEEP,
+    ),
     Row(
         "copy to a key over 2048 bytes",
         BAD_PATH,
@@ -59,10 +86,21 @@ PATHS = (
         lambda fs: fs.copy("/file", DEEP),
         "cp {vol}:/file {vol}:" + DEEP,
     ),
-    Row("NUL", BAD_PATH, NUL, lambda fs: fs.write(NUL, b""), "put {local} {vol}:" + NUL, told="/dir/a\\x00b"),
+    Row(
+        "NUL",
+        BAD_PATH,
+        NUL,
+        lambda fs: fs.write(NUL, b""),
+        "put {local} {vol}:" + NUL,
+        told="/dir/a\\x00b",
+    ),
     Row("empty path", BAD_PATH, "the path is empty", lambda fs: fs.stat("")),
     Row(
-        "dotdot above the root", BAD_PATH, "/dir/../../x", lambda fs: fs.stat("/dir/../../x"), "stat {vol}:/dir/../../x"
+        "dotdot above the root",
+        BAD_PATH,
+        "/dir/../../x",
+        lambda fs: fs.stat("/dir/../../x"),
+        "stat {vol}:/dir/../../x",
     ),
     Row(
         "half of a surrogate pair",
@@ -72,13 +110,35 @@ PATHS = (
         "put {local} {vol}:" + HALF,
     ),
     Row("path that is not text", TYPE, "b'/file'", lambda fs: fs.stat(ANY)),
-    Row("read from another volume", CROSS_VOLUME, "s3k://other/file", lambda fs: fs.read("s3k://other/file")),
-    Row("rename to another volume", CROSS_VOLUME, "s3k://other/x", lambda fs: fs.rename("/file", "s3k://other/x")),
+    Row(
+        "read from another volume",
+        CROSS_VOLUME,
+        "s3k://other/file",
+        lambda fs: fs.read("s3k://other/file"),
+    ),
+    Row(
+        "rename to another volume",
+        CROSS_VOLUME,
+        "s3k://other/x",
+        lambda fs: fs.rename("/file", "s3k://other/x"),
+    ),
 )
 
 THROUGH_A_FILE = (
-    Row("read through a file", NOT_FOUND, "/file/x", lambda fs: fs.read("/file/x"), "cat {vol}:/file/x"),
-    Row("list through a file", NOT_FOUND, "/file/x", lambda fs: drained(fs.list("/file/x")), "ls {vol}:/file/x"),
+    Row(
+        "read through a file",
+        NOT_FOUND,
+        "/file/x",
+        lambda fs: fs.read("/file/x"),
+        "cat {vol}:/file/x",
+    ),
+    Row(
+        "list through a file",
+        NOT_FOUND,
+        "/file/x",
+        lambda fs: drained(fs.list("/file/x")),
+        "ls {vol}:/file/x",
+    ),
     Row(
         "write through a file",
         NOT_DIRECTORY,
@@ -86,7 +146,12 @@ THROUGH_A_FILE = (
         lambda fs: fs.write("/file/a/b", b""),
         "put {local} {vol}:/file/a/b",
     ),
-    Row("open through a file", NOT_DIRECTORY, "/dir/file", lambda fs: opened(fs, "/dir/file/x", "wb")),
+    Row(
+        "open through a file",
+        NOT_DIRECTORY,
+        "/dir/file",
+        lambda fs: opened(fs, "/dir/file/x", "wb"),
+    ),
     Row(
         "touch through a file",
         NOT_DIRECTORY,
@@ -133,7 +198,13 @@ WRONG_KIND = (
         lambda fs: fs.read_ranges("/dir", [(0, 1)]),
         "cat --range 0-0 {vol}:/dir",
     ),
-    Row("open a directory", IS_DIRECTORY, "/dir", lambda fs: opened(fs, "/dir"), "get {vol}:/dir {out}"),
+    Row(
+        "open a directory",
+        IS_DIRECTORY,
+        "/dir",
+        lambda fs: opened(fs, "/dir"),
+        "get {vol}:/dir {out}",
+    ),
     Row(
         "open a directory for writing",
         IS_DIRECTORY,
@@ -153,7 +224,13 @@ WRONG_KIND = (
         lambda fs: fs.copy("/dir", "/new"),
         "cp {vol}:/dir {vol}:/new",
     ),
-    Row("mkdir over a file", EXISTS, "/file", lambda fs: fs.makedirs("/file"), "mkdir -p {vol}:/file"),
+    Row(
+        "mkdir over a file",
+        EXISTS,
+        "/file",
+        lambda fs: fs.makedirs("/file"),
+        "mkdir -p {vol}:/file",
+    ),
     Row(
         "rename a directory over a file",
         EXISTS,
@@ -161,7 +238,12 @@ WRONG_KIND = (
         lambda fs: fs.rename("/dir", "/file", overwrite=True),
         "mv -f {vol}:/dir {vol}:/file",
     ),
-    Row("rename a file over a directory", EXISTS, "/empty", lambda fs: fs.rename("/file", "/empty", overwrite=True)),
+    Row(
+        "rename a file over a directory",
+        EXISTS,
+        "/empty",
+        lambda fs: fs.rename("/file", "/empty", overwrite=True),
+    ),
     Row(
         "copy a directory over a file",
         EXISTS,
@@ -172,15 +254,51 @@ WRONG_KIND = (
 )
 
 MISSING = (
-    Row("stat of nothing", NOT_FOUND, "/dir/none", lambda fs: fs.stat("/dir/none"), "stat {vol}:/dir/none"),
-    Row("read of nothing", NOT_FOUND, "/none/x", lambda fs: fs.read("/none/x"), "cat {vol}:/none/x"),
-    Row("open of nothing", NOT_FOUND, "/none", lambda fs: opened(fs, "/none"), "get {vol}:/none {out}"),
     Row(
-        "list of nothing", NOT_FOUND, "/none", lambda fs: drained(fs.list("/none", recursive=True)), "ls -R {vol}:/none"
+        "stat of nothing",
+        NOT_FOUND,
+        "/dir/none",
+        lambda fs: fs.stat("/dir/none"),
+        "stat {vol}:/dir/none",
     ),
-    Row("walk of nothing", NOT_FOUND, "/none", lambda fs: drained(fs.walk("/none")), "tree {vol}:/none"),
-    Row("find below nothing", NOT_FOUND, "/none", lambda fs: drained(fs.find("/none")), "find {vol}:/none"),
-    Row("sum of nothing", NOT_FOUND, "/none", lambda fs: fs.content_summary("/none"), "du {vol}:/none"),
+    Row(
+        "read of nothing", NOT_FOUND, "/none/x", lambda fs: fs.read("/none/x"), "cat {vol}:/none/x"
+    ),
+    Row(
+        "open of nothing",
+        NOT_FOUND,
+        "/none",
+        lambda fs: opened(fs, "/none"),
+        "get {vol}:/none {out}",
+    ),
+    Row(
+        "list of nothing",
+        NOT_FOUND,
+        "/none",
+        lambda fs: drained(fs.list("/none", recursive=True)),
+        "ls -R {vol}:/none",
+    ),
+    Row(
+        "walk of nothing",
+        NOT_FOUND,
+        "/none",
+        lambda fs: drained(fs.walk("/none")),
+        "tree {vol}:/none",
+    ),
+    Row(
+        "find below nothing",
+        NOT_FOUND,
+        "/none",
+        lambda fs: drained(fs.find("/none")),
+        "find {vol}:/none",
+    ),
+    Row(
+        "sum of nothing",
+        NOT_FOUND,
+        "/none",
+        lambda fs: fs.content_summary("/none"),
+        "du {vol}:/none",
+    ),
     Row("delete of nothing", NOT_FOUND, "/none", lambda fs: fs.delete("/none"), "rm {vol}:/none"),
     Row(
         "recursive delete of nothing",
@@ -189,8 +307,20 @@ MISSING = (
         lambda fs: fs.delete("/none", recursive=True),
         "rm -r {vol}:/none",
     ),
-    Row("rename of nothing", NOT_FOUND, "/none", lambda fs: fs.rename("/none", "/x"), "mv {vol}:/none {vol}:/x"),
-    Row("copy of nothing", NOT_FOUND, "/none", lambda fs: fs.copy("/none", "/x"), "cp {vol}:/none {vol}:/x"),
+    Row(
+        "rename of nothing",
+        NOT_FOUND,
+        "/none",
+        lambda fs: fs.rename("/none", "/x"),
+        "mv {vol}:/none {vol}:/x",
+    ),
+    Row(
+        "copy of nothing",
+        NOT_FOUND,
+        "/none",
+        lambda fs: fs.copy("/none", "/x"),
+        "cp {vol}:/none {vol}:/x",
+    ),
     Row("checksum of nothing", NOT_FOUND, "/none", lambda fs: fs.checksum("/none")),
     Row("fsck of nothing", NOT_FOUND, "/none", lambda fs: fs.stat("/none"), "fsck {vol}:/none"),
     Row(
@@ -276,7 +406,13 @@ IN_THE_WAY = (
         lambda fs: fs.copy("/dir", "/dir/sub/x", recursive=True),
         "cp -r {vol}:/dir {vol}:/dir/sub/x",
     ),
-    Row("delete a directory with something in it", NOT_EMPTY, "/dir", lambda fs: fs.delete("/dir"), "rm {vol}:/dir"),
+    Row(
+        "delete a directory with something in it",
+        NOT_EMPTY,
+        "/dir",
+        lambda fs: fs.delete("/dir"),
+        "rm {vol}:/dir",
+    ),
     Row("delete the root", DENIED, "/", lambda fs: fs.delete("/", recursive=True), "rm -r {vol}:/"),
 )
 
@@ -316,7 +452,12 @@ RESERVED = (
         lambda fs: fs.touch("/dir/reserved"),
         "touch {vol}:/dir/reserved",
     ),
-    Row("create a reservation again", EXISTS, "/dir/reserved", lambda fs: opened(fs, "/dir/reserved", "xb")),
+    Row(
+        "create a reservation again",
+        EXISTS,
+        "/dir/reserved",
+        lambda fs: opened(fs, "/dir/reserved", "xb"),
+    ),
 )
 
 

@@ -1,4 +1,5 @@
-"""Services that cannot be reached or do not answer, and credentials that nobody gave. All in bounded time."""
+"""Services that cannot be reached or do not answer, and credentials that nobody gave. All in
+bounded time."""
 
 from __future__ import annotations
 
@@ -39,7 +40,10 @@ def silent_port() -> Iterator[int]:
 
 @pytest.fixture
 def ports(closed_port: int, silent_port: int) -> dict[str, str]:
-    return {"closed": f"http://127.0.0.1:{closed_port}", "silent": f"http://127.0.0.1:{silent_port}"}
+    return {
+        "closed": f"http://127.0.0.1:{closed_port}",
+        "silent": f"http://127.0.0.1:{silent_port}",
+    }
 
 
 @dataclass(frozen=True)
@@ -58,32 +62,62 @@ ROWS = (
     Service("nobody listens", UNREACHABLE, "meta-table", "closed"),
     Service("nobody answers", TIMEOUT, "meta-table", "silent"),
     Service("a host that does not exist", UNREACHABLE, "meta-table", "http://nowhere.invalid:80"),
-    Service("a proxy that nobody runs", UNREACHABLE, "meta-table", "closed", {"proxy": "http://127.0.0.1:9"}),
+    Service(
+        "a proxy that nobody runs",
+        UNREACHABLE,
+        "meta-table",
+        "closed",
+        {"proxy": "http://127.0.0.1:9"},
+    ),
     Service("no credentials", CREDENTIALS, "meta-table", "closed", environment={}),
-    Service("half of the credentials", CREDENTIALS, "AWS", "closed", environment={"AWS_ACCESS_KEY_ID": "AKID"}),
-    Service("a profile that does not exist", CONFIG, "no-such-profile", "closed", {"profile": "no-such-profile"}),
+    Service(
+        "half of the credentials",
+        CREDENTIALS,
+        "AWS",
+        "closed",
+        environment={"AWS_ACCESS_KEY_ID": "AKID"},
+    ),
+    Service(
+        "a profile that does not exist",
+        CONFIG,
+        "no-such-profile",
+        "closed",
+        {"profile": "no-such-profile"},
+    ),
     Service("an endpoint that is none", CONFIG, "nonsense", "nonsense"),
     Service("a region that is none", CONFIG, "no region", "closed", {"region": "no region"}),
     Service(
-        "certificates that are not there", CONFIG, "meta-table", "https://127.0.0.1:9", {"ca_bundle": "/no/ca.pem"}
+        "certificates that are not there",
+        CONFIG,
+        "meta-table",
+        "https://127.0.0.1:9",
+        {"ca_bundle": "/no/ca.pem"},
     ),
 )
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name.replace(" ", "-"))
-def test_row(row: Service, ports: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row(
+    row: Service, ports: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws-config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "aws-credentials"))
     for name, value in row.environment.items():
         monkeypatch.setenv(name, value)
-    settings: dict[str, Any] = PLACES | QUICK | {"endpoint": ports.get(row.endpoint, row.endpoint)} | row.settings
+    settings: dict[str, Any] = (
+        PLACES | QUICK | {"endpoint": ports.get(row.endpoint, row.endpoint)} | row.settings
+    )
 
     async def play() -> None:
         async with S3kClient("s3k://x", **settings):
             pass
 
     check_error(error_of(play), row.kind, row.about)
-    flags = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    flags = [
+        word
+        for name, value in settings.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
     began = time.monotonic()
     ran = run_command("ls", "s3k://x/", *flags)
     assert time.monotonic() - began < BOUND
@@ -101,6 +135,10 @@ def test_a_volume_that_cannot_be_made(
     before = snapshot(tmp_path)
     settings = QUICK | {"endpoint": ports[where], "bucket": "data-bucket", "region": "us-east-1"}
     settings["table"] = f"sqlite:{tmp_path}/table.sqlite"
-    flags = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    flags = [
+        word
+        for name, value in settings.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
     check_line(run_command("init", "s3k://x", *flags), kind.exit, "data-bucket")
     assert snapshot(tmp_path) == before

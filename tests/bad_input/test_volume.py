@@ -1,4 +1,5 @@
-"""Volumes that are not there, are no volumes, are newer, or are not the ones that were asked for."""
+"""Volumes that are not there, are no volumes, are newer, or are not the ones that were asked
+for."""
 
 from __future__ import annotations
 
@@ -112,28 +113,32 @@ def newer_table(scene: Scene) -> None:
 def newer_format(scene: Scene) -> None:
     sql(
         scene,
-        f"UPDATE items SET {UNSEALED}, attributes = json_set(attributes, '$.format', 2) WHERE {RECORD}",
+        f"UPDATE items SET {UNSEALED}, attributes = json_set(attributes, '$.format', 2) WHERE "
+        f"{RECORD}",
     )
 
 
 def unknown_feature(scene: Scene) -> None:
     sql(
         scene,
-        f"UPDATE items SET {UNSEALED}, attributes = json_set(attributes, '$.flags', 'hyperspace') WHERE {RECORD}",
+        f"UPDATE items SET {UNSEALED}, attributes = json_set(attributes, '$.flags', 'hyperspace') "
+        f"WHERE {RECORD}",
     )
 
 
 def newer_client_needed(scene: Scene) -> None:
     sql(
         scene,
-        f"UPDATE items SET {UNSEALED}, attributes = json_set(attributes, '$.min_client', 9) WHERE {RECORD}",
+        f"UPDATE items SET {UNSEALED}, attributes = json_set(attributes, '$.min_client', 9) WHERE "
+        f"{RECORD}",
     )
 
 
 def damaged_record(scene: Scene) -> None:
     sql(
         scene,
-        f"UPDATE items SET {UNSEALED}, attributes = json_remove(attributes, '$.suffix_count') WHERE {RECORD}",
+        f"UPDATE items SET {UNSEALED}, attributes = json_remove(attributes, '$.suffix_count') "
+        f"WHERE {RECORD}",
     )
 
 
@@ -144,7 +149,8 @@ def damaged_tag(scene: Scene) -> None:
 def record_against_tag(scene: Scene) -> None:
     sql(
         scene,
-        f"UPDATE items SET {UNSEALED}, attributes = json_set(attributes, '$.suffix_count', 5) WHERE {RECORD}",
+        f"UPDATE items SET {UNSEALED}, attributes = json_set(attributes, '$.suffix_count', 5) "
+        f"WHERE {RECORD}",
     )
 
 
@@ -155,15 +161,26 @@ def no_record(scene: Scene) -> None:
 def damaged_item(scene: Scene) -> None:
     sql(
         scene,
-        f"UPDATE items SET {UNSEALED}, attributes = json_remove(attributes, '$.ver') WHERE sort = 'other'",
+        f"UPDATE items SET {UNSEALED}, attributes = json_remove(attributes, '$.ver') WHERE sort = "
+        "'other'",
     )
 
 
-def row(title: str, expected: Kind, about: str, arrange: Damage | None = None, **settings: object) -> Row:
+def row(
+    title: str, expected: Kind, about: str, arrange: Damage | None = None, **settings: object
+) -> Row:
     """A volume that does not open; settings of the client are flags of the command."""
     flags = "".join(f" --{name.replace('_', '-')} {value}" for name, value in settings.items())
     command = "ls {vol}:/" + flags
-    return Row(title, expected, about, only_open, command, arrange=arrange, settings=tuple(settings.items()))
+    return Row(
+        title,
+        expected,
+        about,
+        only_open,
+        command,
+        arrange=arrange,
+        settings=tuple(settings.items()),
+    )
 
 
 NOT_THERE = (
@@ -250,7 +267,9 @@ def root_of(fs: S3kClient) -> Path:
 
 async def init_beside(fs: S3kClient) -> None:
     """A volume with a table of its own, in the place of the other one's bytes."""
-    await init_volume(VolumeConfig("second", SqliteFile(str(root_of(fs) / "second.sqlite")), fs.config.data))
+    await init_volume(
+        VolumeConfig("second", SqliteFile(str(root_of(fs) / "second.sqlite")), fs.config.data)
+    )
 
 
 SECOND = "init --name second --table sqlite:{root}/second.sqlite --data-location {vol}/data"
@@ -270,8 +289,11 @@ MAKING = (
         "init of an s3k-1.0 volume",
         UNSUPPORTED,
         "third.sqlite",
-        lambda fs: init_volume(replace(fs.config, kind="s3k-1.0", table=SqliteFile("third.sqlite"))),
-        "init --kind s3k-1.0 --suffix-count 10 --name x --table sqlite:third.sqlite --data-location third",
+        lambda fs: init_volume(
+            replace(fs.config, kind="s3k-1.0", table=SqliteFile("third.sqlite"))
+        ),
+        "init --kind s3k-1.0 --suffix-count 10 --name x --table sqlite:third.sqlite "
+        "--data-location third",
     ),
     Row(
         "init of a name that is none",
@@ -284,10 +306,18 @@ MAKING = (
         "init of places too long for a tag",
         CONFIG,
         "long",
-        lambda fs: init_volume(replace(fs.config, name="long", table=MemoryTable("t"), data=MemoryBlobs("b" * 300))),
+        lambda fs: init_volume(
+            replace(fs.config, name="long", table=MemoryTable("t"), data=MemoryBlobs("b" * 300))
+        ),
         "init --name long --table memory://t --data-location memory://" + "b" * 300,
     ),
-    Row("destroy with files in it", NOT_EMPTY, TABLE, lambda fs: destroy_volume(fs.config), "destroy --yes {vol}"),
+    Row(
+        "destroy with files in it",
+        NOT_EMPTY,
+        TABLE,
+        lambda fs: destroy_volume(fs.config),
+        "destroy --yes {vol}",
+    ),
     Row(
         "destroy of nothing",
         NO_VOLUME,
@@ -297,7 +327,10 @@ MAKING = (
     ),
 )
 
-OLD = " --kind s3k-1.0 --table sqlite:{root}/old.sqlite --data-location {root}/old-data --suffix-count"
+OLD = (
+    " --kind s3k-1.0 --table sqlite:{root}/old.sqlite --data-location {root}/old-data "
+    "--suffix-count"
+)
 
 
 def old(title: str, about: str, call: Call, command: str) -> Row:
@@ -318,20 +351,42 @@ def old(title: str, about: str, call: Call, command: str) -> Row:
 
 
 OLD_ONES = (
-    old("write to s3k-1.0", "/new", lambda fs: fs.write("/new", b""), "put {local} s3k://bucket/new"),
-    old("open for writing on s3k-1.0", "/file", lambda fs: opened(fs, "/file", "wb"), "put {local} s3k://bucket/file"),
+    old(
+        "write to s3k-1.0", "/new", lambda fs: fs.write("/new", b""), "put {local} s3k://bucket/new"
+    ),
+    old(
+        "open for writing on s3k-1.0",
+        "/file",
+        lambda fs: opened(fs, "/file", "wb"),
+        "put {local} s3k://bucket/file",
+    ),
     old("mkdir on s3k-1.0", "/new", lambda fs: fs.makedirs("/new"), "mkdir s3k://bucket/new"),
     old("touch on s3k-1.0", "/file", lambda fs: fs.touch("/file"), "touch s3k://bucket/file"),
     old("delete on s3k-1.0", "/file", lambda fs: fs.delete("/file"), "rm s3k://bucket/file"),
-    old("rmdir on s3k-1.0", "/dir0", lambda fs: fs.delete("/dir0", recursive=True), "rm -r s3k://bucket/dir0"),
-    old("rename on s3k-1.0", "/new", lambda fs: fs.rename("/file", "/new"), "mv s3k://bucket/file s3k://bucket/new"),
+    old(
+        "rmdir on s3k-1.0",
+        "/dir0",
+        lambda fs: fs.delete("/dir0", recursive=True),
+        "rm -r s3k://bucket/dir0",
+    ),
+    old(
+        "rename on s3k-1.0",
+        "/new",
+        lambda fs: fs.rename("/file", "/new"),
+        "mv s3k://bucket/file s3k://bucket/new",
+    ),
     old(
         "rename a directory on s3k-1.0",
         "/x",
         lambda fs: fs.rename("/dir0", "/x"),
         "mv s3k://bucket/dir0 s3k://bucket/x",
     ),
-    old("copy on s3k-1.0", "/new", lambda fs: fs.copy("/file", "/new"), "cp s3k://bucket/file s3k://bucket/new"),
+    old(
+        "copy on s3k-1.0",
+        "/new",
+        lambda fs: fs.copy("/file", "/new"),
+        "cp s3k://bucket/file s3k://bucket/new",
+    ),
 )
 
 
@@ -343,7 +398,9 @@ def test_row(row: Row, scene: Scene, tmp_path: Path) -> None:
 def test_s3k_1_0_with_another_suffix_count(scene: Scene) -> None:
     def config(count: int) -> VolumeConfig:
         data = LocalDirectory(str(scene.root / "old-data"))
-        return VolumeConfig("bucket", SqliteFile(str(scene.root / "old.sqlite")), data, None, "s3k-1.0", count)
+        return VolumeConfig(
+            "bucket", SqliteFile(str(scene.root / "old.sqlite")), data, None, "s3k-1.0", count
+        )
 
     for count in (1, 7, 11):
         error = error_of(partial(open_volume, config(count)))

@@ -21,7 +21,9 @@ SIZES = Sizes(12, 2, 3, read=4, in_ranges=2, ranges=5, parts=3, rows=7)
 def volume(tmp_path_factory: pytest.TempPathFactory) -> VolumeConfig:
     """A volume."""
     directory: Path = tmp_path_factory.mktemp("volume")
-    place = VolumeConfig("v", SqliteFile(str(directory / "table")), LocalDirectory(str(directory / "data")))
+    place = VolumeConfig(
+        "v", SqliteFile(str(directory / "table")), LocalDirectory(str(directory / "data"))
+    )
     asyncio.run(init_volume(place))
     return place
 

@@ -27,7 +27,16 @@ async def test_contenders_take_turns_and_each_round_begins_with_another() -> Non
 
         return run
 
-    case = Case("row", "case", 10, "things", {name: noted(name) for name in "abc"}, "a", rounds=3, expected=7)
+    case = Case(
+        "row",
+        "case",
+        10,
+        "things",
+        {name: noted(name) for name in "abc"},
+        "a",
+        rounds=3,
+        expected=7,
+    )
     results = await measure(case)
     assert [each.contender for each in results] == ["a", "b", "c"]
     assert all(len(each.seconds) == 3 for each in results)
@@ -57,8 +66,13 @@ def test_the_worst_case_decides_a_goal() -> None:
     ]
     line = next(line for line in verdicts(results) if line.work == "single request: GetItem")
     assert (line.measured, line.met) == ("4.0× to 6.0×", False)
-    assert next(line for line in verdicts(results) if line.work == "single request: PutItem").met is None
-    assert "| single request: GetItem | ≥ 5× | 4.0× to 6.0× | **short** |" in goals_table(verdicts(results))
+    assert (
+        next(line for line in verdicts(results) if line.work == "single request: PutItem").met
+        is None
+    )
+    assert "| single request: GetItem | ≥ 5× | 4.0× to 6.0× | **short** |" in goals_table(
+        verdicts(results)
+    )
 
 
 def test_what_is_measured_twice_is_compared_with_what_stood_beside_it() -> None:
@@ -78,7 +92,10 @@ def test_what_is_measured_twice_is_compared_with_what_stood_beside_it() -> None:
 def test_the_page_is_written_between_its_markers_only(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     names = ("environment", "goals", "plots", "slower", "rows")
-    page.write_text("before\n" + "".join(f"<!-- begin: {name} -->\nold\n<!-- end: {name} -->\n" for name in names))
+    page.write_text(
+        "before\n"
+        + "".join(f"<!-- begin: {name} -->\nold\n<!-- end: {name} -->\n" for name in names)
+    )
     results = [
         result("list", "10 entries", "aiobotocore", [1.0]),
         result("list", "10 entries", "ours, objects", [2.0]),

@@ -20,8 +20,12 @@ def work(verb: Verb, count: int = 5) -> Work:
 
 
 @pytest.mark.parametrize("contender", [ClientFiles, PortFiles])
-async def test_every_verb_does_its_work_for_each_file(contender: type[ClientFiles | PortFiles], tmp_path: Path) -> None:
-    place = VolumeConfig("v", SqliteFile(str(tmp_path / "table")), LocalDirectory(str(tmp_path / "data")))
+async def test_every_verb_does_its_work_for_each_file(
+    contender: type[ClientFiles | PortFiles], tmp_path: Path
+) -> None:
+    place = VolumeConfig(
+        "v", SqliteFile(str(tmp_path / "table")), LocalDirectory(str(tmp_path / "data"))
+    )
     await init_volume(place)
     async with S3kClient(config=place) as fs:
         files: SmallFiles = contender(fs)
@@ -32,7 +36,9 @@ async def test_every_verb_does_its_work_for_each_file(contender: type[ClientFile
 
 
 async def test_work_on_what_is_not_there_is_no_result(tmp_path: Path) -> None:
-    place = VolumeConfig("v", SqliteFile(str(tmp_path / "table")), LocalDirectory(str(tmp_path / "data")))
+    place = VolumeConfig(
+        "v", SqliteFile(str(tmp_path / "table")), LocalDirectory(str(tmp_path / "data"))
+    )
     await init_volume(place)
     async with S3kClient(config=place) as fs:
         with pytest.raises(ExceptionGroup) as raised:

@@ -48,7 +48,9 @@ class Done:
 class Cli:
     """Runs commands; `cli("ls", "/")` gives what it did, `cli.ok` insists on success."""
 
-    def __init__(self, capture: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, capture: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self._capture = capture
         self._monkeypatch = monkeypatch
 
@@ -115,7 +117,12 @@ def other_volume(cli: Cli) -> str:
 @pytest.fixture
 def small_tree(cli: Cli, volume: str) -> dict[str, bytes]:
     """Files in the default volume, and a directory `/empty`."""
-    files = {"/a/one.txt": b"1" * 10, "/a/b/two.csv": b"2" * 2000, "/a/b/three.txt": b"", "/top.txt": b"top"}
+    files = {
+        "/a/one.txt": b"1" * 10,
+        "/a/b/two.csv": b"2" * 2000,
+        "/a/b/three.txt": b"",
+        "/top.txt": b"top",
+    }
     for path, data in files.items():
         cli.ok("put", "-", path, stdin=data)
     cli.ok("mkdir", "/empty")

@@ -58,21 +58,28 @@ def test_a_volume_argument_may_have_a_path() -> None:
     assert (address.volume, address.path) == ("/data/vol", "/a")
 
 
-@pytest.mark.parametrize("text", ["", "raw", "raw/day=1", "http://host/a", "s3://bucket/key", "s3k://", "s3k://-x/a"])
+@pytest.mark.parametrize(
+    "text", ["", "raw", "raw/day=1", "http://host/a", "s3://bucket/key", "s3k://", "s3k://-x/a"]
+)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(InvalidArgumentError):
         parse_address(text)
 
 
 def test_what_may_have_been_meant_is_said() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"Write /raw for .*, \./raw for .*, s3k://raw for"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"Write /raw for .*, \./raw for .*, s3k://raw for"
+    ):
         parse_address("raw")
 
 
 @pytest.mark.parametrize(
-    ("target", "name", "path"), [("/a/", "x", "/a/x"), ("/", "x", "/x"), ("./vol", "x", "/x"), ("/a/", "", "/a/")]
+    ("target", "name", "path"),
+    [("/a/", "x", "/a/x"), ("/", "x", "/x"), ("./vol", "x", "/x"), ("/a/", "", "/a/")],
 )
-def test_a_target_with_a_slash_at_the_end_takes_things_below_it(target: str, name: str, path: str) -> None:
+def test_a_target_with_a_slash_at_the_end_takes_things_below_it(
+    target: str, name: str, path: str
+) -> None:
     assert parse_address(target).is_into
     assert parse_address(target).below(name) == path
 

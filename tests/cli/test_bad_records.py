@@ -1,4 +1,5 @@
-"""One record that cannot be understood: every tool names it and goes on with the rest, and repair removes it."""
+"""One record that cannot be understood: every tool names it and goes on with the rest, and repair
+removes it."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def attribute_is(**changed: object) -> Plant:
 
     def plant(table: sqlite3.Connection, name: str, attributes: Attributes) -> None:
         found = {key: value for key, value in (attributes | changed).items() if value is not None}
-        table.execute(f"UPDATE items SET attributes = ?, {UNSEALED} WHERE sort = ?", (json.dumps(found), name))
+        table.execute(
+            f"UPDATE items SET attributes = ?, {UNSEALED} WHERE sort = ?", (json.dumps(found), name)
+        )
 
     return plant
 
@@ -117,7 +120,10 @@ def tell(cli: Cli, *arguments: str, stdin: bytes = b"") -> Done:
 
 def embedded(cli: Cli, names: Mapping[str, object]) -> tuple[str, dict[str, bytes]]:
     """A volume with a file for each name in `/d`, and two that stay whole."""
-    files = {f"/d/{name}": f"bytes of {name}".encode() for name in names} | {"/d/whole": b"1", "/e/whole": b"2"}
+    files = {f"/d/{name}": f"bytes of {name}".encode() for name in names} | {
+        "/d/whole": b"1",
+        "/e/whole": b"2",
+    }
     cli.ok("init", "./bad", "--suffix-count", "2")
     for path, data in files.items():
         cli.ok("put", "-", f"./bad:{path}", stdin=data)
@@ -140,7 +146,9 @@ def test_damaged_rows_are_named_and_mended(cli: Cli, tmp_path: Path) -> None:
     for name in ROWS:
         path = f"{volume}:/d/{name}"
         done = tell(cli, "rm", path)
-        assert (done.code, f"/d/{name}" in done.errors, REMEDY in done.errors) == (9, True, True), done
+        assert (done.code, f"/d/{name}" in done.errors, REMEDY in done.errors) == (9, True, True), (
+            done
+        )
     for command in (
         ["reshard", volume, "--suffix-count", "3"],
         ["stat", f"{volume}:/d/cut"],
@@ -193,15 +201,18 @@ IMPOSSIBLE: Final[Mapping[str, Attributes]] = {
     "size": {"size": 10**30},
     "time": {"mtime_ms": 10**30},
 }
-"""States that no item of a table can have, in an entry of the log that is sealed as it should be."""
+"""States that no item of a table can have, in an entry of the log that is sealed as it should be.
+"""
 
 
 def entry_with(whole: bytes, number: int, states: Attributes) -> tuple[str, bytes]:
-    """Key and bytes of an entry on another object, about what an entry says but for some fields of its state."""
+    """Key and bytes of an entry on another object, about what an entry says but for some fields of
+    its state."""
     document = json.loads(whole.partition(b"\n")[0])
     document["object"] = document["after"]["id"] = f"00000000-0000-4000-8000-{number:012d}"
     document["after"] |= states
-    key = f"entries/00/{document['object']}.{document['version']:010d}.{document['id']}.{document['state']}"
+    name = f"{document['object']}.{document['version']:010d}.{document['id']}"
+    key = f"entries/00/{name}.{document['state']}"
     return key, seal(json.dumps(document).encode() + b"\n")
 
 
@@ -209,13 +220,19 @@ async def plant_log(volume: Volume) -> list[str]:
     """Impossible entries, a segment with one, and objects that are too large; their keys."""
     assert volume.log_blobs is not None
     blobs = volume.log_blobs
-    committed = [info.key async for info in blobs.list_all("entries/") if info.key.endswith(".committed")]
+    committed = [
+        info.key async for info in blobs.list_all("entries/") if info.key.endswith(".committed")
+    ]
     found = [await blobs.get(key) for key in committed]
     whole = next(data for data in found if json.loads(data.partition(b"\n")[0])["kind"] == "update")
-    planted = dict(entry_with(whole, number, states) for number, states in enumerate(IMPOSSIBLE.values()))
+    planted = dict(
+        entry_with(whole, number, states) for number, states in enumerate(IMPOSSIBLE.values())
+    )
     line = json.loads(entry_with(whole, 100, {"path": "/../x"})[1].partition(b"\n")[0])
     head = {"s3k": "oplog-segment", "format": 2, "segment": "bad", "state": "pending", "count": 1}
-    planted["segments/bad.pending"] = seal(json.dumps(head).encode() + b"\n" + json.dumps(line).encode() + b"\n")
+    planted["segments/bad.pending"] = seal(
+        json.dumps(head).encode() + b"\n" + json.dumps(line).encode() + b"\n"
+    )
     large = entry_with(whole, 101, {})[0]
     planted[large] = b"{" * (ENTRY_BYTES + 1)
     planted["segments/large.committed"] = b"{" * (OBJECT_BYTES + 1)
@@ -261,7 +278,10 @@ def test_damaged_log_objects_are_named_and_mended(
     tell(cli, "fsck", "repair", "--grace", "0", "--yes")
     assert cli("fsck", "--grace", "0").code == 0
     quarantined = with_volume(volume, lambda opened: log_sizes(opened, "quarantine/"))
-    kept = {key.removeprefix("quarantine/").rpartition(".")[0]: size for key, size in quarantined.items()}
+    kept = {
+        key.removeprefix("quarantine/").rpartition(".")[0]: size
+        for key, size in quarantined.items()
+    }
     assert kept == {key: sizes[key] for key in keys}
     cli.ok("gc", "--grace", "0", "--lease", "0", "--yes")
     for path, data in files.items():
@@ -269,11 +289,14 @@ def test_damaged_log_objects_are_named_and_mended(
 
 
 def test_an_id_that_no_key_can_hold_is_damage(cli: Cli) -> None:
-    """Writing over it was a usage error, and repair failed at each run: nothing about it can be logged."""
+    """Writing over it was a usage error, and repair failed at each run: nothing about it can be
+    logged."""
     volume, files = embedded(cli, {"id": None})
     plant_rows(volume, {"id": attribute_is(id="../x y")})
     assert tell(cli, "put", "-", f"{volume}:/d/id").code == 9
-    kinds = {each["kind"] for each in cli("fsck", volume, "--grace", "0", "--json").json()["problems"]}
+    kinds = {
+        each["kind"] for each in cli("fsck", volume, "--grace", "0", "--json").json()["problems"]
+    }
     assert kinds == {"item_damaged", "entry_missing"}
     assert tell(cli, "fsck", "repair", volume, "--grace", "0", "--yes").code == 0
     assert tell(cli, "fsck", volume, "--grace", "0").code == 0
@@ -305,7 +328,9 @@ ITEMS: Final[Mapping[str, Attributes]] = {
     "negative": {"size": -1},
     "no-time": {"ctime": 0},
     "odd-id": {"id": "../x"},
-    "nothing": dict.fromkeys(("isdir", "ctime", "ver", "id", "mtime", "op", "size", "physpath", "sum")),
+    "nothing": dict.fromkeys(
+        ("isdir", "ctime", "ver", "id", "mtime", "op", "size", "physpath", "sum")
+    ),
 }
 """What items of any table can be, by name of the file; None: takes the attribute away."""
 

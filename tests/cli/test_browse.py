@@ -41,7 +41,15 @@ def test_ls_of_a_file_is_the_file(cli: Cli, small_tree: Tree) -> None:
 
 
 def test_ls_R_shows_whole_paths(cli: Cli, small_tree: Tree) -> None:
-    expected = ["/a/", "/a/b/", "/a/b/three.txt", "/a/b/two.csv", "/a/one.txt", "/empty/", "/top.txt"]
+    expected = [
+        "/a/",
+        "/a/b/",
+        "/a/b/three.txt",
+        "/a/b/two.csv",
+        "/a/one.txt",
+        "/empty/",
+        "/top.txt",
+    ]
     assert cli.ok("ls", "-R", "/").lines == expected
     assert cli.ok("ls", "--recursive", "/").lines == expected
 
@@ -54,7 +62,9 @@ def test_ls_l_shows_kind_size_and_time(cli: Cli, small_tree: Tree) -> None:
     assert " 2.0K " in cli.ok("ls", "--long", "--human", "/a/b/two.csv").out
 
 
-def test_ls_a_shows_files_that_are_being_written(cli: Cli, volume: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ls_a_shows_files_that_are_being_written(
+    cli: Cli, volume: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -180,7 +190,10 @@ def test_stat_of_some_that_are_missing_tells_about_the_others(cli: Cli, small_tr
 @pytest.mark.parametrize(
     ("conditions", "expected"),
     [
-        ([], ["/a/", "/a/b/", "/a/b/three.txt", "/a/b/two.csv", "/a/one.txt", "/empty/", "/top.txt"]),
+        (
+            [],
+            ["/a/", "/a/b/", "/a/b/three.txt", "/a/b/two.csv", "/a/one.txt", "/empty/", "/top.txt"],
+        ),
         (["--name", "*.txt"], ["/a/b/three.txt", "/a/one.txt", "/top.txt"]),
         (["--name", "a/*"], ["/a/b/", "/a/one.txt"]),
         (["--name", "**/t*"], ["/a/b/three.txt", "/a/b/two.csv", "/top.txt"]),
@@ -223,10 +236,24 @@ def test_du_adds_up_each_directory(cli: Cli, small_tree: Tree) -> None:
 
 
 def test_du_s_gives_the_totals(cli: Cli, small_tree: Tree) -> None:
-    assert cli.ok("du", "-s", "/a", "/top.txt").out.split() == ["2010", "3", "2", "/a", "3", "1", "0", "/top.txt"]
+    assert cli.ok("du", "-s", "/a", "/top.txt").out.split() == [
+        "2010",
+        "3",
+        "2",
+        "/a",
+        "3",
+        "1",
+        "0",
+        "/top.txt",
+    ]
     assert cli.ok("du", "--summarize", "--human", "/a").out.split() == ["2.0K", "3", "2", "/a"]
     assert cli.ok("du", "-h", "/a/b").out.split() == ["2.0K", "2", "1", "/a/b"]
-    assert cli.ok("du", "-s", "--json").json() == {"path": "/", "bytes": 2013, "files": 4, "directories": 4}
+    assert cli.ok("du", "-s", "--json").json() == {
+        "path": "/",
+        "bytes": 2013,
+        "files": 4,
+        "directories": 4,
+    }
     cli.fails(3, "du", "/nothing")
 
 
@@ -235,4 +262,6 @@ def test_names_are_printed_as_they_are_into_a_file(cli: Cli, volume: str, tmp_pa
     for name in names:
         cli.ok("touch", f":/{name}")
     assert cli.ok("ls").out == "".join(f"{name}\n" for name in sorted(names))
-    assert sorted(each["path"] for each in cli.ok("ls", "--json").json_lines()) == sorted(f"/{name}" for name in names)
+    assert sorted(each["path"] for each in cli.ok("ls", "--json").json_lines()) == sorted(
+        f"/{name}" for name in names
+    )

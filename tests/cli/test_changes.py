@@ -24,7 +24,10 @@ def test_cp_a_file(cli: Cli, small_tree: Tree) -> None:
 
 
 def test_cp_a_tree(cli: Cli, small_tree: Tree) -> None:
-    assert cli.ok("cp", "-r", "/a", "/c").out.partition(" to ")[0] == "copied 3 files, 2 directories, 2,010 bytes"
+    assert (
+        cli.ok("cp", "-r", "/a", "/c").out.partition(" to ")[0]
+        == "copied 3 files, 2 directories, 2,010 bytes"
+    )
     assert below(cli, "/c") == ["/c/b/", "/c/b/three.txt", "/c/b/two.csv", "/c/one.txt"]
     assert cli.ok("cp", "--recursive", "/a", "/empty/", "--json").json()["files"] == 3
     assert "/empty/a/one.txt" in below(cli)
@@ -56,7 +59,12 @@ def test_cp_refusals(cli: Cli, small_tree: Tree) -> None:
 def test_cp_between_volumes(cli: Cli, small_tree: Tree, other_volume: str) -> None:
     cli.ok("cp", "-r", "/a", f"{other_volume}/in/a")
     cli.ok("cp", f"{other_volume}/in/a/one.txt", "/back")
-    assert below(cli, f"{other_volume}/in/a") == ["/in/a/b/", "/in/a/b/three.txt", "/in/a/b/two.csv", "/in/a/one.txt"]
+    assert below(cli, f"{other_volume}/in/a") == [
+        "/in/a/b/",
+        "/in/a/b/three.txt",
+        "/in/a/b/two.csv",
+        "/in/a/one.txt",
+    ]
     assert cli.ok("cat", "/back").output == small_tree["/a/one.txt"]
 
 
@@ -64,8 +72,16 @@ def test_cp_between_volumes(cli: Cli, small_tree: Tree, other_volume: str) -> No
 
 
 def test_mv_renames(cli: Cli, volume: str, small_tree: Tree) -> None:
-    assert cli.ok("mv", "/a", "/moved").out.partition(" to ")[0] == "moved 3 files, 2 directories, 2,010 bytes"
-    assert below(cli, "/moved") == ["/moved/b/", "/moved/b/three.txt", "/moved/b/two.csv", "/moved/one.txt"]
+    assert (
+        cli.ok("mv", "/a", "/moved").out.partition(" to ")[0]
+        == "moved 3 files, 2 directories, 2,010 bytes"
+    )
+    assert below(cli, "/moved") == [
+        "/moved/b/",
+        "/moved/b/three.txt",
+        "/moved/b/two.csv",
+        "/moved/one.txt",
+    ]
     cli.fails(3, "ls", "/a")
     assert cli.ok("mv", "/top.txt", "/moved/one", "--json").json() == {
         "files": 1,
@@ -104,16 +120,25 @@ def test_mv_refusals(cli: Cli, small_tree: Tree) -> None:
 
 def test_mv_between_volumes(cli: Cli, small_tree: Tree, other_volume: str) -> None:
     assert (
-        cli.ok("mv", "/a", f"{other_volume}/a").out.partition(" to ")[0] == "moved 3 files, 2 directories, 2,010 bytes"
+        cli.ok("mv", "/a", f"{other_volume}/a").out.partition(" to ")[0]
+        == "moved 3 files, 2 directories, 2,010 bytes"
     )
-    assert below(cli, f"{other_volume}/") == ["/a/", "/a/b/", "/a/b/three.txt", "/a/b/two.csv", "/a/one.txt"]
+    assert below(cli, f"{other_volume}/") == [
+        "/a/",
+        "/a/b/",
+        "/a/b/three.txt",
+        "/a/b/two.csv",
+        "/a/one.txt",
+    ]
     assert cli.ok("cat", f"{other_volume}/a/b/two.csv").output == small_tree["/a/b/two.csv"]
     assert below(cli) == ["/empty/", "/top.txt"]
     cli.ok("mv", "/top.txt", other_volume)
     assert cli.ok("ls", other_volume).lines == ["a/", "top.txt"]
 
 
-def test_mv_between_volumes_refuses_what_is_there(cli: Cli, small_tree: Tree, other_volume: str) -> None:
+def test_mv_between_volumes_refuses_what_is_there(
+    cli: Cli, small_tree: Tree, other_volume: str
+) -> None:
     cli.ok("put", "-", f"{other_volume}/top.txt", stdin=b"other")
     cli.ok("mkdir", f"{other_volume}/a")
     cli.fails(4, "mv", "/top.txt", f"{other_volume}/top.txt")
@@ -129,9 +154,18 @@ def test_mv_between_volumes_refuses_what_is_there(cli: Cli, small_tree: Tree, ot
 
 
 def test_rm(cli: Cli, volume: str, small_tree: Tree) -> None:
-    assert cli.ok("rm", "/top.txt", "/empty").out.partition(" from ")[0] == "removed 1 file, 1 directory, 3 bytes"
+    assert (
+        cli.ok("rm", "/top.txt", "/empty").out.partition(" from ")[0]
+        == "removed 1 file, 1 directory, 3 bytes"
+    )
     done = cli.ok("rm", "-r", "--json", "/a").json()
-    assert done == {"target": [f"{volume}/a"], "files": 3, "directories": 2, "bytes": 2010, "failed": 0}
+    assert done == {
+        "target": [f"{volume}/a"],
+        "files": 3,
+        "directories": 2,
+        "bytes": 2010,
+        "failed": 0,
+    }
     assert cli.ok("ls").lines == []
 
 
@@ -157,7 +191,15 @@ def test_mkdir(cli: Cli, volume: str) -> None:
     cli.ok("mkdir", "--parents", "/x")
     (made,) = cli.ok("mkdir", "--json", "/z").json_lines()
     assert (made["path"], made["type"]) == ("/z", "directory")
-    assert below(cli) == ["/no/", "/no/parent/", "/no/parent/at/", "/no/parent/at/all/", "/x/", "/x/y/", "/z/"]
+    assert below(cli) == [
+        "/no/",
+        "/no/parent/",
+        "/no/parent/at/",
+        "/no/parent/at/all/",
+        "/x/",
+        "/x/y/",
+        "/z/",
+    ]
 
 
 @pytest.mark.parametrize("option", [[], ["-p"]])

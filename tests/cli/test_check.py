@@ -38,7 +38,12 @@ def change_bytes(cli: Cli, volume: str, path: str, data: bytes) -> None:
 
 def test_a_clean_volume(cli: Cli, volume: str, small_tree: Tree) -> None:
     expected = "clean: 4 files, 3 directories, 2,013 bytes, "
-    for arguments in (["fsck"], ["fsck", "verify"], ["fsck", volume], ["fsck", "verify", volume, "--deep"]):
+    for arguments in (
+        ["fsck"],
+        ["fsck", "verify"],
+        ["fsck", volume],
+        ["fsck", "verify", volume, "--deep"],
+    ):
         (line,) = cli.ok(*arguments, "--grace", "0").lines
         assert line.startswith(expected)
 
@@ -63,14 +68,18 @@ def test_missing_bytes_are_a_problem(cli: Cli, volume: str, small_tree: Tree) ->
     assert summary.startswith("found 1 problem (1 data_missing) in 4 files, ")
     document = cli("fsck", "--grace", "0", "--json").json()
     assert not document["clean"]
-    assert [(each["kind"], each["path"]) for each in document["problems"]] == [("data_missing", "/a/one.txt")]
+    assert [(each["kind"], each["path"]) for each in document["problems"]] == [
+        ("data_missing", "/a/one.txt")
+    ]
     assert "/a/one.txt" in cli.fails(9, "cat", "/a/one.txt").errors
 
 
 def test_deep_reads_the_bytes(cli: Cli, volume: str, small_tree: Tree) -> None:
     change_bytes(cli, volume, "/top.txt", b"pot")
     assert cli("fsck", "--grace", "0").code == 0
-    assert cli("fsck", "--grace", "0", "--deep").lines[0].startswith("checksum_mismatch: /top.txt: ")
+    assert (
+        cli("fsck", "--grace", "0", "--deep").lines[0].startswith("checksum_mismatch: /top.txt: ")
+    )
     assert "checksum" in cli.fails(9, "get", "/top.txt", "local").errors
     assert "checksum" in cli("cat", "/top.txt").errors
 
@@ -89,7 +98,9 @@ def test_what_is_young_is_passed_over(cli: Cli, volume: str, small_tree: Tree) -
     assert cli("fsck").code == cli("fsck", "--grace", "300").code
 
 
-@pytest.mark.parametrize("arguments", [["--grace", "-1"], ["--grace", "x"], ["verify", "memory://a", "memory://b"]])
+@pytest.mark.parametrize(
+    "arguments", [["--grace", "-1"], ["--grace", "x"], ["verify", "memory://a", "memory://b"]]
+)
 def test_bad_usage(cli: Cli, volume: str, arguments: list[str]) -> None:
     cli.fails(2, "fsck", *arguments)
 
@@ -106,7 +117,9 @@ def test_nothing_is_written(cli: Cli, volume: str, small_tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("key", ["aaa-foreign", "0", "zzz-foreign", "feed/x.txt", "Ä"])
-def test_foreign_objects_are_a_note_whatever_they_begin_with(cli: Cli, volume: str, small_tree: Tree, key: str) -> None:
+def test_foreign_objects_are_a_note_whatever_they_begin_with(
+    cli: Cli, volume: str, small_tree: Tree, key: str
+) -> None:
     """`aaa-foreign` made the exit code 9, `zzz-foreign` passed."""
 
     async def put() -> None:

@@ -75,7 +75,9 @@ def test_cat_of_what_is_no_file(cli: Cli, small_tree: Tree) -> None:
 
 
 def test_put_one_file_under_a_path(cli: Cli, volume: str, source: Path) -> None:
-    assert cli.ok("put", "src/a.txt", "/in/renamed").out.partition(" to ")[0] == "put 1 file, 5 bytes"
+    assert (
+        cli.ok("put", "src/a.txt", "/in/renamed").out.partition(" to ")[0] == "put 1 file, 5 bytes"
+    )
     assert cli.ok("cat", "/in/renamed").out == "alpha"
 
 
@@ -103,8 +105,16 @@ def test_put_several(cli: Cli, volume: str, source: Path) -> None:
     ],
 )
 def test_put_a_tree(cli: Cli, volume: str, source: Path, local: str, target: str, top: str) -> None:
-    assert cli.ok("put", "-r", local, target).out.partition(" to ")[0] == "put 2 files, 3 directories, 10,245 bytes"
-    assert cli.ok("ls", "-R", top).lines == [f"{top}/a.txt", f"{top}/none/", f"{top}/sub/", f"{top}/sub/b.bin"]
+    assert (
+        cli.ok("put", "-r", local, target).out.partition(" to ")[0]
+        == "put 2 files, 3 directories, 10,245 bytes"
+    )
+    assert cli.ok("ls", "-R", top).lines == [
+        f"{top}/a.txt",
+        f"{top}/none/",
+        f"{top}/sub/",
+        f"{top}/sub/b.bin",
+    ]
     assert cli.ok("cat", f"{top}/sub/b.bin").output == (source / "sub" / "b.bin").read_bytes()
 
 
@@ -129,7 +139,9 @@ def test_put_json_and_quiet(cli: Cli, volume: str, source: Path) -> None:
 
 
 def test_put_without_r_refuses_a_directory(cli: Cli, volume: str, source: Path) -> None:
-    assert cli.fails(1, "put", "src", "/in").errors == "s3k: a local directory is put with -r: src\n"
+    assert (
+        cli.fails(1, "put", "src", "/in").errors == "s3k: a local directory is put with -r: src\n"
+    )
     assert cli.ok("ls").out == ""
 
 
@@ -148,7 +160,9 @@ def test_put_no_overwrite(cli: Cli, volume: str, source: Path) -> None:
 
 
 def test_put_what_is_not_there(cli: Cli, volume: str, source: Path) -> None:
-    assert cli.fails(3, "put", "gone", "/in").errors == "s3k: no such local file or directory: gone\n"
+    assert (
+        cli.fails(3, "put", "gone", "/in").errors == "s3k: no such local file or directory: gone\n"
+    )
     done = cli("put", "gone", "src/a.txt", "/in/")
     assert done.code == 10
     assert done.out.partition(" to ")[0] == "put 1 file, 5 bytes"
@@ -192,7 +206,10 @@ def test_put_of_a_name_that_is_not_utf8(cli: Cli, volume: str, source: Path) -> 
 
 def test_put_standard_input(cli: Cli, volume: str) -> None:
     data = os.urandom(3_000_000)
-    assert cli.ok("put", "-", "/stream", stdin=data).out.partition(" to ")[0] == "put 1 file, 3,000,000 bytes"
+    assert (
+        cli.ok("put", "-", "/stream", stdin=data).out.partition(" to ")[0]
+        == "put 1 file, 3,000,000 bytes"
+    )
     assert cli.ok("cat", "/stream").output == data
 
 
@@ -205,12 +222,19 @@ def test_get_a_file(cli: Cli, small_tree: Tree) -> None:
     Path("dir").mkdir()
     cli.ok("get", "/a/one.txt", "dir")
     cli.ok("get", "/a/one.txt", "new/")
-    assert Path("dir/one.txt").read_bytes() == Path("new/one.txt").read_bytes() == small_tree["/a/one.txt"]
+    assert (
+        Path("dir/one.txt").read_bytes()
+        == Path("new/one.txt").read_bytes()
+        == small_tree["/a/one.txt"]
+    )
     assert sorted(os.listdir("new")) == ["one.txt"]
 
 
 def test_get_a_tree(cli: Cli, small_tree: Tree) -> None:
-    assert cli.ok("get", "-r", "/", "all").out.partition(" to ")[0] == "got 4 files, 4 directories, 2,013 bytes"
+    assert (
+        cli.ok("get", "-r", "/", "all").out.partition(" to ")[0]
+        == "got 4 files, 4 directories, 2,013 bytes"
+    )
     for path, data in small_tree.items():
         assert Path("all" + path).read_bytes() == data
     assert list(Path("all/empty").iterdir()) == []

@@ -26,7 +26,11 @@ def demo() -> ModuleType:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], check=False, capture_output=True, text=True, timeout=120
+        [sys.executable, str(SCRIPT), *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 

@@ -1,4 +1,5 @@
-"""Errors on the command line: codes, one line, JSON, and the traceback only when it is asked for."""
+"""Errors on the command line: codes, one line, JSON, and the traceback only when it is asked
+for."""
 
 from __future__ import annotations
 
@@ -66,9 +67,16 @@ def test_the_json_of_an_error(cli: Cli, small_tree: Tree) -> None:
     assert done.errors.count("\n") == 1
 
 
-def test_a_partial_failure_lists_what_failed(cli: Cli, volume: str, failing: list[Exception]) -> None:
-    failures = [("/a/x", errors.BusyError("held", path="/a/x")), ("/a/y", errors.ConflictError("it changed"))]
-    failing.append(errors.PartialFailureError("2 of the entries below failed", path="/a", failures=failures))
+def test_a_partial_failure_lists_what_failed(
+    cli: Cli, volume: str, failing: list[Exception]
+) -> None:
+    failures = [
+        ("/a/x", errors.BusyError("held", path="/a/x")),
+        ("/a/y", errors.ConflictError("it changed")),
+    ]
+    failing.append(
+        errors.PartialFailureError("2 of the entries below failed", path="/a", failures=failures)
+    )
     done = cli("rm", "-r", "/a")
     assert done.code == 10
     assert done.errors.splitlines() == [
@@ -77,7 +85,10 @@ def test_a_partial_failure_lists_what_failed(cli: Cli, volume: str, failing: lis
         "s3k: 2 of the entries below failed: /a",
     ]
     document = cli("rm", "-r", "/a", "--json").error()
-    assert [(each["path"], each["code"]) for each in document["failures"]] == [("/a/x", "busy"), ("/a/y", "conflict")]
+    assert [(each["path"], each["code"]) for each in document["failures"]] == [
+        ("/a/x", "busy"),
+        ("/a/y", "conflict"),
+    ]
 
 
 def test_of_many_failures_some_are_shown_and_all_are_in_the_json(
@@ -91,19 +102,25 @@ def test_of_many_failures_some_are_shown_and_all_are_in_the_json(
     assert len(cli("rm", "-r", "/a", "--json").error()["failures"]) == 1200
 
 
-def test_what_would_stop_every_source_stops_the_command(cli: Cli, volume: str, failing: list[Exception]) -> None:
+def test_what_would_stop_every_source_stops_the_command(
+    cli: Cli, volume: str, failing: list[Exception]
+) -> None:
     failing.append(errors.UnreachableError("nobody answers", path="table"))
     cli.fails(8, "rm", "/a", "/b", "/c")
 
 
-def test_a_mistake_of_ours_is_told_without_a_traceback(cli: Cli, volume: str, failing: list[Exception]) -> None:
+def test_a_mistake_of_ours_is_told_without_a_traceback(
+    cli: Cli, volume: str, failing: list[Exception]
+) -> None:
     failing.append(KeyError("oops"))
     done = cli.fails(1, "rm", "/a")
     assert "internal error, KeyError" in done.errors
     assert "--debug" in done.errors
 
 
-def test_what_cannot_be_encoded_is_a_mistake_of_the_user(cli: Cli, volume: str, failing: list[Exception]) -> None:
+def test_what_cannot_be_encoded_is_a_mistake_of_the_user(
+    cli: Cli, volume: str, failing: list[Exception]
+) -> None:
     failing.append(UnicodeEncodeError("utf-8", "a\udcff", 1, 2, "surrogates not allowed"))
     done = cli.fails(2, "rm", "/a")
     assert done.errors == "s3k: cannot be encoded as UTF-8: 'a\\udcff'\n"
@@ -128,14 +145,18 @@ def test_what_cannot_be_encoded_is_a_mistake_of_the_user(cli: Cli, volume: str, 
         "nothing@",
     ],
 )
-def test_no_surrogate_in_an_argument_is_an_internal_error(cli: Cli, volume: str, command: str) -> None:
+def test_no_surrogate_in_an_argument_is_an_internal_error(
+    cli: Cli, volume: str, command: str
+) -> None:
     Path("top\udcff").write_bytes(b"top")
     done = cli(*command.replace("@", "\udcff").split())
     assert done.code != 0
     assert "internal error" not in done.errors
 
 
-def test_debug_shows_where(volume: str, failing: list[Exception], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_debug_shows_where(
+    volume: str, failing: list[Exception], capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
     from s3k_async.cli import main
 
     failing.append(errors.BusyError("held", path="/a"))
@@ -176,8 +197,26 @@ def test_nobody_answers(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
         endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
         done = cli.fails(
             8,
-            *["ls", "s3k://x", "--table", "some-table", "--bucket", "some-bucket", "--endpoint", endpoint],
-            *["--region", "us-east-1", "--retry-attempts", "2", "--retry-base", "0", "--connect-timeout", "2"],
+            *[
+                "ls",
+                "s3k://x",
+                "--table",
+                "some-table",
+                "--bucket",
+                "some-bucket",
+                "--endpoint",
+                endpoint,
+            ],
+            *[
+                "--region",
+                "us-east-1",
+                "--retry-attempts",
+                "2",
+                "--retry-base",
+                "0",
+                "--connect-timeout",
+                "2",
+            ],
         )
     assert "some-table" in done.errors
     assert "secret" not in done.errors
@@ -186,21 +225,36 @@ def test_nobody_answers(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_credentials(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     place = ["--table", "some-table", "--bucket", "some-bucket", "--region", "us-east-1"]
-    assert "credentials" in cli.fails(5, "ls", "s3k://x", *place, "--endpoint", "http://127.0.0.1:9").errors
+    assert (
+        "credentials"
+        in cli.fails(5, "ls", "s3k://x", *place, "--endpoint", "http://127.0.0.1:9").errors
+    )
 
 
 def test_hadoop_properties_from_a_file(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bucket's name is the volume's; which table it is, says the context."""
-    text = {"fs.s3k.metastore.dynamo.table.data.nightly": "meta", "fs.s3k.volume.kind.data": "native"}
+    text = {
+        "fs.s3k.metastore.dynamo.table.data.nightly": "meta",
+        "fs.s3k.volume.kind.data": "native",
+    }
     Path("core.json").write_text(
         json.dumps({"fs.s3k.metastore.dynamo.table.data": "x", "fs.s3k.volume.kind.data": "?"})
     )
-    assert "fs.s3k.volume.kind.data" in cli.fails(11, "ls", "s3k://data", "--hadoop", "core.json").errors
-    properties = "".join(
-        f"<property><name>{name}</name><value>{value}</value></property>" for name, value in text.items()
+    assert (
+        "fs.s3k.volume.kind.data"
+        in cli.fails(11, "ls", "s3k://data", "--hadoop", "core.json").errors
     )
-    Path("core.xml").write_text(f'<?xml version="1.0"?>\n<configuration>{properties}</configuration>')
-    assert "fs.s3k.metastore.dynamo.table.data" in cli.fails(11, "--hadoop", "core.xml", "ls", "s3k://data").errors
+    properties = "".join(
+        f"<property><name>{name}</name><value>{value}</value></property>"
+        for name, value in text.items()
+    )
+    Path("core.xml").write_text(
+        f'<?xml version="1.0"?>\n<configuration>{properties}</configuration>'
+    )
+    assert (
+        "fs.s3k.metastore.dynamo.table.data"
+        in cli.fails(11, "--hadoop", "core.xml", "ls", "s3k://data").errors
+    )
 
 
 def test_init_through_hadoop_properties_needs_the_kind(cli: Cli) -> None:
@@ -230,14 +284,19 @@ def test_hadoop_properties_without_effect_are_one_line(cli: Cli, flags: list[str
     Path("core.json").write_text(json.dumps(properties))
     place = ["--hadoop", "core.json", "--data-location", "memory://without-effect", *flags]
     done = cli("init", "s3k://data", *place, "--no-save", "--exist-ok")
-    told = "Hadoop settings without effect on s3k://data: fs.s3a.acl.default, fs.s3k.thread.pool.max.tasks.data"
+    told = (
+        "Hadoop settings without effect on s3k://data: fs.s3a.acl.default, "
+        "fs.s3k.thread.pool.max.tasks.data"
+    )
     assert done.errors == (json.dumps({"warning": told}) if flags else f"s3k: {told}") + "\n"
     assert done.code == 0
     cli("mkdir", "s3k://data/a", *place)
     assert cli("mv", "s3k://data/a", "s3k://data/b", *place).errors.count("without effect") == 1
 
 
-@pytest.mark.parametrize("key", ["fs.s3a.server-side-encryption-algorithm", "fs.s3a.bucket.data.encryption.algorithm"])
+@pytest.mark.parametrize(
+    "key", ["fs.s3a.server-side-encryption-algorithm", "fs.s3a.bucket.data.encryption.algorithm"]
+)
 def test_hadoop_properties_with_an_encryption_that_is_not_supported(cli: Cli, key: str) -> None:
     properties = {
         "fs.s3k.metastore.dynamo.table.data": "memory://encrypted",
@@ -252,7 +311,12 @@ def test_hadoop_properties_with_an_encryption_that_is_not_supported(cli: Cli, ke
 
 def test_a_later_hadoop_file_counts(cli: Cli) -> None:
     Path("one.json").write_text(
-        json.dumps({"fs.s3k.metastore.dynamo.table.data": "memory://hadoop", "fs.s3k.volume.kind.data": "x"})
+        json.dumps(
+            {
+                "fs.s3k.metastore.dynamo.table.data": "memory://hadoop",
+                "fs.s3k.volume.kind.data": "x",
+            }
+        )
     )
     Path("two.json").write_text(json.dumps({"fs.s3k.volume.kind.data": "native"}))
     flags = ["--hadoop", "one.json", "--hadoop", "two.json", "--data-location", "memory://hadoop"]
@@ -261,7 +325,16 @@ def test_a_later_hadoop_file_counts(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[1]", '{"a": {}}', "<configuration>", "<other/>", "<configuration><property/></configuration>"]
+    "text",
+    [
+        "",
+        "{",
+        "[1]",
+        '{"a": {}}',
+        "<configuration>",
+        "<other/>",
+        "<configuration><property/></configuration>",
+    ],
 )
 def test_what_is_no_hadoop_file(cli: Cli, text: str) -> None:
     Path("core").write_text(text)
@@ -276,7 +349,11 @@ def test_the_context_picks_the_settings(cli: Cli) -> None:
     key = "fs.s3k.metastore.dynamo.max.retries.data"
     Path("core.json").write_text(
         json.dumps(
-            {"fs.s3k.metastore.dynamo.table.data": "t", "fs.s3k.volume.kind.data": "native", f"{key}.night": "?"}
+            {
+                "fs.s3k.metastore.dynamo.table.data": "t",
+                "fs.s3k.volume.kind.data": "native",
+                f"{key}.night": "?",
+            }
         )
     )
     arguments = [

@@ -65,7 +65,9 @@ EXPECTED = {
 
 @pytest.mark.parametrize("name", errors.__all__)
 def test_each_error_has_its_code(name: str) -> None:
-    assert name in EXPECTED, "give the new error an exit code, here and in s3k_async/cli/exit_codes.py"
+    assert name in EXPECTED, (
+        "give the new error an exit code, here and in s3k_async/cli/exit_codes.py"
+    )
     assert exit_code(getattr(errors, name)("message", path="/a")) == EXPECTED[name]
 
 

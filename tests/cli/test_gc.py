@@ -46,7 +46,9 @@ def keys(volume: str) -> int:
     return anyio.run(count)
 
 
-def test_it_tells_first_and_deletes_when_it_is_confirmed(cli: Cli, garbage: str, later: None) -> None:
+def test_it_tells_first_and_deletes_when_it_is_confirmed(
+    cli: Cli, garbage: str, later: None
+) -> None:
     assert cli.ok("gc", "--grace", "3600").lines == [
         "deleted: 1 object, 4 bytes",
         "replaced: 1 object, 4 bytes",
@@ -54,7 +56,9 @@ def test_it_tells_first_and_deletes_when_it_is_confirmed(cli: Cli, garbage: str,
         "would delete 2 objects, 8 bytes (--yes deletes)",
     ]
     assert keys(garbage) == 3
-    assert cli.ok("gc", garbage, "--grace", "3600", "--yes").lines[-1] == "deleted 2 objects, 8 bytes"
+    assert (
+        cli.ok("gc", garbage, "--grace", "3600", "--yes").lines[-1] == "deleted 2 objects, 8 bytes"
+    )
     assert keys(garbage) == 1
     assert cli.ok("cat", "/kept").output == b"kept, and new"
     document = cli.ok("gc", "--grace", "3600", "--yes", "--json").json()
@@ -62,16 +66,35 @@ def test_it_tells_first_and_deletes_when_it_is_confirmed(cli: Cli, garbage: str,
 
 
 def test_what_is_young_is_kept(cli: Cli, garbage: str) -> None:
-    assert cli.ok("gc", "--yes").lines == ["kept, young: 3 objects, 21 bytes", "deleted 0 objects, 0 bytes"]
+    assert cli.ok("gc", "--yes").lines == [
+        "kept, young: 3 objects, 21 bytes",
+        "deleted 0 objects, 0 bytes",
+    ]
     assert keys(garbage) == 3
 
 
 def test_a_list_is_swept_later(cli: Cli, garbage: str, later: None, tmp_path: Path) -> None:
     candidates, audit = str(tmp_path / "candidates"), tmp_path / "audit"
-    assert cli.ok("gc", "--grace", "3600", "--list", candidates, "--json").json()["marked"]["deleted"]["objects"] == 1
+    assert (
+        cli.ok("gc", "--grace", "3600", "--list", candidates, "--json").json()["marked"]["deleted"][
+            "objects"
+        ]
+        == 1
+    )
     assert keys(garbage) == 3
     cli.fails(2, "gc", "--sweep", candidates)
-    done = cli.ok("gc", "--grace", "3600", "--sweep", candidates, "--yes", "--rate", "1000", "--audit", str(audit))
+    done = cli.ok(
+        "gc",
+        "--grace",
+        "3600",
+        "--sweep",
+        candidates,
+        "--yes",
+        "--rate",
+        "1000",
+        "--audit",
+        str(audit),
+    )
     assert done.lines[-1] == "deleted 2 objects, 8 bytes"
     assert keys(garbage) == 1
     deeds = [json.loads(line) for line in audit.read_text().splitlines()]
@@ -83,7 +106,9 @@ def test_a_list_is_swept_later(cli: Cli, garbage: str, later: None, tmp_path: Pa
 def test_a_volume_without_a_log_has_to_be_ones_own(cli: Cli, later: None) -> None:
     cli.ok("init", "memory://unlogged", "--log-mode", "disabled")
     assert "exclusive" in cli.fails(2, "gc", "memory://unlogged").errors
-    assert cli.ok("gc", "memory://unlogged", "--exclusive").lines == ["would delete 0 objects, 0 bytes (--yes deletes)"]
+    assert cli.ok("gc", "memory://unlogged", "--exclusive").lines == [
+        "would delete 0 objects, 0 bytes (--yes deletes)"
+    ]
 
 
 def test_bad_usage(cli: Cli, garbage: str, tmp_path: Path) -> None:

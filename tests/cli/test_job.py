@@ -1,5 +1,5 @@
-"""The main job from the command line, on each kind of stores: a real tree in, listed, renamed, compared byte by byte,
-partly deleted, checked, and the volume destroyed."""
+"""The main job from the command line, on each kind of stores: a real tree in, listed, renamed,
+compared byte by byte, partly deleted, checked, and the volume destroyed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from s3k_async.config import AwsConfig, DynamoTable, LocalDirectory, MemoryBlobs, MemoryTable, S3Bucket, SqliteFile
+from s3k_async.config import (
+    AwsConfig,
+    DynamoTable,
+    LocalDirectory,
+    MemoryBlobs,
+    MemoryTable,
+    S3Bucket,
+    SqliteFile,
+)
 from tests.cli.conftest import Cli
 from tests.engines.volumes import VolumeMaker, volume_backends
 
@@ -19,10 +27,22 @@ FILES = 200
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Modules of the standard library, in their directories, with an empty directory and a large file."""
+    """Modules of the standard library, in their directories, with an empty directory and a large
+    file."""
     top = tmp_path / "source"
     library = Path(sysconfig.get_path("stdlib"))
-    packages = ("asyncio", "collections", "concurrent", "ctypes", "email", "encodings", "html", "http", "json", "xml")
+    packages = (
+        "asyncio",
+        "collections",
+        "concurrent",
+        "ctypes",
+        "email",
+        "encodings",
+        "html",
+        "http",
+        "json",
+        "xml",
+    )
     modules = (path for name in packages for path in sorted((library / name).rglob("*.py")))
     for path in islice(modules, FILES):
         copy = top / path.relative_to(library)
@@ -61,21 +81,33 @@ def service(part: str, aws: AwsConfig, monkeypatch: pytest.MonkeyPatch) -> list[
 
 
 def contents(top: Path) -> dict[str, bytes | None]:
-    return {str(path.relative_to(top)): None if path.is_dir() else path.read_bytes() for path in top.rglob("*")}
+    return {
+        str(path.relative_to(top)): None if path.is_dir() else path.read_bytes()
+        for path in top.rglob("*")
+    }
 
 
 @volume_backends("memory", "embedded", "dynamodb_local+seaweedfs", "dynoxide+moto")
-def test_the_job(cli: Cli, new_volume: VolumeMaker, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_job(
+    cli: Cli, new_volume: VolumeMaker, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     volume, settings = flags(new_volume, monkeypatch)
     cli.ok("init", volume, *settings, "--suffix-count", "4")
     here = contents(source)
     files = [path for path, data in here.items() if data is not None]
 
     put = cli.ok("put", "-r", "--json", str(source), f"{volume}/incoming").json()
-    assert (put["files"], put["directories"], put["failed"]) == (len(files), len(here) - len(files) + 1, 0)
+    assert (put["files"], put["directories"], put["failed"]) == (
+        len(files),
+        len(here) - len(files) + 1,
+        0,
+    )
 
     listed = cli.ok("ls", "-R", f"{volume}/incoming").lines
-    expected = {f"/incoming/{path}" if data is not None else f"/incoming/{path}/" for path, data in here.items()}
+    expected = {
+        f"/incoming/{path}" if data is not None else f"/incoming/{path}/"
+        for path, data in here.items()
+    }
     assert set(listed) == expected
     assert len(listed) == len(expected)
 

@@ -32,7 +32,9 @@ def place(request: pytest.FixtureRequest, cli: Cli, monkeypatch: pytest.MonkeyPa
     return name
 
 
-def die(volume: str, when: When, *, source: str = "/d", target: str = "/e", lease: int | None = DEAD) -> str:
+def die(
+    volume: str, when: When, *, source: str = "/d", target: str = "/e", lease: int | None = DEAD
+) -> str:
     async def work() -> str:
         return await rename_and_die(resolve(volume), source, target, when, lease=lease)
 
@@ -40,7 +42,13 @@ def die(volume: str, when: When, *, source: str = "/d", target: str = "/e", leas
 
 
 def test_a_volume_without_jobs(cli: Cli, place: str) -> None:
-    for arguments in (["jobs"], ["jobs", place], ["jobs", "--json"], ["jobs", "settle"], ["jobs", "settle", place]):
+    for arguments in (
+        ["jobs"],
+        ["jobs", place],
+        ["jobs", "--json"],
+        ["jobs", "settle"],
+        ["jobs", "settle", place],
+    ):
         assert cli.ok(*arguments).out == ""
 
 
@@ -69,7 +77,9 @@ def test_a_dead_rename_is_listed_and_settled(
         "published_ms": 0,
     }
     assert (document["published_ms"] is None) == (when == "before")
-    assert cli.ok("jobs", "settle", place, *([job] if named else [])).lines == [f"{outcome}: {job}  rename  /d -> /e"]
+    assert cli.ok("jobs", "settle", place, *([job] if named else [])).lines == [
+        f"{outcome}: {job}  rename  /d -> /e"
+    ]
     assert cli.ok("jobs").out == ""
     assert cli.ok("find", "/", "--type", "f").lines == [file]
     cli.ok("fsck", "repair", "--grace", "0", "--yes")
@@ -79,7 +89,11 @@ def test_a_dead_rename_is_listed_and_settled(
 def test_settling_as_json(cli: Cli, place: str) -> None:
     job = die(place, "after")
     document = cli.ok("jobs", "settle", "--json").json()
-    assert (document["id"], document["state"], document["outcome"]) == (job, "published", "completed")
+    assert (document["id"], document["state"], document["outcome"]) == (
+        job,
+        "published",
+        "completed",
+    )
 
 
 def test_a_job_whose_lease_runs_is_left_alone(cli: Cli, place: str) -> None:
@@ -88,14 +102,18 @@ def test_a_job_whose_lease_runs_is_left_alone(cli: Cli, place: str) -> None:
     assert cli.ok("jobs", "--json").json()["lease_runs"] is True
     assert "lease of its owner runs until" in cli.fails(6, "jobs", "settle", job).errors
     assert cli("jobs", "settle", place, job, "--json").error()["path"] == job
-    assert cli.ok("jobs", "settle").out.startswith(f"left: {job}  rename  /d -> /e (its lease runs until ")
+    assert cli.ok("jobs", "settle").out.startswith(
+        f"left: {job}  rename  /d -> /e (its lease runs until "
+    )
     assert cli.ok("jobs", "settle", "--json").json()["outcome"] == "left"
     assert cli.ok("jobs", "--json").json()["state"] == "preparing"
 
 
 def test_an_id_of_no_job(cli: Cli, place: str) -> None:
     job = die(place, "before")
-    assert cli.fails(3, "jobs", "settle", "nonsense").errors == "s3k: there is no such job: nonsense\n"
+    assert (
+        cli.fails(3, "jobs", "settle", "nonsense").errors == "s3k: there is no such job: nonsense\n"
+    )
     assert cli.ok("jobs", "--json").json()["id"] == job
     done = cli.fails(10, "jobs", "settle", "nonsense", job)
     assert done.lines == [f"aborted: {job}  rename  /d -> /e"]
@@ -105,7 +123,13 @@ def test_an_id_of_no_job(cli: Cli, place: str) -> None:
 def test_jobs_of_other_kinds(cli: Cli, volume: str) -> None:
     async def put(job: str, kind: str) -> None:
         opened = await open_volume(resolve(volume))
-        record: dict[str, Value] = {PARTITION: JOB_PARTITION, SORT: job, OPERATION: job, "kind": kind, "lease": DEAD}
+        record: dict[str, Value] = {
+            PARTITION: JOB_PARTITION,
+            SORT: job,
+            OPERATION: job,
+            "kind": kind,
+            "lease": DEAD,
+        }
         if kind == "transaction":
             record["state"] = "preparing"
         await opened.items.write(Put(record, ABSENT))
@@ -116,7 +140,10 @@ def test_jobs_of_other_kinds(cli: Cli, volume: str) -> None:
     assert cli.ok("jobs", "settle", "one").lines == ["released: one  mark  -"]
     anyio.run(put, "two", "transaction")
     anyio.run(put, "three", "mark")
-    assert cli.ok("jobs", "settle").lines == ["released: three  mark  -", "aborted: two  transaction  -"]
+    assert cli.ok("jobs", "settle").lines == [
+        "released: three  mark  -",
+        "aborted: two  transaction  -",
+    ]
     assert cli.ok("jobs").out == ""
 
 
@@ -128,6 +155,15 @@ def test_a_volume_of_s3_filesystem_1_0(cli: Cli, monkeypatch: pytest.MonkeyPatch
         await items.close()
 
     anyio.run(fill)
-    given = ["--kind", "s3k-1.0", "--suffix-count", "10", "--table", "sqlite:old.sqlite", "--data-location", "."]
+    given = [
+        "--kind",
+        "s3k-1.0",
+        "--suffix-count",
+        "10",
+        "--table",
+        "sqlite:old.sqlite",
+        "--data-location",
+        ".",
+    ]
     assert cli.ok("jobs", "s3k://bucket", *given).out == ""
     assert "reading only" in cli.fails(5, "jobs", "settle", "s3k://bucket", *given).errors

@@ -31,7 +31,14 @@ def test_init_of_a_name_saves_its_settings(cli: Cli, places: list[str], tmp_path
     assert str(config) in done.out
     assert "suffix count 7" in done.out
     assert tomllib.loads(config.read_text()) == {
-        "volumes": {"analytics": {"table": places[1], "data_location": places[3], "suffix_count": 7, "hash": "java31"}}
+        "volumes": {
+            "analytics": {
+                "table": places[1],
+                "data_location": places[3],
+                "suffix_count": 7,
+                "hash": "java31",
+            }
+        }
     }
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
     cli.ok("put", "-", "s3k://analytics/a", stdin=b"data")
@@ -47,7 +54,9 @@ def test_init_no_save(cli: Cli, places: list[str], tmp_path: Path) -> None:
     assert cli.ok("ls", "s3k://analytics", *places).out == ""
 
 
-def test_init_saves_where_config_says(cli: Cli, places: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_saves_where_config_says(
+    cli: Cli, places: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("given.toml").write_text('default_volume = "s3k://analytics"\n')
     cli.ok("--config", "given.toml", "init", "s3k://analytics", *places)
     assert cli.ok("ls", "--config", "given.toml").out == ""
@@ -71,10 +80,17 @@ def test_init_of_what_is_there(cli: Cli, places: list[str]) -> None:
     cli.fails(4, "init", "s3k://analytics")
     cli.ok("init", "s3k://analytics", "--exist-ok")
     cli.ok("init", "s3k://analytics", *places, "--exist-ok")
-    assert "suffix" in cli.fails(11, "init", "s3k://analytics", "--exist-ok", "--no-save", "--suffix-count", "3").errors
+    assert (
+        "suffix"
+        in cli.fails(
+            11, "init", "s3k://analytics", "--exist-ok", "--no-save", "--suffix-count", "3"
+        ).errors
+    )
 
 
-def test_init_makes_nothing_that_it_could_not_save(cli: Cli, places: list[str], tmp_path: Path) -> None:
+def test_init_makes_nothing_that_it_could_not_save(
+    cli: Cli, places: list[str], tmp_path: Path
+) -> None:
     config = tmp_path / CONFIG
     config.parent.mkdir(parents=True)
     before = '[volumes.analytics]\ntable = "elsewhere"\nbucket = "elsewhere"\n'
@@ -114,7 +130,17 @@ def test_init_of_what_is_no_volume(cli: Cli) -> None:
 
 
 def test_settings_are_flags_of_every_command(cli: Cli, volume: str) -> None:
-    cli.ok("ls", "--max-concurrency", "3", "--retry-attempts", "1", "--read-ahead", "1MiB", "--verify-tls", "false")
+    cli.ok(
+        "ls",
+        "--max-concurrency",
+        "3",
+        "--retry-attempts",
+        "1",
+        "--read-ahead",
+        "1MiB",
+        "--verify-tls",
+        "false",
+    )
     assert "--max-concurrency" in cli.fails(2, "ls", "--max-concurrency", "0").errors
     assert "--data-read-timeout" in cli.fails(2, "ls", "--data-read-timeout", "soon").errors
 
@@ -144,7 +170,11 @@ def test_destroy_asks_and_needs_force(cli: Cli, volume: str) -> None:
 
 
 def test_destroy_of_an_empty_volume(cli: Cli, volume: str) -> None:
-    assert cli.ok("destroy", volume, "--yes", "--json").json() == {"volume": volume, "table": volume, "left": 0}
+    assert cli.ok("destroy", volume, "--yes", "--json").json() == {
+        "volume": volume,
+        "table": volume,
+        "left": 0,
+    }
     cli.fails(3, "ls")
 
 

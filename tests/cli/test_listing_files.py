@@ -48,7 +48,10 @@ def test_jsonl_is_what_json_says(cli: Cli, small_tree: Tree) -> None:
 
 def test_only_the_directory_without_r(cli: Cli, small_tree: Tree) -> None:
     cli.ok("ls", "/a", "-o", "a.jsonl", "-q")
-    assert {json.loads(line)["path"] for line in Path("a.jsonl").read_text().splitlines()} == {"/a/b", "/a/one.txt"}
+    assert {json.loads(line)["path"] for line in Path("a.jsonl").read_text().splitlines()} == {
+        "/a/b",
+        "/a/one.txt",
+    }
 
 
 def test_an_empty_listing_is_a_file_too(cli: Cli, volume: str) -> None:
@@ -121,7 +124,9 @@ async def statuses(count: int) -> AsyncIterator[FileStatus]:
 async def batches(count: int, rows: int = 5000) -> AsyncIterator[pa.RecordBatch]:
     times = pa.array([1000] * rows, pa.timestamp("ms", tz="UTC"))
     for start in range(0, count, rows):
-        names = pa.array([f"{number * 7919 % 10_000_019:032x}" for number in range(start, start + rows)])
+        names = pa.array(
+            [f"{number * 7919 % 10_000_019:032x}" for number in range(start, start + rows)]
+        )
         numbers = pa.array(range(rows), pa.int64())
         no, yes = pa.array([False] * rows), pa.array([True] * rows)
         columns = [names, no, numbers, times, times, names, numbers, yes, names, names, names]
@@ -153,7 +158,9 @@ async def test_row_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing_files, "ROW_GROUP", 10_000)
     assert await write_parquet(batches(45_000), "x.parquet") == 45_000
     written = ParquetFile("x.parquet").metadata
-    assert [written.row_group(each).num_rows for each in range(written.num_row_groups)] == [10_000] * 4 + [5_000]
+    assert [written.row_group(each).num_rows for each in range(written.num_row_groups)] == [
+        10_000
+    ] * 4 + [5_000]
 
 
 async def test_lines_do_not_pile_up_in_memory() -> None:

@@ -36,14 +36,31 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pairs(cli: Cli, small_tree: Tree) -> None:
     Path("pairs").write_text("/a/one.txt\t/empty/1\n/top.txt\t/top\n")
-    assert cli.ok("mv", "--pairs", "pairs").out.partition(" in ")[0].rstrip() == "moved 2 files, 13 bytes"
-    assert below(cli) == ["/a/", "/a/b/", "/a/b/three.txt", "/a/b/two.csv", "/empty/", "/empty/1", "/top"]
+    assert (
+        cli.ok("mv", "--pairs", "pairs").out.partition(" in ")[0].rstrip()
+        == "moved 2 files, 13 bytes"
+    )
+    assert below(cli) == [
+        "/a/",
+        "/a/b/",
+        "/a/b/three.txt",
+        "/a/b/two.csv",
+        "/empty/",
+        "/empty/1",
+        "/top",
+    ]
 
 
 def test_pairs_from_standard_input(cli: Cli, volume: str, small_tree: Tree) -> None:
     pairs = b'["/a", "/moved"]\n{"source": "/top.txt", "target": "/empty/top"}\n'
     done = cli.ok("mv", "--pairs", "-", "--json", stdin=pairs)
-    assert done.json() == {"target": f"{volume}/", "files": 4, "directories": 2, "bytes": 2013, "failed": 0}
+    assert done.json() == {
+        "target": f"{volume}/",
+        "files": 4,
+        "directories": 2,
+        "bytes": 2013,
+        "failed": 0,
+    }
     assert "/moved/b/two.csv" in below(cli)
 
 
@@ -61,7 +78,13 @@ def test_pairs_of_a_named_volume(cli: Cli, other_volume: str, volume: str) -> No
 def test_many_pairs_in_chunks(cli: Cli, volume: str, many: int, small_chunks: None) -> None:
     pairs = "".join(f"/in/{number:04}\t/out/{number:05}\n" for number in range(many))
     done = cli.ok("mv", "--pairs", "-", "--json", stdin=pairs.encode())
-    assert done.json() == {"target": f"{volume}/", "files": many, "directories": 0, "bytes": 229, "failed": 0}
+    assert done.json() == {
+        "target": f"{volume}/",
+        "files": many,
+        "directories": 0,
+        "bytes": 229,
+        "failed": 0,
+    }
     assert len(below(cli, "/out")) == many
     assert below(cli, "/in") == []
 
@@ -70,7 +93,10 @@ def test_a_wrong_line_changes_nothing(cli: Cli, many: int, small_chunks: None) -
     pairs = "".join(f"/in/{number:04}\t/out/{number:04}\n" for number in range(many)) + "/in/last\n"
     error = cli.fails(2, "mv", "--pairs", "-", stdin=pairs.encode())
     assert "line 231" in error.errors
-    assert "line 231" in cli.fails(2, "rm", "--from", "-", stdin=("/in/0001\n" * 230 + "in\n").encode()).errors
+    assert (
+        "line 231"
+        in cli.fails(2, "rm", "--from", "-", stdin=("/in/0001\n" * 230 + "in\n").encode()).errors
+    )
     assert len(below(cli, "/in")) == many
 
 
@@ -78,11 +104,20 @@ def test_pairs_that_fail_do_not_stop_others(cli: Cli, volume: str, small_tree: T
     pairs = b"/gone\t/x\n/top.txt\t/a/one.txt\n/a/b/two.csv\t/two\n"
     done = cli("mv", "--pairs", "-", stdin=pairs)
     assert (done.code, done.out.partition(" in ")[0]) == (10, "moved 1 file, 2,000 bytes")
-    assert sorted(line.rpartition(": ")[2] for line in done.errors.splitlines()) == ["/gone", "/top.txt"]
+    assert sorted(line.rpartition(": ")[2] for line in done.errors.splitlines()) == [
+        "/gone",
+        "/top.txt",
+    ]
     done = cli("mv", "--pairs", "-", "--json", stdin=b"/gone\t/x\n/top.txt\t/top\n")
     failure, summary = done.json_lines()
     assert (done.code, failure["path"], failure["code"]) == (10, "/gone", "not_found")
-    assert summary == {"target": f"{volume}/", "files": 1, "directories": 0, "bytes": 3, "failed": 1}
+    assert summary == {
+        "target": f"{volume}/",
+        "files": 1,
+        "directories": 0,
+        "bytes": 3,
+        "failed": 1,
+    }
     assert done.error()["exit_code"] == 10
 
 
@@ -90,7 +125,10 @@ def test_nothing_but_failures_have_their_own_code(cli: Cli, volume: str) -> None
     lines = "".join(f"/gone{number}\t/there{number}\n" for number in range(70))
     done = cli("mv", "--pairs", "-", stdin=lines.encode())
     assert (done.code, done.out) == (3, "")
-    assert (len(done.errors.splitlines()), done.errors.splitlines()[-1]) == (51, "s3k: and 20 more failures")
+    assert (len(done.errors.splitlines()), done.errors.splitlines()[-1]) == (
+        51,
+        "s3k: and 20 more failures",
+    )
 
 
 def test_overwrite_and_resume(cli: Cli, small_tree: Tree) -> None:
@@ -104,7 +142,9 @@ def test_overwrite_and_resume(cli: Cli, small_tree: Tree) -> None:
 
 
 def test_an_empty_list_is_done(cli: Cli, small_tree: Tree) -> None:
-    assert cli.ok("mv", "--pairs", "-").out.partition(" in ")[0].rstrip() == "moved 0 files, 0 bytes"
+    assert (
+        cli.ok("mv", "--pairs", "-").out.partition(" in ")[0].rstrip() == "moved 0 files, 0 bytes"
+    )
     assert cli.ok("rm", "--from", "-", "--json").json()["files"] == 0
 
 
@@ -116,12 +156,18 @@ def test_rm_from_a_list(cli: Cli, many: int, small_chunks: None) -> None:
     assert below(cli) == ["/in/", "/out/"]
     done = cli("rm", "--from", "all.jsonl", "-q")
     assert (done.code, len(done.errors.splitlines())) == (3, 51)
-    assert cli.ok("rm", "-f", "--from", "all.jsonl").out.partition(" in ")[0].rstrip() == "removed 0 files, 0 bytes"
+    assert (
+        cli.ok("rm", "-f", "--from", "all.jsonl").out.partition(" in ")[0].rstrip()
+        == "removed 0 files, 0 bytes"
+    )
 
 
 def test_rm_directories_from_a_list(cli: Cli, small_tree: Tree) -> None:
     done = cli("rm", "--from", "-", stdin=b"/a\n/empty\n")
-    assert (done.code, done.out.partition(" in ")[0]) == (10, "removed 0 files, 1 directory, 0 bytes")
+    assert (done.code, done.out.partition(" in ")[0]) == (
+        10,
+        "removed 0 files, 1 directory, 0 bytes",
+    )
     cli.ok("rm", "-r", "-0", "--from", "-", stdin=b"/a\0/top.txt")
     assert below(cli) == []
 

@@ -31,7 +31,9 @@ def test_dump_and_load(cli: Cli, volume: str, tmp_path: Path) -> None:
     done = cli.ok("load", file, copy, "--suffix-count", "9", "--copy-bytes-from", volume)
     assert done.out == f"loaded 2 files, 2 directories into {copy}\n"
     assert cli.ok("cat", f"{copy}:/a/b/1").out == "one"
-    assert "suffix count" not in cli.fails(4, "load", file, copy, "--copy-bytes-from", volume).errors
+    assert (
+        "suffix count" not in cli.fails(4, "load", file, copy, "--copy-bytes-from", volume).errors
+    )
     assert cli.ok("fsck", copy).out.startswith("clean")
 
 
@@ -63,12 +65,17 @@ def test_a_mistake_is_one_line(cli: Cli, volume: str, tmp_path: Path) -> None:
     cli.fails(2, "reshard", volume)
     cli.fails(2, "reshard", volume, "--suffix-count", "0")
     cli.fails(2, "reshard", f"{volume}:/a", "--suffix-count", "3")
-    for line in cli.fails(3, "reshard", str(tmp_path / "none"), "--suffix-count", "3").errors.splitlines():
+    for line in cli.fails(
+        3, "reshard", str(tmp_path / "none"), "--suffix-count", "3"
+    ).errors.splitlines():
         assert line.startswith("s3k: ")
 
 
 def test_reshard(cli: Cli, volume: str) -> None:
-    assert "has suffix count 7, hash xxh3; moved" in cli.ok("reshard", volume, "--suffix-count", "7").out
+    assert (
+        "has suffix count 7, hash xxh3; moved"
+        in cli.ok("reshard", volume, "--suffix-count", "7").out
+    )
     assert "moved 0 entries" in cli.ok("reshard", volume, "--suffix-count", "7").out
     assert "moved" in cli.ok("reshard", volume, "--suffix-count", "7", "--hash", "java31").out
     assert cli.ok("cat", f"{volume}:/a/b/1").out == "one"
@@ -99,12 +106,21 @@ def test_from_an_old_volume(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monkey
     old, file = f"s3k://{name}", str(tmp_path / "old.dump")
     cli.ok("dump", old, "-o", file)
     cli.fails(2, "load", file, "s3k://new", "--adopt", "--copy-bytes-from", old)
-    assert cli.ok("load", file, "s3k://new", "--adopt").out == "loaded 1 file, 1 directory into s3k://new\n"
+    assert (
+        cli.ok("load", file, "s3k://new", "--adopt").out
+        == "loaded 1 file, 1 directory into s3k://new\n"
+    )
     assert cli.ok("cat", "s3k://new/d/f").out == "bytes"
-    assert "stop all writers" in cli.fails(6, "oplog", "retire", old, "--successor", "s3k://new", "--yes").errors
+    assert (
+        "stop all writers"
+        in cli.fails(6, "oplog", "retire", old, "--successor", "s3k://new", "--yes").errors
+    )
     flags = ["oplog", "retire", old, "--successor", "s3k://new", "--grace", "0"]
     told = cli.ok(*flags).out
-    assert told == ("dry run: would move 2 log objects below retired-1.0-log/; 1 file not committed, not migrated\n")
+    assert told == (
+        "dry run: would move 2 log objects below retired-1.0-log/; 1 file not committed, not "
+        "migrated\n"
+    )
     assert cli.ok(*flags, "--yes").out.startswith("moved 2 log objects below retired-1.0-log/")
     done = cli.ok(*flags, "--yes", "--json").json()
     assert done == {"objects": 0, "moved": 0, "reservations": 1, "differing": [], "dry_run": False}

@@ -91,7 +91,9 @@ def test_following_shows_each_operation_once(cli: Cli, tmp_path: Path) -> None:
 
 async def test_what_was_shown_at_a_time_is_not_shown_again() -> None:
     first, second = (LogRecord(each, "committed") for each in (sample.CREATE, sample.UPDATE))
-    same_time = LogRecord(Operation("later", "create", "x", 1, sample.UPDATE.time_ms, None, None), "committed")
+    same_time = LogRecord(
+        Operation("later", "create", "x", 1, sample.UPDATE.time_ms, None, None), "committed"
+    )
 
     async def log(*records: LogRecord) -> AsyncIterator[LogRecord]:
         for record in records:
@@ -110,7 +112,9 @@ async def test_what_was_shown_at_a_time_is_not_shown_again() -> None:
 
 def test_compacting_keeps_what_the_log_says(cli: Cli, volume: str, small_tree: Tree) -> None:
     cli.ok("rm", "/top.txt")
-    assert cli.ok("oplog", "compact", "--yes").out.startswith("nothing to compact: the state of 7 objects, 1 of them")
+    assert cli.ok("oplog", "compact", "--yes").out.startswith(
+        "nothing to compact: the state of 7 objects, 1 of them"
+    )
     plan = cli.ok("oplog", "compact", "--grace", "0").out
     assert plan.startswith("would remove ")
     assert cli.ok("oplog", "compact", "--grace", "0").out == plan

@@ -58,7 +58,11 @@ async def test_paths(listed: Path, data: bytes, null: bool, wanted: Records) -> 
     ("data", "null", "wanted"),
     [
         (b"/a\t/b\n/c d\t/e", False, [("/a", "/b"), ("/c d", "/e")]),
-        (b'["/a", "/b\\t"]\n{"target": "/d", "source": "/c"}\n', False, [("/a", "/b\t"), ("/c", "/d")]),
+        (
+            b'["/a", "/b\\t"]\n{"target": "/d", "source": "/c"}\n',
+            False,
+            [("/a", "/b\t"), ("/c", "/d")],
+        ),
         (b"/a\0/b\0/c\t\0/d\n\0", True, [("/a", "/b"), ("/c\t", "/d\n")]),
     ],
 )
@@ -100,7 +104,9 @@ async def test_pairs(listed: Path, data: bytes, null: bool, wanted: Records) -> 
         (2, b"/a\0/b\0/c\0", True, "record 2"),
     ],
 )
-async def test_what_is_wrong_is_named(listed: Path, fields: int, data: bytes, null: bool, place: str) -> None:
+async def test_what_is_wrong_is_named(
+    listed: Path, fields: int, data: bytes, null: bool, place: str
+) -> None:
     write(listed, data)
     with pytest.raises(InvalidArgumentError, match=rf"{place}: ") as caught:
         await read(str(listed), fields, null=null)
@@ -154,13 +160,18 @@ async def test_chunks(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert [len(chunk) async for chunk in records.chunks()] == [3, 3, 1]
 
 
-async def test_a_long_list_does_not_pile_up_in_memory(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_list_does_not_pile_up_in_memory(
+    listed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(path_lists, "CHUNK", 100)
     monkeypatch.setattr(path_lists, "_READ", 10_000)
 
     async def peak(count: int) -> int:
         write(
-            listed, "".join(json.dumps([f"/from/{number}", f"/to/{number}"]) + "\n" for number in range(count)).encode()
+            listed,
+            "".join(
+                json.dumps([f"/from/{number}", f"/to/{number}"]) + "\n" for number in range(count)
+            ).encode(),
         )
         tracemalloc.start()
         try:

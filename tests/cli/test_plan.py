@@ -19,7 +19,12 @@ def test_what_is_told(cli: Cli) -> None:
 
 def test_json(cli: Cli) -> None:
     told = cli.ok("plan", "list", "--files", "1M", "--suffix-count", "1", "--warm", "--json").json()
-    assert (told["verb"], told["files"], told["directories"], told["suffix_count"]) == ("list", 1_000_000, 1, 1)
+    assert (told["verb"], told["files"], told["directories"], told["suffix_count"]) == (
+        "list",
+        1_000_000,
+        1,
+        1,
+    )
     query = told["requests"]["table"]["Query"]
     assert query["likely"] == query["low"] == query["high"]
     assert told["total"]["likely"] == query["likely"] + 1
@@ -30,7 +35,9 @@ def test_json(cli: Cli) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb(cli: Cli, verb: str) -> None:
-    told = cli.ok("plan", verb, "--files", "100M", "--directories", "100k", "--fan-out", "1k", "--json").json()
+    told = cli.ok(
+        "plan", verb, "--files", "100M", "--directories", "100k", "--fan-out", "1k", "--json"
+    ).json()
     assert (told["files"], told["directories"]) == (100_000_000, 100_101)
     assert told["seconds"] > 0
     assert told["total"]["low"] <= told["total"]["likely"] <= told["total"]["high"]

@@ -27,7 +27,9 @@ LIMIT = 60
 
 
 def s3k(*arguments: str | bytes, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, timeout=LIMIT, check=False, **options)
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, timeout=LIMIT, check=False, **options
+    )
 
 
 def ok(*arguments: str | bytes, **options: Any) -> bytes:
@@ -57,11 +59,14 @@ def test_help_loads_nothing_that_it_does_not_need() -> None:
 import sys
 from s3k_async.cli import main
 code = main(["--help"])
-heavy = {"anyio", "asyncio", "botocore", "aiohttp", "pyarrow", "rich", "sqlite3", "s3k_async.client"}
+heavy = {"anyio", "asyncio", "botocore", "aiohttp", "pyarrow", "rich", "sqlite3"}
+heavy.add("s3k_async.client")
 print(sorted(heavy & set(sys.modules)), file=sys.stderr)
 sys.exit(code)
 """
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, timeout=LIMIT, check=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, timeout=LIMIT, check=True, text=True
+    )
     assert done.stderr == "[]\n"
 
 
@@ -79,7 +84,9 @@ def test_an_embedded_volume_from_process_to_process(embedded: str, tmp_path: Pat
         f"moved 1 file, 1 directory, 5 bytes to {os.path.abspath(embedded)}:/out\n".encode()
     )
     assert ok("get", "/out/file", "-", env={**os.environ, "S3K_VOLUME": embedded}) == b"bytes"
-    assert ok("fsck", "--grace", "0", os.path.abspath(embedded)).startswith(b"clean: 1 file, 1 directory, 5 bytes, ")
+    assert ok("fsck", "--grace", "0", os.path.abspath(embedded)).startswith(
+        b"clean: 1 file, 1 directory, 5 bytes, "
+    )
     assert ok("destroy", embedded, "--yes", "--force") == b"destroyed ./vol\n"
     assert not Path(embedded).exists()
 
@@ -93,7 +100,9 @@ def test_the_module_exits_with_the_code(embedded: str) -> None:
 
 def test_a_pipe_that_is_closed_ends_a_listing_quietly(embedded: str) -> None:
     ok("mkdir", *[f"{embedded}:/{number:03}-{'x' * 1000}" for number in range(120)])
-    with subprocess.Popen([*COMMAND, "ls", embedded], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [*COMMAND, "ls", embedded], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"000-")
@@ -108,12 +117,18 @@ def test_standard_output_that_is_full_or_closed(embedded: str) -> None:
     for command in ("cat", "stat", "ls"):
         with open("/dev/full", "wb") as full:
             done = subprocess.run(
-                [*COMMAND, command, f"{embedded}:/a"], stdout=full, stderr=subprocess.PIPE, timeout=LIMIT, check=False
+                [*COMMAND, command, f"{embedded}:/a"],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                timeout=LIMIT,
+                check=False,
             )
         assert (done.returncode, done.stderr.count(b"\n")) == (12, 1), done
     closed = 'exec "$@" >&-'
     for arguments, code in (["ls", embedded], 0), (["ls", f"{embedded}:/gone"], 3):
-        done = subprocess.run(["sh", "-c", closed, "sh", *COMMAND, *arguments], timeout=LIMIT, check=False)
+        done = subprocess.run(
+            ["sh", "-c", closed, "sh", *COMMAND, *arguments], timeout=LIMIT, check=False
+        )
         assert done.returncode == code
 
 
@@ -143,7 +158,9 @@ def test_standard_input_from_a_pipe_a_file_and_nothing(embedded: str, tmp_path: 
     with open(tmp_path / "data", "rb") as file:
         ok("put", "-", f"{embedded}:/file", stdin=file)
     ok("put", "-", f"{embedded}:/nothing", stdin=subprocess.DEVNULL)
-    assert ok("cat", f"{embedded}:/pipe", f"{embedded}:/file", f"{embedded}:/nothing") == data + data
+    assert (
+        ok("cat", f"{embedded}:/pipe", f"{embedded}:/file", f"{embedded}:/nothing") == data + data
+    )
 
 
 def test_no_space_left(embedded: str, tmp_path: Path) -> None:
@@ -171,7 +188,8 @@ NOBODY = 65534
 
 
 def test_a_directory_that_cannot_be_written(cli: Cli, volume: str) -> None:
-    """As somebody without privileges: in a child that gives its own up, after everything it needs is imported."""
+    """As somebody without privileges: in a child that gives its own up, after everything it needs
+    is imported."""
     cli.ok("put", "-", "/a", stdin=b"data")
     cli.ok("get", "/a", "copy")
     cli("init", "./vol")
@@ -207,7 +225,8 @@ def test_a_directory_that_cannot_be_written(cli: Cli, volume: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "locale", [{"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, {"PYTHONIOENCODING": "ascii"}]
+    "locale",
+    [{"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, {"PYTHONIOENCODING": "ascii"}],
 )
 def test_names_that_the_encoding_lacks_are_escaped(embedded: str, locale: dict[str, str]) -> None:
     ok("touch", f"{embedded}:/ümlaut")
@@ -245,7 +264,10 @@ def test_closed_standard_input(embedded: str) -> None:
         (["ls", embedded], 0),
     ):
         done = subprocess.run(
-            ["sh", "-c", closed, "sh", *COMMAND, *arguments], timeout=LIMIT, check=False, stderr=subprocess.PIPE
+            ["sh", "-c", closed, "sh", *COMMAND, *arguments],
+            timeout=LIMIT,
+            check=False,
+            stderr=subprocess.PIPE,
         )
         assert done.returncode == code, done
         assert b"internal error" not in done.stderr
@@ -253,7 +275,8 @@ def test_closed_standard_input(embedded: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["s3k_async.model", "s3k_async.cli.application", "click", "s3k_async.cli.commands.browse"]
+    "module",
+    ["s3k_async.model", "s3k_async.cli.application", "click", "s3k_async.cli.commands.browse"],
 )
 def test_an_interrupt_while_it_starts_is_no_traceback(module: str, embedded: str) -> None:
     """As the installed command does it: the package is imported, then `main` is called."""

@@ -44,12 +44,18 @@ def vol(cli: Cli) -> None:
         (4, "mkdir ./vol:/in", "-p accepts one that exists"),
         (4, "rm ./vol:/in", "-r removes it with all below it"),
         (4, "init ./vol", "--exist-ok"),
-        (11, "init s3k://lab --table ab --bucket lab", "has 3 to 255 letters, digits, '.', '_' and '-'"),
+        (
+            11,
+            "init s3k://lab --table ab --bucket lab",
+            "has 3 to 255 letters, digits, '.', '_' and '-'",
+        ),
         (11, "ls", "set S3K_VOLUME"),
         (2, "ls vol", "./vol for an embedded volume"),
     ],
 )
-def test_an_error_names_its_remedy(cli: Cli, vol: None, code: int, command: str, remedy: str) -> None:
+def test_an_error_names_its_remedy(
+    cli: Cli, vol: None, code: int, command: str, remedy: str
+) -> None:
     assert remedy in cli.fails(code, *command.split()).errors
     assert remedy in cli(*command.split(), "--json").error()["message"]
 

@@ -46,9 +46,13 @@ def test_a_lost_table_comes_back(cli: Cli, volume: str, small_tree: Tree) -> Non
     lose_table(volume)
     cli.fails(3, "ls", "/")
     plan = cli.ok("fsck", "restore", volume).out
-    assert plan.startswith("would restore 4 files, 3 directories, 2,013 bytes from 11 log records (--yes")
+    assert plan.startswith(
+        "would restore 4 files, 3 directories, 2,013 bytes from 11 log records (--yes"
+    )
     cli.fails(3, "ls", "/")
-    assert cli.ok("fsck", "restore", volume, "--yes").out.startswith("restored 4 files, 3 directories, 2,013 bytes")
+    assert cli.ok("fsck", "restore", volume, "--yes").out.startswith(
+        "restored 4 files, 3 directories, 2,013 bytes"
+    )
     assert cli.ok("find", "/", "--json").lines == before
     for path, data in small_tree.items():
         assert cli.ok("cat", path).output == data
@@ -60,7 +64,9 @@ def test_a_lost_entry_comes_back(cli: Cli, volume: str, small_tree: Tree, tmp_pa
     lose_entry(volume, "/a/one.txt")
     assert "--subtree" in cli.fails(4, "fsck", "restore", "--yes").errors
     audit = tmp_path / "audit"
-    done = cli.ok("fsck", "restore", "--subtree", "/a", "--yes", "--json", "--audit", str(audit)).json()
+    done = cli.ok(
+        "fsck", "restore", "--subtree", "/a", "--yes", "--json", "--audit", str(audit)
+    ).json()
     assert (done["clean"], done["written"], done["files"]) == (True, 1, 1)
     assert cli.ok("find", "/", "--json").lines == before
     assert [json.loads(line)["path"] for line in audit.read_text().splitlines()] == ["/a/one.txt"]

@@ -33,7 +33,9 @@ def terminal() -> Iterator[tuple[int, int]]:
         os.close(ours)
 
 
-def at_a_terminal(*arguments: str, answer: bytes = b"", command: Sequence[str] = COMMAND) -> tuple[int, str]:
+def at_a_terminal(
+    *arguments: str, answer: bytes = b"", command: Sequence[str] = COMMAND
+) -> tuple[int, str]:
     """Run a command with a terminal on all its streams; its code and what was shown."""
     environment = {**os.environ, "TERM": "xterm"}
     with (
@@ -64,7 +66,9 @@ def embedded() -> str:
 
 
 def test_control_characters_in_names_are_escaped(embedded: str) -> None:
-    subprocess.run([*COMMAND, "touch", "./vol:/a\x1b[31mred\nline\u202e"], check=True, timeout=LIMIT)
+    subprocess.run(
+        [*COMMAND, "touch", "./vol:/a\x1b[31mred\nline\u202e"], check=True, timeout=LIMIT
+    )
     assert at_a_terminal("ls", embedded) == (0, "a\\x1b[31mred\\nline\\u202e\n")
     assert "\x1b" not in at_a_terminal("tree", embedded)[1]
 
@@ -102,9 +106,13 @@ def test_progress_is_shown_on_a_terminal_unless_quiet(embedded: str) -> None:
     code, shown = at_a_terminal("put", "-r", "source", f"{embedded}:/in", command=impatient)
     assert code == 0
     assert "/50" in shown
-    assert shown.endswith(f"put 50 files, 1 directory, 50,000 bytes to {os.path.abspath(embedded)}:/in\n")
+    assert shown.endswith(
+        f"put 50 files, 1 directory, 50,000 bytes to {os.path.abspath(embedded)}:/in\n"
+    )
     for silent in (["-q"], ["--json"]):
-        code, shown = at_a_terminal("get", "-r", f"{embedded}:/in", "copy", *silent, command=impatient)
+        code, shown = at_a_terminal(
+            "get", "-r", f"{embedded}:/in", "copy", *silent, command=impatient
+        )
         assert code == 0
         assert "\x1b" not in shown
         assert "/50" not in shown

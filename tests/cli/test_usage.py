@@ -158,25 +158,40 @@ def test_the_documentation_has_every_command_and_flag() -> None:
 
     from s3k_async.cli.application import s3k
 
-    text = (Path(__file__).resolve().parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "command-line.md").read_text(
+        encoding="utf-8"
+    )
     context = click.Context(s3k)
     for name in COMMANDS:
         command = s3k.get_command(context, name)
         assert command is not None
         section = text.partition(f"\n### `s3k {name}")[2].partition("\n### ")[0]
         assert section, f"docs/command-line.md has nothing about {name}"
-        settings = {each for each in command.params if (each.name or "").startswith(("setting_", "common_"))}
+        settings = {
+            each for each in command.params if (each.name or "").startswith(("setting_", "common_"))
+        }
         for param in command.params:
             if isinstance(param, click.Option) and param not in settings:
-                assert all(f"`{flag}" in section for flag in param.opts), f"{name} {param.opts} is not documented"
+                assert all(f"`{flag}" in section for flag in param.opts), (
+                    f"{name} {param.opts} is not documented"
+                )
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1"])
 @pytest.mark.parametrize(
     "command",
-    ["gc --grace", "gc --lease", "gc --rate", "oplog compact --grace", "fsck verify --grace", "fsck repair --grace"],
+    [
+        "gc --grace",
+        "gc --lease",
+        "gc --rate",
+        "oplog compact --grace",
+        "fsck verify --grace",
+        "fsck repair --grace",
+    ],
 )
-def test_a_number_that_is_none_is_a_mistake_of_the_user(cli: Cli, volume: str, command: str, number: str) -> None:
+def test_a_number_that_is_none_is_a_mistake_of_the_user(
+    cli: Cli, volume: str, command: str, number: str
+) -> None:
     done = cli.fails(2, *command.split(), number)
     assert "internal error" not in done.errors
 
@@ -185,13 +200,26 @@ def shared_options() -> dict[str, str]:
     """The options that every command has, with a value that can be meant."""
     from s3k_async.settings import OPTIONS
 
-    values = {"integer": "3", "number": "3", "size": "3", "boolean": "true", "text": "x", "path": "x"}
+    values = {
+        "integer": "3",
+        "number": "3",
+        "size": "3",
+        "boolean": "true",
+        "text": "x",
+        "path": "x",
+    }
     settings = {
         option.flag: option.choices[0] if option.choices else values[option.type]
         for option in OPTIONS.values()
         if option.flag is not None
     }
-    return {"--volume": "memory://x", "--config": "x", "--context": "x", "--hadoop": "x", **settings}
+    return {
+        "--volume": "memory://x",
+        "--config": "x",
+        "--context": "x",
+        "--hadoop": "x",
+        **settings,
+    }
 
 
 def every_command() -> list[tuple[str, ...]]:
@@ -221,10 +249,14 @@ def test_shared_options_may_stand_before_the_name_of_every_command(cli: Cli) -> 
             assert cli.ok("-q", "--json", "--debug", *command, "--help").out.startswith(usage)
 
 
-def test_an_option_before_the_name_takes_effect_and_one_behind_it_counts(cli: Cli, volume: str) -> None:
+def test_an_option_before_the_name_takes_effect_and_one_behind_it_counts(
+    cli: Cli, volume: str
+) -> None:
     made = cli.ok("--suffix-count", "7", "--json", "init", f"{volume}-a").json()
     assert made["suffix_count"] == 7
-    made = cli.ok("--suffix-count", "7", "--json", "init", f"{volume}-b", "--suffix-count", "5").json()
+    made = cli.ok(
+        "--suffix-count", "7", "--json", "init", f"{volume}-b", "--suffix-count", "5"
+    ).json()
     assert made["suffix_count"] == 5
     cli.ok("touch", "/a")
     assert cli.ok("--max-concurrency", "1", "mv", "/a", "/b").out.startswith("moved 1 file")
@@ -232,7 +264,9 @@ def test_an_option_before_the_name_takes_effect_and_one_behind_it_counts(cli: Cl
 
 
 @pytest.mark.parametrize("command", ["fsck", "jobs"])
-def test_an_option_of_a_group_is_not_taken_for_its_command(cli: Cli, volume: str, command: str) -> None:
+def test_an_option_of_a_group_is_not_taken_for_its_command(
+    cli: Cli, volume: str, command: str
+) -> None:
     named = {"fsck": "repair", "jobs": "settle"}[command]
     assert cli.ok(command, "--volume", volume, named).code == 0
     assert cli.ok(command, "--region", "list", named, volume).code == 0
@@ -263,8 +297,12 @@ def test_h_is_help_except_where_it_is_human(cli: Cli, small_tree: dict[str, byte
     assert "2.0K" in cli.ok("ls", "-lh", "/a/b").out
 
 
-@pytest.mark.parametrize(("word", "command"), [("help", "--help"), ("copy", "cp"), ("rename", "mv"), ("upload", "put")])
-def test_a_command_by_the_name_that_others_give_it_is_named(cli: Cli, word: str, command: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "command"), [("help", "--help"), ("copy", "cp"), ("rename", "mv"), ("upload", "put")]
+)
+def test_a_command_by_the_name_that_others_give_it_is_named(
+    cli: Cli, word: str, command: str
+) -> None:
     assert f"did you mean {command}?" in cli.fails(2, word).errors
 
 

@@ -1,5 +1,5 @@
-"""A path that means a directory with an embedded volume does not end up in the default volume, and results say where
-they are.
+"""A path that means a directory with an embedded volume does not end up in the default volume, and
+results say where they are.
 """
 
 from __future__ import annotations
@@ -48,13 +48,23 @@ def embedded(cli: Cli, volume: str, tmp_path: Path) -> str:
     ],
     ids=" ".join,
 )
-def test_the_directory_of_a_volume_is_no_path_of_the_default_one(cli: Cli, embedded: str, arguments: list[str]) -> None:
+def test_the_directory_of_a_volume_is_no_path_of_the_default_one(
+    cli: Cli, embedded: str, arguments: list[str]
+) -> None:
     os.chdir(os.path.dirname(embedded))
-    before = (cli.ok("ls", "-R", "/").lines, cli.ok("ls", "-R", f"{embedded}:/").lines, sorted(os.listdir(embedded)))
+    before = (
+        cli.ok("ls", "-R", "/").lines,
+        cli.ok("ls", "-R", f"{embedded}:/").lines,
+        sorted(os.listdir(embedded)),
+    )
     done = cli.fails(2, *(each.replace("@", embedded) for each in arguments))
     path = next(each for each in arguments if each.startswith("@")).removeprefix("@") or "/"
     assert f"{embedded}:{path}" in done.errors
-    after = (cli.ok("ls", "-R", "/").lines, cli.ok("ls", "-R", f"{embedded}:/").lines, sorted(os.listdir(embedded)))
+    after = (
+        cli.ok("ls", "-R", "/").lines,
+        cli.ok("ls", "-R", f"{embedded}:/").lines,
+        sorted(os.listdir(embedded)),
+    )
     assert after == before
 
 
@@ -76,7 +86,10 @@ def test_results_name_their_targets(cli: Cli, volume: str, embedded: str, tmp_pa
     def told(*arguments: str) -> str:
         return cli.ok(*arguments).out.rstrip("\n")
 
-    assert told("put", "-r", "small", f"{embedded}:/") == f"put 1 file, 1 directory, 1 bytes to {embedded}:/small"
+    assert (
+        told("put", "-r", "small", f"{embedded}:/")
+        == f"put 1 file, 1 directory, 1 bytes to {embedded}:/small"
+    )
     assert told("put", "small/x", "/into/") == f"put 1 file, 1 bytes to {volume}/into/x"
     assert told("get", "/f", "copy") == f"got 1 file, 4 bytes to {tmp_path}/copy, from {volume}/f"
     assert told("cp", "/f", f"{embedded}:/") == f"copied 1 file, 4 bytes to {embedded}:/f"

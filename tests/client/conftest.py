@@ -1,4 +1,5 @@
-"""Volumes and clients for the tests of the clients. `volume_backends("memory", "embedded")` picks the stores."""
+"""Volumes and clients for the tests of the clients. `volume_backends("memory", "embedded")` picks
+the stores."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """One case of the fork matrix, as a program: `fork_case.py METHOD STATE DIRECTORY`.
 
-A parent with a client in some state starts children, which use that client (or make their own); then the parent goes
-on. It ends with 0 if everybody could do everything, and says on standard error what could not be done.
+A parent with a client in some state starts children, which use that client (or make their own);
+then the parent goes on. It ends with 0 if everybody could do everything, and says on standard error
+what could not be done.
 """
 
 from __future__ import annotations
@@ -75,9 +76,13 @@ def child_with_an_async_client(client: S3kClient, forked: bool, name: str) -> No
     asyncio.run(work())
 
 
-def run_children(context: Any, target: Callable[..., None], *given: object, count: int = CHILDREN) -> None:
+def run_children(
+    context: Any, target: Callable[..., None], *given: object, count: int = CHILDREN
+) -> None:
     """Children side by side, each under its own name."""
-    children = [context.Process(target=target, args=(*given, f"child-{next(_turns)}")) for _ in range(count)]
+    children = [
+        context.Process(target=target, args=(*given, f"child-{next(_turns)}")) for _ in range(count)
+    ]
     for each in children:
         each.start()
     for each in children:

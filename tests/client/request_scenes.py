@@ -1,4 +1,5 @@
-"""One scene for each row of the table in docs/requests.md: what is there before, and the call that is counted."""
+"""One scene for each row of the table in docs/requests.md: what is there before, and the call that
+is counted."""
 
 from __future__ import annotations
 
@@ -116,7 +117,9 @@ async def foreign(fs: S3kClient) -> None:
 
 
 def adoptable(fs: S3kClient, number: int) -> list[tuple[str, str]]:
-    return [(f"/d/part-{each:05}", fs._volume().place.uri(f"bronze/{each}")) for each in range(number)]
+    return [
+        (f"/d/part-{each:05}", fs._volume().place.uri(f"bronze/{each}")) for each in range(number)
+    ]
 
 
 async def adopt(fs: S3kClient, number: int) -> object:
@@ -138,13 +141,19 @@ SCENES: dict[str, Scene] = {
     "is_file": Scene(lambda fs: fs.is_file("/d/f"), file),
     "is_dir": Scene(lambda fs: fs.is_dir("/d"), directory),
     "physical_path": Scene(lambda fs: fs.physical_path("/d/f"), file),
-    "physical_paths, 3 directories": Scene(lambda fs: drained(fs.physical_paths("/d")), three_levels),
+    "physical_paths, 3 directories": Scene(
+        lambda fs: drained(fs.physical_paths("/d")), three_levels
+    ),
     "checksum": Scene(lambda fs: fs.checksum("/d/f"), file),
     "stat_many, 100 paths": Scene(lambda fs: fs.stat_many(PARTS), hundred),
-    "exists_many, 250 paths": Scene(lambda fs: fs.exists_many([f"/d/{number}" for number in range(250)]), directory),
+    "exists_many, 250 paths": Scene(
+        lambda fs: fs.exists_many([f"/d/{number}" for number in range(250)]), directory
+    ),
     "list, 100 files": Scene(lambda fs: drained(fs.list("/d")), hundred),
     "list of the root": Scene(lambda fs: drained(fs.list("/")), directory),
-    "list, recursive, 3 directories": Scene(lambda fs: drained(fs.list("/d", recursive=True)), three_levels),
+    "list, recursive, 3 directories": Scene(
+        lambda fs: drained(fs.list("/d", recursive=True)), three_levels
+    ),
     "walk, 3 directories": Scene(lambda fs: drained(fs.walk("/d")), three_levels),
     "find, 3 directories": Scene(lambda fs: drained(fs.find("/d", pattern="part-1")), three_levels),
     "glob, `/d/a/*`": Scene(lambda fs: drained(fs.glob("/d/a/*")), three_levels),
@@ -152,15 +161,20 @@ SCENES: dict[str, Scene] = {
     "content_summary, 3 directories": Scene(lambda fs: fs.content_summary("/d"), three_levels),
     "jobs": Scene(lambda fs: fs.jobs(), file),
     "read": Scene(lambda fs: fs.read("/d/f"), file),
-    "read_ranges, 3 ranges": Scene(lambda fs: fs.read_ranges("/d/f", [(0, 1), (4, 6), (9, 12)]), file),
+    "read_ranges, 3 ranges": Scene(
+        lambda fs: fs.read_ranges("/d/f", [(0, 1), (4, 6), (9, 12)]), file
+    ),
     "read_many, 100 files": Scene(lambda fs: fs.read_many(PARTS), hundred),
     "open `rb`, read to the end": Scene(lambda fs: read_through(fs, "/d/f"), file),
     "write a new file": Scene(lambda fs: fs.write("/d/f", DATA), directory),
     "write another one there": Scene(lambda fs: fs.write("/d/g", DATA), file),
     "write, 3 parents missing": Scene(lambda fs: fs.write("/a/b/c/f", DATA)),
-    "write into a directory seen just now": Scene(lambda fs: fs.write("/d/f", DATA), directory, warm=directory),
+    "write into a directory seen just now": Scene(
+        lambda fs: fs.write("/d/f", DATA), directory, warm=directory
+    ),
     "write_many, 100 new files": Scene(
-        lambda fs: fs.write_many([(f"/d/part-{number:05}", DATA) for number in range(100)]), directory
+        lambda fs: fs.write_many([(f"/d/part-{number:05}", DATA) for number in range(100)]),
+        directory,
     ),
     "write over a file": Scene(lambda fs: fs.write("/d/f", DATA), file),
     "open `wb`, a new file": Scene(lambda fs: written(fs, "/d/f", "wb"), directory),
@@ -174,7 +188,9 @@ SCENES: dict[str, Scene] = {
     "rename a file": Scene(lambda fs: fs.rename("/d/f", "/e/g"), file),
     "rename over a file": Scene(lambda fs: fs.rename("/d/f", "/e/g", overwrite=True), two_files),
     "rename a directory of 100 files": Scene(lambda fs: fs.rename("/d", "/e/d"), hundred),
-    "rename a directory of 100 files, not `atomic`": Scene(lambda fs: fs.rename("/d", "/e/d", atomic=False), hundred),
+    "rename a directory of 100 files, not `atomic`": Scene(
+        lambda fs: fs.rename("/d", "/e/d", atomic=False), hundred
+    ),
     "rename_many, 100 files": Scene(lambda fs: fs.rename_many(pairs_of(100)), hundred),
     "delete a file": Scene(lambda fs: fs.delete("/d/f"), file),
     "delete what is missing": Scene(lambda fs: fs.delete("/d/f", missing_ok=True), directory),
@@ -183,7 +199,9 @@ SCENES: dict[str, Scene] = {
     "delete a directory of 100 files, not `atomic`": Scene(
         lambda fs: fs.delete("/d", recursive=True, atomic=False), hundred
     ),
-    "delete_many, 100 files": Scene(lambda fs: fs.delete_many([old for old, _ in pairs_of(100)]), hundred),
+    "delete_many, 100 files": Scene(
+        lambda fs: fs.delete_many([old for old, _ in pairs_of(100)]), hundred
+    ),
     "transaction of 4 files": Scene(transaction, hundred),
     "transaction of 102 files": Scene(lambda fs: transaction(fs, 50), hundred),
     "stage a file": Scene(lambda fs: staged(fs, 1)),
@@ -193,6 +211,8 @@ SCENES: dict[str, Scene] = {
     "transaction that adopts 4 objects": Scene(lambda fs: adopt(fs, 4), foreign),
     "copy a file": Scene(lambda fs: fs.copy("/d/f", "/e/g"), file),
     "copy over a file": Scene(lambda fs: fs.copy("/d/f", "/e/g", overwrite=True), two_files),
-    "copy a directory of 100 files": Scene(lambda fs: fs.copy("/d", "/e/d", recursive=True), hundred),
+    "copy a directory of 100 files": Scene(
+        lambda fs: fs.copy("/d", "/e/d", recursive=True), hundred
+    ),
     "copy_to another client": Scene(lambda fs: fs.copy_to(fs, "/d/f", "/e/g"), file),
 }

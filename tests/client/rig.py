@@ -38,12 +38,15 @@ def memory_config(tuning: Tuning = TUNING) -> VolumeConfig:
 async def faulty_client(
     faults: FaultPlan, config: VolumeConfig | None = None, sources: Sources = SYSTEM
 ) -> AsyncIterator[S3kClient]:
-    """An open client of a volume in memory, a new one unless given, whose calls go through `faults`."""
+    """An open client of a volume in memory, a new one unless given, whose calls go through
+    `faults`."""
     if config is None:
         config = memory_config()
         await init_volume(config)
     client = S3kClient(config=config)
-    volume = await open_volume(replace(config), sources=sources, faults=faults, counter=client._counter)
+    volume = await open_volume(
+        replace(config), sources=sources, faults=faults, counter=client._counter
+    )
     faults.calls.clear()
     client._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
     try:
@@ -52,7 +55,9 @@ async def faulty_client(
         await client.close()
 
 
-async def paths(client: S3kClient, path: str = "/", *, include_uncommitted: bool = False) -> set[str]:
+async def paths(
+    client: S3kClient, path: str = "/", *, include_uncommitted: bool = False
+) -> set[str]:
     """Everything below a path."""
     found = client.list(path, recursive=True, include_uncommitted=include_uncommitted)
     return {status.path async for status in found}

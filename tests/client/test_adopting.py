@@ -87,8 +87,19 @@ async def findings(fs: S3kClient, *, deep: bool = True) -> list[tuple[str, str]]
     await volume.log.drained()
     assert volume.log_blobs is not None
     later = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + 10**9)
-    verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), later, grace=60.0, place=volume.place)
-    return [(each.kind, each.key) for each in (await verifier.verify(deep=deep)).findings if each.is_problem]
+    verifier = Verifier(
+        volume.store,
+        volume.blobs,
+        LogReader(volume.log_blobs),
+        later,
+        grace=60.0,
+        place=volume.place,
+    )
+    return [
+        (each.kind, each.key)
+        for each in (await verifier.verify(deep=deep)).findings
+        if each.is_problem
+    ]
 
 
 async def collect(fs: S3kClient, directory: Path) -> int:
@@ -121,7 +132,12 @@ async def test_an_adopted_object_is_a_file_like_any_other(fs: S3kClient) -> None
     assert await fs.read_many(list(files)) == list(files.values())
     for (path, data), uri in zip(files.items(), uris.values(), strict=True):
         status = await fs.stat(path)
-        assert (status.size, status.committed, status.checksum, status.physical) == (len(data), True, "", uri)
+        assert (status.size, status.committed, status.checksum, status.physical) == (
+            len(data),
+            True,
+            "",
+            uri,
+        )
         assert await fs.physical_path(path) == uri
         assert await fs.read_ranges(path, [(0, 3), (2, 9)]) == [data[:3], data[2:9]]
         async with fs.open(path) as file:
@@ -164,7 +180,12 @@ async def test_verify_tells_an_adopted_object_that_is_gone_or_changed() -> None:
             await fs.read("/in/0")
 
 
-REPLACEMENTS = {"longer": b"longer than it was", "shorter": b"short", "as long": b"replacd", "empty": b""}
+REPLACEMENTS = {
+    "longer": b"longer than it was",
+    "shorter": b"short",
+    "as long": b"replacd",
+    "empty": b"",
+}
 
 
 @everywhere
@@ -186,7 +207,10 @@ async def test_a_replaced_object_is_never_read(fs: S3kClient, replacement: bytes
     for name, read in reads.items():
         with pytest.raises(CorruptDataError, match="adopt") as raised:
             await read()
-        assert (raised.value.path, blobs.uri("bronze/day=1/part-0") in str(raised.value)) == ("/in/0", True), name
+        assert (raised.value.path, blobs.uri("bronze/day=1/part-0") in str(raised.value)) == (
+            "/in/0",
+            True,
+        ), name
     (many,) = await fs.read_many(["/in/0"], return_errors=True)
     assert isinstance(many, CorruptDataError)
     assert not await fs.exists("/copy")
@@ -298,7 +322,11 @@ async def test_what_fails_leaves_the_object_alone() -> None:
         uris = await store_foreign(fs)
         before = await contents(fs)
         uri = uris["empty"]
-        for path, error in [("/d/f", PathExistsError), ("/d", IsDirectoryError), ("/d/f/g", NotDirectoryError)]:
+        for path, error in [
+            ("/d/f", PathExistsError),
+            ("/d", IsDirectoryError),
+            ("/d/f/g", NotDirectoryError),
+        ]:
             tx = fs.transaction()
             await tx.adopt(path, uri)
             with pytest.raises(error):
@@ -321,7 +349,9 @@ async def test_a_path_whose_object_could_not_be_looked_at_is_free() -> None:
     async with faulty_client(faults) as fs:
         uris = await store_foreign(fs)
         async with fs.transaction() as tx:
-            faults.fail_when(lambda call: call.method == "head", ServiceError("no", service_code="No"))
+            faults.fail_when(
+                lambda call: call.method == "head", ServiceError("no", service_code="No")
+            )
             with pytest.raises(ServiceError):
                 await tx.adopt("/f", uris["zoo/long"])
             await tx.adopt("/f", uris["zoo/long"])
@@ -338,7 +368,9 @@ async def test_after_an_unknown_outcome_it_can_be_tried_again() -> None:
                 await tx.adopt("/d/f", uris["empty"])
                 await tx.adopt("/d/g", uris["zoo/long"])
 
-        faults.fail_when(lambda call: call.method == "transact", OutcomeUnknownError("lost"), when="after")
+        faults.fail_when(
+            lambda call: call.method == "transact", OutcomeUnknownError("lost"), when="after"
+        )
         with pytest.raises(OutcomeUnknownError):
             await adopt()
         before = await fs.stat("/d/g")
@@ -375,7 +407,12 @@ async def test_each_of_a_list_fails_by_itself() -> None:
         await fs.write("/t/p=0/0", b"there")
         await fs.makedirs("/t/p=1/1")
         pairs = await many_foreign(fs, 9)
-        failing = [("/t/twice", pairs[3][1]), pairs[4], ("no\0path", pairs[5][1]), ("/t/p=0/0/x", pairs[5][1])]
+        failing = [
+            ("/t/twice", pairs[3][1]),
+            pairs[4],
+            ("no\0path", pairs[5][1]),
+            ("/t/p=0/0/x", pairs[5][1]),
+        ]
         result = await fs.adopt_many([*pairs[:5], *failing, *pairs[6:]])
         assert {path: type(error) for path, error in result.failures} == {
             "/t/p=0/0": PathExistsError,
@@ -431,7 +468,8 @@ async def test_what_loses_a_race_is_tried_by_itself() -> None:
 
 
 async def both_adopt(moment: int, *, overwrite: bool) -> bool:
-    """The second begins and ends before this call of the first; whether the first has made so many."""
+    """The second begins and ends before this call of the first; whether the first has made so
+    many."""
     config = memory_config()
     await init_volume(config)
     faults = FaultPlan()
@@ -448,14 +486,21 @@ async def both_adopt(moment: int, *, overwrite: bool) -> bool:
         faults.gate = gate
         failed.extend((await fs.adopt_many(pairs, overwrite=overwrite)).failures)
         reached = len(faults.calls) >= begun + moment
-        assert [await fs.read(path) for path, _ in pairs] == [b"0", b"1" if overwrite else b"another's", b"2", b"3"]
+        assert [await fs.read(path) for path, _ in pairs] == [
+            b"0",
+            b"1" if overwrite else b"another's",
+            b"2",
+            b"3",
+        ]
     expected = set() if overwrite else {(pairs[1][0], PathExistsError)}
     assert {(path, type(error)) for path, error in failed} == expected, moment
     return reached
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-async def test_of_two_that_adopt_the_same_objects_at_the_same_time_none_fails(overwrite: bool) -> None:
+async def test_of_two_that_adopt_the_same_objects_at_the_same_time_none_fails(
+    overwrite: bool,
+) -> None:
     moment = 1
     while await both_adopt(moment, overwrite=overwrite):
         moment += 1
@@ -474,7 +519,9 @@ async def test_a_long_list_is_taken_as_it_is_needed() -> None:
     ahead: list[int] = []
     async with faulty_client(FaultPlan()) as fs:
         objects = await many_foreign(fs, 3500)
-        result = await fs.adopt_many(pairs(objects), progress=lambda told: ahead.append(taken - told.done))
+        result = await fs.adopt_many(
+            pairs(objects), progress=lambda told: ahead.append(taken - told.done)
+        )
     assert result.files == 3500
     assert max(ahead) <= 3001
 

@@ -79,7 +79,11 @@ async def test_touching(fs: S3kClient) -> None:
     touched = await fs.touch("/a/f")
     assert (touched.id, touched.version) == (written.id, written.version + 1)
     assert touched.mtime_ms >= written.mtime_ms
-    assert (touched.size, touched.checksum, touched.physical) == (1000, written.checksum, written.physical)
+    assert (touched.size, touched.checksum, touched.physical) == (
+        1000,
+        written.checksum,
+        written.physical,
+    )
     assert await fs.read("/a/f") == DATA
     with pytest.raises(IsDirectoryError):
         await fs.touch("/a")
@@ -109,7 +113,11 @@ async def test_a_renamed_file_keeps_its_bytes_where_they_are(fs: S3kClient) -> N
     await fs.makedirs("/b")
     assert await fs.rename("/a/f", "/b/g") == ChangeResult(1, 0, 1000)
     after = await fs.stat("/b/g")
-    assert (after.id, after.physical, after.version) == (before.id, before.physical, before.version + 1)
+    assert (after.id, after.physical, after.version) == (
+        before.id,
+        before.physical,
+        before.version + 1,
+    )
     assert not await fs.exists("/a/f")
     assert await fs.read("/b/g") == DATA
 
@@ -303,9 +311,13 @@ async def test_copying_a_tree(fs: S3kClient) -> None:
     await fs.makedirs("/src/empty")
     told: list[Progress] = []
     size = sum(map(len, files.values()))
-    assert await fs.copy("/src", "/far/dst", recursive=True, progress=told.append) == ChangeResult(39, 41, size)
+    assert await fs.copy("/src", "/far/dst", recursive=True, progress=told.append) == ChangeResult(
+        39, 41, size
+    )
     assert len(told) == 80
-    assert await paths(fs, "/far/dst") == {"/far/dst" + path.removeprefix("/src") for path in await paths(fs, "/src")}
+    assert await paths(fs, "/far/dst") == {
+        "/far/dst" + path.removeprefix("/src") for path in await paths(fs, "/src")
+    }
     for path, data in files.items():
         assert await fs.read("/far/dst" + path.removeprefix("/src")) == data
     with pytest.raises(PathExistsError):
@@ -328,7 +340,9 @@ async def test_a_directory_is_not_copied_below_itself(fs: S3kClient) -> None:
 
 
 @backends
-async def test_what_of_a_tree_cannot_be_copied_is_listed_and_the_rest_is_copied(fs: S3kClient) -> None:
+async def test_what_of_a_tree_cannot_be_copied_is_listed_and_the_rest_is_copied(
+    fs: S3kClient,
+) -> None:
     await fs.write("/a/good", b"1")
     await fs.write("/a/lost", b"2")
     await fs._volume().storage.delete((await fs.stat("/a/lost")).physical or "")
@@ -354,7 +368,9 @@ async def test_copying_a_file_whose_bytes_are_cut_off() -> None:
 
 @pytest.mark.parametrize("verb", ["rename", "delete", "copy"])
 @backends
-async def test_an_exception_in_a_progress_callback_ends_the_work_and_comes_out(fs: S3kClient, verb: str) -> None:
+async def test_an_exception_in_a_progress_callback_ends_the_work_and_comes_out(
+    fs: S3kClient, verb: str
+) -> None:
     await plant(fs, "/src")
 
     def stop(progress: Progress) -> None:

@@ -34,7 +34,9 @@ async def test_closing_drops_what_is_still_being_written(new_volume: VolumeMaker
 
 
 @volume_backends("embedded")
-async def test_closing_the_blocking_client_drops_what_is_still_being_written(new_volume: VolumeMaker) -> None:
+async def test_closing_the_blocking_client_drops_what_is_still_being_written(
+    new_volume: VolumeMaker,
+) -> None:
     config = new_volume()
     await init_volume(config)
     client = S3kSyncClient(config=config)

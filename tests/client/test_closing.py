@@ -1,4 +1,5 @@
-"""Closing a client while its calls are under way: each ends with a definite result, and nothing is left behind."""
+"""Closing a client while its calls are under way: each ends with a definite result, and nothing is
+left behind."""
 
 from __future__ import annotations
 
@@ -101,7 +102,10 @@ async def test_leaving_waits_for_writes_under_way(new_volume: VolumeMaker) -> No
         large = asyncio.create_task(fs.write("/large", bytes(60_000_000)))
         await until(lambda: fs.requests.of("data"))
         large.cancel()
-        tasks = [asyncio.create_task(fs.write(f"/d{number % 5}/{number}", b"data")) for number in range(WRITES)]
+        tasks = [
+            asyncio.create_task(fs.write(f"/d{number % 5}/{number}", b"data"))
+            for number in range(WRITES)
+        ]
     assert {status.version for status in await asyncio.gather(*tasks)} == {2}
     with pytest.raises(asyncio.CancelledError):
         await large
@@ -148,7 +152,9 @@ async def test_what_cannot_be_waited_for_has_changed_nothing() -> None:
 
 
 @pytest.mark.parametrize("held", [("items", "write", ""), ("blobs", "put", ".committed")])
-async def test_a_change_that_is_being_decided_is_seen_to_its_end(held: tuple[str, str, str]) -> None:
+async def test_a_change_that_is_being_decided_is_seen_to_its_end(
+    held: tuple[str, str, str],
+) -> None:
     config = await made(patient(0))
     gate = Gate(*held)
     async with faulty_client(gate, config) as fs:
@@ -205,7 +211,9 @@ async def test_a_change_of_many_that_is_cut_short_is_not_said_to_have_failed(
 
 
 @pytest.mark.parametrize("kind", [KeyError, asyncio.CancelledError])
-async def test_an_exception_shortens_the_wait(kind: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_exception_shortens_the_wait(
+    kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("s3k_async.client.HURRY", 0)
     config = await made(patient(3600))
     gate = Gate("blobs", "put")
@@ -239,7 +247,13 @@ async def test_listings_that_are_left_half_way_end() -> None:
     config = await made(patient(30))
     async with S3kClient(config=config) as fs:
         await fs.write_many([(f"/{number % 9}/{number}", b"") for number in range(300)])
-        listings = [fs.list("/", recursive=True), fs.walk("/"), fs.glob("/**"), fs.find("/"), fs.physical_paths("/")]
+        listings = [
+            fs.list("/", recursive=True),
+            fs.walk("/"),
+            fs.glob("/**"),
+            fs.find("/"),
+            fs.physical_paths("/"),
+        ]
         for listing in listings:
             await anext(listing)
         pages = fs._walk_pages("/")

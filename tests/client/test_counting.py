@@ -21,7 +21,8 @@ async def renamed(fs: S3kClient, number: int) -> Requests:
 
 
 async def test_concurrent_calls_are_told_apart() -> None:
-    """Other renames, a listing and a recursive deletion run at the same time, and count for themselves."""
+    """Other renames, a listing and a recursive deletion run at the same time, and count for
+    themselves."""
     config = memory_config()
     await init_volume(config)
     async with S3kClient(config=config) as fs:
@@ -76,7 +77,10 @@ async def test_a_copy_between_volumes_has_the_requests_to_both() -> None:
             await target._volume().log.drained()
         assert read.requests
         assert written.requests
-        assert result.requests.total + written.requests.deferred == (read.requests + written.requests).total
+        assert (
+            result.requests.total + written.requests.deferred
+            == (read.requests + written.requests).total
+        )
 
 
 async def test_a_client_goes_on_counting_when_it_is_opened_again() -> None:

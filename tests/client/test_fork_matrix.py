@@ -16,4 +16,7 @@ LIMIT_SECONDS = 20
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_a_client_and_its_children(tmp_path: Path, method: str, state: str) -> None:
     volume = str(tmp_path / "volume")
-    assert run_program("-m", "tests.client.fork_case", method, state, volume, limit=LIMIT_SECONDS) == ""
+    assert (
+        run_program("-m", "tests.client.fork_case", method, state, volume, limit=LIMIT_SECONDS)
+        == ""
+    )

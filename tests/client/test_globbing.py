@@ -21,7 +21,11 @@ from tests.engines.volumes import volume_backends
 
 NAMES = ("a", "b", "ab", "abc", ".hid", "[x]", "a*", "{q}", "é")
 FILES = sorted(
-    {"/" + "/".join(parts) for depth in (1, 2, 3) for parts in itertools.product(NAMES[:5], repeat=depth)}
+    {
+        "/" + "/".join(parts)
+        for depth in (1, 2, 3)
+        for parts in itertools.product(NAMES[:5], repeat=depth)
+    }
     | {f"/dir/{name}/leaf" for name in NAMES}
 )
 DIRECTORIES = {path.rpartition("/")[0] for path in FILES if path.count("/") > 1}
@@ -30,14 +34,19 @@ TREE = dict.fromkeys(FILES, False) | dict.fromkeys(DIRECTORIES | {"/dir"}, True)
 
 
 def oracle(pattern: str) -> set[str]:
-    """What matches: the pattern as one regular expression over whole paths, one for each brace alternative."""
+    """What matches: the pattern as one regular expression over whole paths, one for each brace
+    alternative."""
     return {
-        path for text in oracle_braces(pattern) for path in ("/", *TREE) if re.fullmatch(oracle_expression(text), path)
+        path
+        for text in oracle_braces(pattern)
+        for path in ("/", *TREE)
+        if re.fullmatch(oracle_expression(text), path)
     }
 
 
 def oracle_braces(pattern: str) -> set[str]:
-    """By taking the innermost group first; the patterns here have no commas or braces inside of sets."""
+    """By taking the innermost group first; the patterns here have no commas or braces inside of
+    sets."""
     inner = re.search(r"\{([^{}]*)\}", pattern)
     if inner is None:
         return {pattern}
@@ -79,7 +88,9 @@ def oracle_component(part: str) -> str:
 
 
 components = st.lists(
-    st.sampled_from(["a", "b", "c", "ab", "*", "?", "[ab]", "[!a]", "[a-b]", ".", "hid", "[[]", "[]]", "x"]),
+    st.sampled_from(
+        ["a", "b", "c", "ab", "*", "?", "[ab]", "[!a]", "[a-b]", ".", "hid", "[[]", "[]]", "x"]
+    ),
     min_size=1,
     max_size=3,
 ).map("".join)
@@ -87,14 +98,18 @@ plain = st.lists(st.one_of(components, st.just("**"), st.just("dir")), max_size=
 
 
 def braced(inside: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    group = st.lists(inside, min_size=1, max_size=3).map(lambda choices: "{" + ",".join(choices) + "}")
-    return st.tuples(st.sampled_from(["", "a", "*", "**/", "/"]), group, st.sampled_from(["", "b", "/*", "*"])).map(
-        "".join
+    group = st.lists(inside, min_size=1, max_size=3).map(
+        lambda choices: "{" + ",".join(choices) + "}"
     )
+    return st.tuples(
+        st.sampled_from(["", "a", "*", "**/", "/"]), group, st.sampled_from(["", "b", "/*", "*"])
+    ).map("".join)
 
 
 patterns = st.recursive(plain, braced, max_leaves=4).filter(
-    lambda pattern: bool(pattern) and ".." not in pattern.replace("{", "").replace("}", "").replace(",", "/")
+    lambda pattern: (
+        bool(pattern) and ".." not in pattern.replace("{", "").replace("}", "").replace(",", "/")
+    )
 )
 
 
@@ -111,13 +126,18 @@ class _Tree:
     async def get_many(self, paths: Sequence[str]) -> list[Entry | None]:
         self.asked += paths
         return [
-            entry(path, TREE[path]) if path in TREE else entry("/", True) if path == "/" else None for path in paths
+            entry(path, TREE[path]) if path in TREE else entry("/", True) if path == "/" else None
+            for path in paths
         ]
 
     async def children(self, path: str) -> AsyncIterator[list[Entry]]:
         self.listed.append(path)
         parent = path.rstrip("/")
-        found = [entry(each, is_dir) for each, is_dir in TREE.items() if each.rpartition("/")[0] == parent]
+        found = [
+            entry(each, is_dir)
+            for each, is_dir in TREE.items()
+            if each.rpartition("/")[0] == parent
+        ]
         yield found[: len(found) // 2]
         yield found[len(found) // 2 :]
 
@@ -213,7 +233,13 @@ async def test_a_pattern_of_too_many_alternatives() -> None:
 
 @volume_backends("memory", "embedded")
 async def test_globbing_a_volume(fs: S3kClient) -> None:
-    for path in ("/logs/day=1/part-0", "/logs/day=1/part-1", "/logs/day=2/part-0", "/logs/_SUCCESS", "/other/day=1/x"):
+    for path in (
+        "/logs/day=1/part-0",
+        "/logs/day=1/part-1",
+        "/logs/day=2/part-0",
+        "/logs/_SUCCESS",
+        "/other/day=1/x",
+    ):
         await fs.write(path, b"1")
 
     async def found(pattern: str) -> set[str]:
@@ -222,7 +248,11 @@ async def test_globbing_a_volume(fs: S3kClient) -> None:
     assert await found("/logs/day=*/part-0") == {"/logs/day=1/part-0", "/logs/day=2/part-0"}
     assert await found("logs/*") == {"/logs/day=1", "/logs/day=2", "/logs/_SUCCESS"}
     assert await found(f"s3k://{fs.name}/**/part-[!0]") == {"/logs/day=1/part-1"}
-    assert await found("/{logs,other}/day=1/*") == {"/logs/day=1/part-0", "/logs/day=1/part-1", "/other/day=1/x"}
+    assert await found("/{logs,other}/day=1/*") == {
+        "/logs/day=1/part-0",
+        "/logs/day=1/part-1",
+        "/other/day=1/x",
+    }
     assert await found("/logs/_SUCCESS") == {"/logs/_SUCCESS"}
     assert await found("/nothing*") == set()
 

@@ -59,7 +59,9 @@ async def test_a_volume_of_s3_filesystem_1_0_has_no_jobs() -> None:
     items = MemoryItems(name)
     await items.create()
     await MemoryBlobStore(name).create()
-    config = VolumeConfig("bucket", MemoryTable(name), MemoryBlobs(name), kind="s3k-1.0", suffix_count=10)
+    config = VolumeConfig(
+        "bucket", MemoryTable(name), MemoryBlobs(name), kind="s3k-1.0", suffix_count=10
+    )
     await Legacy(items, config).fill()
     async with S3kClient(config=config) as fs:
         assert await fs.jobs() == []

@@ -261,7 +261,9 @@ def test_a_pickle_holds_the_configuration_and_no_secret(
 
 @backends
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
-async def test_a_pickled_open_client_is_entered_anew(config: VolumeConfig, dumps: Callable[[object], bytes]) -> None:
+async def test_a_pickled_open_client_is_entered_anew(
+    config: VolumeConfig, dumps: Callable[[object], bytes]
+) -> None:
     async with S3kClient(config=config) as client:
         await client.write("/f", b"1")
         copied = pickle.loads(dumps(client))

@@ -64,7 +64,9 @@ async def test_files_are_renamed_from_and_to_many_directories(fs: S3kClient) -> 
     await fill(fs, *names)
     await fs.makedirs("/c/d")
     before = {name: await fs.stat(name) for name in names}
-    targets = {name: f"/c/d/f{place}" if place % 2 else f"/c/f{place}" for place, name in enumerate(names)}
+    targets = {
+        name: f"/c/d/f{place}" if place % 2 else f"/c/f{place}" for place, name in enumerate(names)
+    }
     targets["/top"] = "/top2"
     result = await fs.rename_many(targets.items())
     assert result == ManyResult(9, 0, sum(len(name) for name in names))
@@ -107,7 +109,18 @@ async def test_each_pair_fails_by_itself(fs: S3kClient) -> None:
         "/b/old2": CrossVolumeError,
     }
     assert (result.files, result.directories, result.bytes) == (1, 0, 4)
-    assert await paths(fs) == {"/a", "/a/g", "/a/h", "/a/i", "/a/j", "/a/reserved", "/b", "/b/d", "/b/f", "/b/old"}
+    assert await paths(fs) == {
+        "/a",
+        "/a/g",
+        "/a/h",
+        "/a/i",
+        "/a/j",
+        "/a/reserved",
+        "/b",
+        "/b/d",
+        "/b/f",
+        "/b/old",
+    }
 
 
 @backends
@@ -122,7 +135,10 @@ async def test_a_target_through_a_file(fs: S3kClient) -> None:
 async def test_targets_are_replaced_only_when_asked(fs: S3kClient) -> None:
     await fill(fs, "/a/f", "/a/g", "/b/f", "/b/g")
     pairs = [("/a/f", "/b/f"), ("/a/g", "/b/g")]
-    assert failures(await fs.rename_many(pairs)) == {"/a/f": PathExistsError, "/a/g": PathExistsError}
+    assert failures(await fs.rename_many(pairs)) == {
+        "/a/f": PathExistsError,
+        "/a/g": PathExistsError,
+    }
     assert await fs.rename_many(pairs, overwrite=True) == ManyResult(2, 0, 8)
     assert await paths(fs) == {"/a", "/b", "/b/f", "/b/g"}
     assert await fs.read("/b/f") == b"/a/f"
@@ -135,10 +151,20 @@ async def test_pairs_that_share_a_path_are_refused_all_of_them(fs: S3kClient) ->
     before = await paths(fs)
     for overwrite in (False, True):
         result = await fs.rename_many(
-            [("/a", "/b"), ("/b", "/g"), ("/c", "/h"), ("/c", "/i"), ("/d", "/j"), ("//e", "/j/"), ("/f", "/f/../z")],
+            [
+                ("/a", "/b"),
+                ("/b", "/g"),
+                ("/c", "/h"),
+                ("/c", "/i"),
+                ("/d", "/j"),
+                ("//e", "/j/"),
+                ("/f", "/f/../z"),
+            ],
             overwrite=overwrite,
         )
-        refused = Counter(path for path, error in result.failures if isinstance(error, InvalidArgumentError))
+        refused = Counter(
+            path for path, error in result.failures if isinstance(error, InvalidArgumentError)
+        )
         assert refused == {"/a": 1, "/b": 1, "/c": 2, "/d": 1, "/e": 1}
         assert result.files == int(overwrite)
     assert await paths(fs) == before - {"/f"}
@@ -182,7 +208,9 @@ async def test_the_same_list_finishes_the_work(fs: S3kClient) -> None:
     result = await fs.rename_many(pairs, missing_ok=True)
     assert failures(result) == {"/a/none": PathNotFoundError}
     assert result.files == 1
-    assert failures(await fs.rename_many(pairs)) == dict.fromkeys(["/a/f", "/a/g", "/a/none"], PathNotFoundError)
+    assert failures(await fs.rename_many(pairs)) == dict.fromkeys(
+        ["/a/f", "/a/g", "/a/none"], PathNotFoundError
+    )
 
 
 async def test_pairs_are_packed_into_few_requests() -> None:
@@ -193,11 +221,15 @@ async def test_pairs_are_packed_into_few_requests() -> None:
         for number in range(120):
             await fs.write(f"/a/{number}", b"x")
         faults.calls.clear()
-        result = await fs.rename_many([(f"/a/{number}", f"/{'bc'[number % 2]}/{number}") for number in range(120)])
+        result = await fs.rename_many(
+            [(f"/a/{number}", f"/{'bc'[number % 2]}/{number}") for number in range(120)]
+        )
         assert result.files == 120
         # For each of the two parents, which is checked every time, 49 pairs and 11.
         assert _count(faults, "transact") == 4
-        assert sum(call.method == "put" and call.key.endswith("pending") for call in faults.calls) == 1
+        assert (
+            sum(call.method == "put" and call.key.endswith("pending") for call in faults.calls) == 1
+        )
 
 
 async def test_a_pair_whose_target_appears_meanwhile_keeps_no_other_back() -> None:
@@ -262,7 +294,11 @@ async def test_conflicts_that_last_take_the_pairs_one_by_one() -> None:
         await fill(fs, *names)
         await fs.makedirs("/b")
         conflict = TransactionConflictError("somebody else was there")
-        faults.fail_when(lambda call: call.method == "transact" and call.key.endswith("/0"), conflict, times=10**6)
+        faults.fail_when(
+            lambda call: call.method == "transact" and call.key.endswith("/0"),
+            conflict,
+            times=10**6,
+        )
         result = await fs.rename_many([(name, f"/b{name[2:]}") for name in names])
         assert list(failures(result)) == ["/a/0"]
         assert await paths(fs) == {"/a", "/a/0", "/b", *(f"/b{name[2:]}" for name in names[1:])}
@@ -276,11 +312,15 @@ async def test_an_unknown_outcome_is_that_of_its_own_transaction() -> None:
         await fs.makedirs("/b")
         lost = ResponseLostError("no answer came")
         first = _first_key_of_transaction(faults)
-        faults.fail_when(lambda call: call.method in {"transact", "get_many"} and first(call), lost, times=10**6)
+        faults.fail_when(
+            lambda call: call.method in {"transact", "get_many"} and first(call), lost, times=10**6
+        )
         result = await fs.rename_many([(name, f"/b{name[2:]}") for name in names])
         assert set(failures(result).values()) == {OutcomeUnknownError}
         assert [path for path, _ in result.failures] == names[:49]
-        assert {error.path for _, error in result.failures if isinstance(error, S3kError)} == set(names[:49])
+        assert {error.path for _, error in result.failures if isinstance(error, S3kError)} == set(
+            names[:49]
+        )
         assert result.files == 11
 
 
@@ -352,7 +392,9 @@ async def test_deletions_are_packed_into_few_requests() -> None:
         faults.calls.clear()
         assert (await fs.delete_many(names)).files == 250
         assert _count(faults, "transact") == 3
-        assert sum(call.method == "put" and call.key.endswith("pending") for call in faults.calls) == 1
+        assert (
+            sum(call.method == "put" and call.key.endswith("pending") for call in faults.calls) == 1
+        )
 
 
 async def test_a_file_that_changes_meanwhile_is_deleted_as_it_is_then() -> None:
@@ -379,7 +421,11 @@ async def test_progress_is_told(fs: S3kClient) -> None:
     told: list[Progress] = []
     await fs.rename_many([("/a/f", "/b/f"), ("/a/g", "/b/g")], progress=told.append)
     await fs.delete_many(["/b/f", "/b/g", "/a"], progress=told.append)
-    assert [(each.operation, each.done) for each in told] == [("rename", 2), ("delete", 2), ("delete", 3)]
+    assert [(each.operation, each.done) for each in told] == [
+        ("rename", 2),
+        ("delete", 2),
+        ("delete", 3),
+    ]
 
 
 @backends
@@ -428,13 +474,17 @@ async def test_what_the_log_cannot_hold_fails_by_itself(fs: S3kClient) -> None:
     await store.restore(replace(entry, id="no key"), entry)
     result = await fs.rename_many([("/a/f", "/b/x"), ("/a/g", "/b/y"), ("/a/h", "/b/z")])
     assert (result.files, failures(result)) == (2, {"/a/g": LogFormatError})
-    result = await fs.write_many([("/b/x", b"new"), ("/a/g", b"new"), ("/b/n", b"new"), ("/b/z", b"new")])
+    result = await fs.write_many(
+        [("/b/x", b"new"), ("/a/g", b"new"), ("/b/n", b"new"), ("/b/z", b"new")]
+    )
     assert (result.files, failures(result)) == (3, {"/a/g": LogFormatError})
     assert [await fs.read(path) for path in ("/b/x", "/b/n", "/b/z")] == [b"new"] * 3
     assert await fs.read("/a/g") == b"/a/g"
 
 
-async def test_what_was_done_is_told_though_the_table_refuses_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_done_is_told_though_the_table_refuses_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(lists, "CHUNK", 2)
     monkeypatch.setattr(lists, "DELETING", 1)
     faults = FaultPlan()

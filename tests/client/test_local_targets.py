@@ -1,4 +1,5 @@
-"""What is at the local path that something is written to: a device or a pipe is not replaced, a link stays."""
+"""What is at the local path that something is written to: a device or a pipe is not replaced, a
+link stays."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def write(request: pytest.FixtureRequest) -> Write:
 
 
 async def test_a_pipe_is_not_replaced(fs: S3kClient, tmp_path: Path, write: Write) -> None:
-    """A device neither, which takes privileges to try: `/dev/null` would be a file for everybody."""
+    """A device neither, which takes privileges to try: `/dev/null` would be a file for
+    everybody."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     link = tmp_path / "link"
@@ -99,7 +101,9 @@ async def test_a_link_to_a_file_stays(fs: S3kClient, tmp_path: Path, write: Writ
     assert names(target.parent) == {"target"}
 
 
-async def test_a_link_that_leads_nowhere_leads_to_the_new_file(fs: S3kClient, tmp_path: Path, write: Write) -> None:
+async def test_a_link_that_leads_nowhere_leads_to_the_new_file(
+    fs: S3kClient, tmp_path: Path, write: Write
+) -> None:
     link = tmp_path / "link"
     link.symlink_to("target")
     await write(fs, str(link))
@@ -107,7 +111,9 @@ async def test_a_link_that_leads_nowhere_leads_to_the_new_file(fs: S3kClient, tm
     assert (tmp_path / "target").is_file()
 
 
-async def test_a_link_to_a_directory_or_to_itself_is_refused(fs: S3kClient, tmp_path: Path, write: Write) -> None:
+async def test_a_link_to_a_directory_or_to_itself_is_refused(
+    fs: S3kClient, tmp_path: Path, write: Write
+) -> None:
     (tmp_path / "directory").mkdir()
     (tmp_path / "link").symlink_to("directory")
     (tmp_path / "loop").symlink_to("loop")

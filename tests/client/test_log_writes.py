@@ -37,7 +37,9 @@ def log_writes(calls: list[Call]) -> Counter[tuple[str, str]]:
 ONE_CHANGE = Counter({("put", "pending"): 1, ("put", "committed"): 1})
 
 
-@pytest.mark.parametrize("verb", ["new file", "overwrite", "rename", "rename over a file", "delete", "makedirs"])
+@pytest.mark.parametrize(
+    "verb", ["new file", "overwrite", "rename", "rename over a file", "delete", "makedirs"]
+)
 async def test_a_single_change_writes_two_log_objects_and_waits_for_the_first(verb: str) -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:

@@ -47,13 +47,23 @@ async def test_stat_tells_everything(fs: S3kClient) -> None:
     status = await fs.stat("a//./one")
     assert status == written
     assert (status.path, status.name, status.size) == ("/a/one", "one", 5)
-    assert (status.is_file, status.is_dir, status.committed, status.version) == (True, False, True, 2)
+    assert (status.is_file, status.is_dir, status.committed, status.version) == (
+        True,
+        False,
+        True,
+        2,
+    )
     assert status.checksum == checksum_of(b"hello")
     assert status.physical is not None
     assert status.physical.endswith(f".id={status.id}")
     assert abs(status.mtime_ms - status.ctime_ms) <= 1000
     directory = await fs.stat("/a")
-    assert (directory.is_dir, directory.size, directory.committed, directory.physical) == (True, 0, True, None)
+    assert (directory.is_dir, directory.size, directory.committed, directory.physical) == (
+        True,
+        0,
+        True,
+        None,
+    )
     root = await fs.stat("/")
     assert (root.path, root.name, root.is_dir) == ("/", "", True)
 
@@ -103,7 +113,9 @@ async def test_paths_that_cannot_be(fs: S3kClient, path: str) -> None:
     assert await paths(fs) == set()
 
 
-@pytest.mark.parametrize("name", ["a:b", "polygenelubricants", " ", "näme", "a%2Fb", "s3k:", "a\nb", "*", "-sf0"])
+@pytest.mark.parametrize(
+    "name", ["a:b", "polygenelubricants", " ", "näme", "a%2Fb", "s3k:", "a\nb", "*", "-sf0"]
+)
 async def test_odd_names_are_names(fs: S3kClient, name: str) -> None:
     await fs.write(f"/dir/{name}", name.encode())
     assert await fs.read(f"/dir/{name}") == name.encode()
@@ -112,7 +124,11 @@ async def test_odd_names_are_names(fs: S3kClient, name: str) -> None:
 
 async def test_listing_a_directory(fs: S3kClient) -> None:
     await plant(fs)
-    assert sorted([status.path async for status in fs.list("/a")]) == ["/a/b", "/a/one.txt", "/a/two.csv"]
+    assert sorted([status.path async for status in fs.list("/a")]) == [
+        "/a/b",
+        "/a/one.txt",
+        "/a/two.csv",
+    ]
     assert [status async for status in fs.list("/empty")] == []
     assert {status.path async for status in fs.list()} == {"/top", "/a", "/z", "/empty"}
 
@@ -122,14 +138,18 @@ async def test_listing_everything_below(fs: S3kClient) -> None:
     listed = [status async for status in fs.list("/", recursive=True)]
     assert {status.path for status in listed} == set(TREE) | DIRECTORIES
     assert len(listed) == len(TREE) + len(DIRECTORIES)
-    assert {status.path: status.size for status in listed if status.is_file} == {p: len(d) for p, d in TREE.items()}
+    assert {status.path: status.size for status in listed if status.is_file} == {
+        p: len(d) for p, d in TREE.items()
+    }
     assert await paths(fs, "/a/b") == {"/a/b/three.txt", "/a/b/c", "/a/b/c/four.txt"}
 
 
 @pytest.mark.parametrize("recursive", [False, True])
 async def test_listing_a_file_is_the_file(fs: S3kClient, recursive: bool) -> None:
     await plant(fs)
-    assert [status async for status in fs.list("/top", recursive=recursive)] == [await fs.stat("/top")]
+    assert [status async for status in fs.list("/top", recursive=recursive)] == [
+        await fs.stat("/top")
+    ]
 
 
 async def test_reservations_are_hidden_unless_asked_for(fs: S3kClient) -> None:
@@ -146,7 +166,9 @@ async def test_reservations_are_hidden_unless_asked_for(fs: S3kClient) -> None:
         assert len([status async for status in fs.list("/d/coming", include_uncommitted=True)]) == 1
         assert [status.name async for status in fs.glob("/d/*")] == ["there"]
         assert [status.name async for status in fs.find("/d")] == ["there"]
-        assert [[status.name for status in files] async for _, _, files in fs.walk("/d")] == [["there"]]
+        assert [[status.name for status in files] async for _, _, files in fs.walk("/d")] == [
+            ["there"]
+        ]
         assert await fs.content_summary("/d") == ContentSummary(1, 1, 1)
         assert await fs.content_summary("/d/coming") == ContentSummary(0, 0, 0)
         for verb in (fs.read, fs.checksum, fs.physical_path, fs.touch):
@@ -176,7 +198,10 @@ async def test_a_listing_as_record_batches(fs: S3kClient) -> None:
 
 async def test_walking_top_down(fs: S3kClient) -> None:
     await plant(fs)
-    walked = [(path, [d.name for d in dirs], [f.name for f in files]) async for path, dirs, files in fs.walk("/")]
+    walked = [
+        (path, [d.name for d in dirs], [f.name for f in files])
+        async for path, dirs, files in fs.walk("/")
+    ]
     assert {path: (dirs, files) for path, dirs, files in walked} == {
         "/": (["a", "empty", "z"], ["top"]),
         "/a": (["b"], ["one.txt", "two.csv"]),

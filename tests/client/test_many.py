@@ -62,7 +62,9 @@ async def test_every_failure_is_named(filled: S3kClient) -> None:
     async with filled.open("/d0/later", "xb"):
         paths = ["/d1/file-1", "/none", "/d0", "/d0/later", "/d2/file-2", "/none"]
         outcomes = await filled.read_many(paths, return_errors=True)
-        assert [data if isinstance(data, bytes) else (type(data), data.path) for data in outcomes] == [
+        assert [
+            data if isinstance(data, bytes) else (type(data), data.path) for data in outcomes
+        ] == [
             b"x",
             (PathNotFoundError, "/none"),
             (IsDirectoryError, "/d0"),
@@ -80,7 +82,9 @@ async def test_every_failure_is_named(filled: S3kClient) -> None:
         assert await filled.exists_many(["/d0/later"]) == [True]
 
 
-@pytest.mark.parametrize(("bad", "error"), [("a\0b", InvalidPathError), ("s3k://elsewhere/x", CrossVolumeError)])
+@pytest.mark.parametrize(
+    ("bad", "error"), [("a\0b", InvalidPathError), ("s3k://elsewhere/x", CrossVolumeError)]
+)
 async def test_a_bad_path_is_refused_before_anything_is_asked_for(
     filled: S3kClient, bad: str, error: type[Exception]
 ) -> None:
@@ -96,7 +100,9 @@ async def test_bytes_that_are_gone_or_wrong(filled: S3kClient) -> None:
     blobs = filled._volume().storage.blobs
     await blobs.delete(gone.physical or "")
     await blobs.put(wrong.physical or "", b"yy")
-    outcomes = await filled.read_many(["/d0/file-0", "/d1/file-1", "/d2/file-2"], return_errors=True)
+    outcomes = await filled.read_many(
+        ["/d0/file-0", "/d1/file-1", "/d2/file-2"], return_errors=True
+    )
     assert outcomes[0] == b""
     assert [type(error) for error in outcomes[1:]] == [DataMissingError, CorruptDataError]
 
@@ -104,21 +110,31 @@ async def test_bytes_that_are_gone_or_wrong(filled: S3kClient) -> None:
 async def test_an_item_that_cannot_be_read_spoils_no_other_file(filled: S3kClient) -> None:
     items, keys = filled._volume().store.items, filled._volume().store.keys
     key = keys.key("/d1/file-1")
-    await items.write(Put({PARTITION: key.partition, SORT: key.sort, "isdir": "perhaps"}, Condition()))
-    outcomes = await filled.read_many(["/d0/file-0", "/d1/file-1", "/d2/file-2"], return_errors=True)
+    await items.write(
+        Put({PARTITION: key.partition, SORT: key.sort, "isdir": "perhaps"}, Condition())
+    )
+    outcomes = await filled.read_many(
+        ["/d0/file-0", "/d1/file-1", "/d2/file-2"], return_errors=True
+    )
     assert (outcomes[0], outcomes[2]) == (b"", b"xx")
     assert isinstance(outcomes[1], ItemFormatError)
     with pytest.raises(ItemFormatError):
         await filled.stat_many(["/d0/file-0", "/d1/file-1"])
 
 
-async def test_a_large_file_among_small_ones(fs: S3kClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_file_among_small_ones(
+    fs: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The budget is smaller than it; so it waits, and is read all the same."""
     monkeypatch.setattr(many, "IN_FLIGHT", 100)
     await fs.write("/large", b"l" * 1000)
     for number in range(10):
         await fs.write(f"/small-{number}", b"s" * 30)
-    paths = [*(f"/small-{number}" for number in range(5)), "/large", *(f"/small-{number}" for number in range(5, 10))]
+    paths = [
+        *(f"/small-{number}" for number in range(5)),
+        "/large",
+        *(f"/small-{number}" for number in range(5, 10)),
+    ]
     assert [len(data) for data in await fs.read_many(paths)] == [30] * 5 + [1000] + [30] * 5
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from s3k_async.client import S3kClient
-from s3k_async.errors import PartialFailureError, PermissionDeniedError, ThrottledError, UnreachableError
+from s3k_async.errors import (
+    PartialFailureError,
+    PermissionDeniedError,
+    ThrottledError,
+    UnreachableError,
+)
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
@@ -47,7 +52,9 @@ async def test_what_fails_for_good_fails_for_its_path_only() -> None:
         for path in paths:
             await fs.write(path, path.encode())
         key = fs._volume().record.scope + ((await fs.stat("/f3")).physical or "")
-        faults.fail_when(lambda call: call.method == "get" and call.key == key, PermissionDeniedError("no"))
+        faults.fail_when(
+            lambda call: call.method == "get" and call.key == key, PermissionDeniedError("no")
+        )
         outcomes = await fs.read_many(paths, return_errors=True)
         assert isinstance(outcomes.pop(3), PermissionDeniedError)
         assert outcomes == [b"/f0", b"/f1", b"/f2", b"/f4"]
@@ -57,7 +64,9 @@ async def test_a_table_that_cannot_be_reached_fails_the_call() -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         await fs.write("/f", b"1")
-        faults.fail_when(lambda call: call.method == "get_many", UnreachableError("no way"), times=100)
+        faults.fail_when(
+            lambda call: call.method == "get_many", UnreachableError("no way"), times=100
+        )
         for verb in (fs.stat_many, fs.exists_many, fs.read_many):
             with pytest.raises(UnreachableError):
                 await verb(["/f"])

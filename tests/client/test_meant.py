@@ -1,4 +1,5 @@
-"""What a plan means, and nothing that came to its path meanwhile, is renamed or deleted: whenever that happens."""
+"""What a plan means, and nothing that came to its path meanwhile, is renamed or deleted: whenever
+that happens."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ from typing import Any
 import pytest
 
 from s3k_async import S3kClient
-from s3k_async.errors import ConflictError, DirectoryNotEmptyError, PathExistsError, PathNotFoundError, S3kError
+from s3k_async.errors import (
+    ConflictError,
+    DirectoryNotEmptyError,
+    PathExistsError,
+    PathNotFoundError,
+    S3kError,
+)
 from s3k_async.meant import Errors, Meant, delete_meant, rename_meant
 from s3k_async.transaction import Transaction
 from s3k_async.volumes import init_volume
@@ -35,7 +42,10 @@ async def fs(new_volume: VolumeMaker) -> AsyncIterator[S3kClient]:
 
 async def meant(fs: S3kClient, paths: Iterable[str], *, version: bool = True) -> list[Meant]:
     found = [await fs.stat(path) for path in paths]
-    return [Meant(each.path, each.id, each.version if version and each.is_file else None) for each in found]
+    return [
+        Meant(each.path, each.id, each.version if version and each.is_file else None)
+        for each in found
+    ]
 
 
 def kinds(errors: Errors) -> dict[str, type[S3kError]]:
@@ -78,7 +88,14 @@ async def test_what_is_meant_is_deleted(fs: S3kClient) -> None:
         FILES[1]: ConflictError,
         FILES[2]: PathNotFoundError,
     }
-    assert [await fs.exists(path) for path in (*FILES, EMPTY)] == [True, True, False, False, False, False]
+    assert [await fs.exists(path) for path in (*FILES, EMPTY)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     [full] = await meant(fs, [FULL])
     assert kinds(await delete_meant(fs, [full], recursive=False)) == {FULL: DirectoryNotEmptyError}
     assert await delete_meant(fs, [full], recursive=True) == {}
@@ -86,7 +103,9 @@ async def test_what_is_meant_is_deleted(fs: S3kClient) -> None:
 
 
 @everywhere
-async def test_what_comes_after_the_look_is_not_deleted(fs: S3kClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_comes_after_the_look_is_not_deleted(
+    fs: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = await meant(fs, FILES)
 
     async def meanwhile() -> None:
@@ -133,11 +152,20 @@ async def test_what_is_meant_is_moved_whatever_its_version(fs: S3kClient) -> Non
     assert await fs.read("/out/full/a") == b"/full/a"
     assert await rename_meant(fs, pairs[3:4], overwrite=True) == {}
     assert await fs.read("/out/3") == b"/in/3"
-    assert [await fs.exists(path) for path in (*FILES, FULL)] == [True, False, False, False, False, False]
+    assert [await fs.exists(path) for path in (*FILES, FULL)] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]
 
 
 @everywhere
-async def test_what_comes_after_the_look_is_not_moved(fs: S3kClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_comes_after_the_look_is_not_moved(
+    fs: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = await meant(fs, FILES, version=False)
 
     async def meanwhile() -> None:
@@ -164,6 +192,8 @@ async def test_what_comes_in_the_place_of_a_directory_is_not_moved(
     wanted = await meant(fs, [FULL])
     holder, name = (fs._volume().store, "get_each") if verb == "look" else (Transaction, verb)
     once_after(monkeypatch, holder, name, lambda: replace_directory(fs, FULL))
-    assert kinds(await rename_meant(fs, [(wanted[0], "/out/x")], overwrite=False)) == {FULL: ConflictError}
+    assert kinds(await rename_meant(fs, [(wanted[0], "/out/x")], overwrite=False)) == {
+        FULL: ConflictError
+    }
     assert await fs.read(f"{FULL}/another") == b"another"
     assert not await fs.exists("/out/x")

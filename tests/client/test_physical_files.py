@@ -53,7 +53,10 @@ async def test_files_and_where_they_are(fs: S3kClient, config: VolumeConfig) -> 
         assert (file.size, file.mtime_ms) == (len(path), status.mtime_ms)
         assert status.physical is not None
         if isinstance(config.data, S3Bucket):
-            assert file.uri == f"s3a://{config.data.bucket}/{config.data.prefix}{scope}{status.physical}"
+            assert (
+                file.uri
+                == f"s3a://{config.data.bucket}/{config.data.prefix}{scope}{status.physical}"
+            )
         elif isinstance(config.data, LocalDirectory):
             assert stored(file.uri) == path.encode()
         else:
@@ -66,7 +69,10 @@ async def test_values_are_counted_from_the_path_that_was_asked_for(fs: S3kClient
     path = "/top/p=0/t/part-2"
     for top, values in [("/", {"p": "0"}), ("/top", {"p": "0"}), ("/top/p=0", {}), (path, {})]:
         assert (await files_of(fs, top))[path].partitions == values
-    assert set(await files_of(fs, "/top/p=0/t", recursive=False)) == {path, "/top/p=0/t/x=1.parquet"}
+    assert set(await files_of(fs, "/top/p=0/t", recursive=False)) == {
+        path,
+        "/top/p=0/t/x=1.parquet",
+    }
     assert await files_of(fs, "/top", recursive=False) == {}
     with pytest.raises(PathNotFoundError):
         await files_of(fs, "/nowhere")

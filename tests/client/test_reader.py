@@ -120,7 +120,13 @@ async def test_a_closed_reader(fs: S3kClient) -> None:
     await reader.close()
     await reader.close()
     assert reader.closed
-    for call in (reader.read(), reader.seek(0), reader.tell(), reader.read_at(0, 1), reader.readinto(bytearray(1))):
+    for call in (
+        reader.read(),
+        reader.seek(0),
+        reader.tell(),
+        reader.read_at(0, 1),
+        reader.readinto(bytearray(1)),
+    ):
         with pytest.raises(StreamClosedError):
             await call
     with pytest.raises(ValueError, match="closed"):
@@ -165,7 +171,12 @@ async def test_missing_bytes(fs: S3kClient) -> None:
     reader = await fs.open("/f")
     storage = fs._volume().storage
     await storage.delete((await fs.stat("/f")).physical or "")
-    for call in (fs.read("/f"), fs.read_ranges("/f", [(0, 1)]), reader.read(10), reader.read_at(900, 5)):
+    for call in (
+        fs.read("/f"),
+        fs.read_ranges("/f", [(0, 1)]),
+        reader.read(10),
+        reader.read_at(900, 5),
+    ):
         with pytest.raises(DataMissingError) as raised:
             await call
         assert raised.value.path == "/f"
@@ -193,7 +204,10 @@ async def test_a_version_that_is_collected_while_it_is_read_is_looked_up_again()
         old = (await fs.stat("/f")).physical or ""
 
         async def replace_under_the_reader(call: object) -> None:
-            if getattr(call, "method", "") == "get" and getattr(call, "key", "") == fs._volume().record.scope + old:
+            if (
+                getattr(call, "method", "") == "get"
+                and getattr(call, "key", "") == fs._volume().record.scope + old
+            ):
                 faults.gate = None
                 await fs.write("/f", DATA[::-1])
                 await fs._volume().storage.delete(old)
@@ -341,7 +355,9 @@ async def test_a_block_that_fails_fails_the_read_that_needs_it_and_no_other() ->
     read_ahead=st.integers(0, 300),
 )
 @settings(max_examples=80, deadline=None)
-async def test_reading_is_as_from_bytes_in_memory(steps: list[tuple[str, int, int]], read_ahead: int) -> None:
+async def test_reading_is_as_from_bytes_in_memory(
+    steps: list[tuple[str, int, int]], read_ahead: int
+) -> None:
     config = memory_config(Tuning(read_ahead=read_ahead, part_size=70))
     await init_volume(config)
     async with S3kClient(config=config) as fs:

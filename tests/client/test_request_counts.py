@@ -45,7 +45,11 @@ def cell(requests: Requests, part: Part, *, deferred: bool) -> str:
         for count in requests.counts
         if count.part == part
     }
-    texts = [operation if number == 1 else f"{number} {operation}" for operation, number in numbers.items() if number]
+    texts = [
+        operation if number == 1 else f"{number} {operation}"
+        for operation, number in numbers.items()
+        if number
+    ]
     return ", ".join(texts) or "-"
 
 

@@ -16,7 +16,21 @@ from s3k_async.stores import memory_items, sqlite
 from s3k_async.sync import S3kSyncClient
 from tests.engines.volumes import volume_backends
 
-NAMES = ["a", "a-", "a.b", "a!", "b", "B", "é", "z\u0301", "\uffff", "😀", "10", "9", *(f"n{n:02}" for n in range(40))]
+NAMES = [
+    "a",
+    "a-",
+    "a.b",
+    "a!",
+    "b",
+    "B",
+    "é",
+    "z\u0301",
+    "\uffff",
+    "😀",
+    "10",
+    "9",
+    *(f"n{n:02}" for n in range(40)),
+]
 DIRECTORIES = ["/a/b", "/a/b!", "/a/é", "/a.b/c", "/empty"]
 
 pytestmark = volume_backends("memory", "embedded", "dynoxide+moto")
@@ -44,7 +58,11 @@ def _key(status: FileStatus) -> list[bytes]:
 
 async def test_sorted_is_the_same_in_order(fs: S3kClient) -> None:
     await plant(fs)
-    options: list[dict[str, Any]] = [{}, {"recursive": True}, {"recursive": True, "include_uncommitted": True}]
+    options: list[dict[str, Any]] = [
+        {},
+        {"recursive": True},
+        {"recursive": True, "include_uncommitted": True},
+    ]
     async with fs.open("/a/b/coming", "xb"):
         for path, option in itertools.product(("/", "/a", "/a/b", "/empty", "/a/b/n07"), options):
             wanted = sorted([status async for status in fs.list(path, **option)], key=_key)

@@ -55,7 +55,9 @@ async def keys_of(fs: S3kClient) -> set[str]:
     return {info.key async for info in fs._volume().blobs.list_all() if ".id=" in info.key}
 
 
-async def publish(fs: S3kClient, files: Iterable[tuple[str, StagedFile]], *, overwrite: bool = False) -> None:
+async def publish(
+    fs: S3kClient, files: Iterable[tuple[str, StagedFile]], *, overwrite: bool = False
+) -> None:
     async with fs.transaction() as tx:
         for path, file in files:
             await tx.publish(path, file, overwrite=overwrite)
@@ -63,11 +65,15 @@ async def publish(fs: S3kClient, files: Iterable[tuple[str, StagedFile]], *, ove
 
 @everywhere
 @both_ways
-async def test_what_one_client_stages_another_publishes(fs: S3kClient, config: VolumeConfig) -> None:
+async def test_what_one_client_stages_another_publishes(
+    fs: S3kClient, config: VolumeConfig
+) -> None:
     await fs.write("/d/f", b"old")
     before = await fs.stat("/d/f")
     async with S3kClient(config=config) as other:
-        sent = pickle.dumps([await stage(other, b"new"), await stage(other, b"long" * 200), await stage(other, b"")])
+        sent = pickle.dumps(
+            [await stage(other, b"new"), await stage(other, b"long" * 200), await stage(other, b"")]
+        )
         assert await contents(other) == {"/d": None, "/d/f": b"old"}
     files: list[StagedFile] = pickle.loads(sent)
     async with fs.transaction() as tx:
@@ -79,7 +85,9 @@ async def test_what_one_client_stages_another_publishes(fs: S3kClient, config: V
     assert await contents(fs) == {"/d": None, "/n": None, "/n/m": None, **expected}
     assert (tx.result.files, tx.result.directories, tx.result.bytes) == (3, 2, 803)
     assert (await fs.stat("/d/f")).id == files[0].object_id != before.id
-    assert (await fs.stat("/d/f")).checksum == files[0].content.checksum == await fs.checksum("/d/f")
+    assert (
+        (await fs.stat("/d/f")).checksum == files[0].content.checksum == await fs.checksum("/d/f")
+    )
     assert await problems(fs) == []
 
 
@@ -173,7 +181,9 @@ async def test_the_lease_runs_from_when_the_upload_began() -> None:
     ("path", "error"),
     [("/d/f", PathExistsError), ("/d", IsDirectoryError), ("/d/f/g", NotDirectoryError)],
 )
-async def test_what_is_refused_at_the_end_leaves_what_was_staged(path: str, error: type[S3kError]) -> None:
+async def test_what_is_refused_at_the_end_leaves_what_was_staged(
+    path: str, error: type[S3kError]
+) -> None:
     async with faulty_client(FaultPlan()) as fs:
         await fill(fs)
         before, data = await keys_of(fs), await contents(fs)
@@ -233,14 +243,18 @@ async def test_what_was_staged_elsewhere_is_refused() -> None:
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-async def test_after_an_unknown_outcome_the_bytes_stay_and_it_can_be_tried_again(moment: Moment) -> None:
+async def test_after_an_unknown_outcome_the_bytes_stay_and_it_can_be_tried_again(
+    moment: Moment,
+) -> None:
     """As a driver does whose answer was lost."""
     config = memory_config()
     await init_volume(config)
     faults = FaultPlan()
     async with faulty_client(faults, config) as fs, faulty_client(FaultPlan(), config) as other:
         files = [("/d/f", await stage(fs, b"one")), ("/d/g", await stage(fs, b"two"))]
-        faults.fail_when(lambda call: call.method == "transact", OutcomeUnknownError("lost"), when=moment)
+        faults.fail_when(
+            lambda call: call.method == "transact", OutcomeUnknownError("lost"), when=moment
+        )
         with pytest.raises(OutcomeUnknownError):
             await publish(fs, files)
         assert await keys_of(other) == {file.content.physical for _, file in files}
@@ -255,8 +269,8 @@ async def test_after_an_unknown_outcome_the_bytes_stay_and_it_can_be_tried_again
 
 @both_ways
 async def test_what_was_published_before_is_not_dropped_with_what_fails() -> None:
-    """The second try after an unknown outcome may fail for another reason, or be given up, and by then the file may be
-    at another path.
+    """The second try after an unknown outcome may fail for another reason, or be given up, and by
+    then the file may be at another path.
     """
     async with faulty_client(FaultPlan()) as fs:
         await fs.write("/taken", b"x")
@@ -277,13 +291,16 @@ async def test_what_was_published_before_is_not_dropped_with_what_fails() -> Non
 
 
 async def test_what_a_live_job_is_about_to_show_is_not_dropped() -> None:
-    """Another process is publishing the very files, by a job that is not over, when this one gives up."""
+    """Another process is publishing the very files, by a job that is not over, when this one gives
+    up."""
     config = memory_config()
     await init_volume(config)
     held, arrived = asyncio.Event(), asyncio.Event()
 
     async def gate(call: Call) -> None:
-        of_job.extend([call] if call.method == "write" and call.key.startswith(JOB_PARTITION) else [])
+        of_job.extend(
+            [call] if call.method == "write" and call.key.startswith(JOB_PARTITION) else []
+        )
         if len(of_job) == 2 and of_job[-1] is call:  # it is made, and now published
             arrived.set()
             await held.wait()
@@ -310,7 +327,9 @@ async def test_bytes_that_cannot_be_dropped_are_told() -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         one, other = await stage(fs, b"one"), await stage(fs, b"other")
-        faults.refuse(fs._volume().record.scope + one.content.physical, ServiceError("no", service_code="No"))
+        faults.refuse(
+            fs._volume().record.scope + one.content.physical, ServiceError("no", service_code="No")
+        )
         with pytest.raises(PartialFailureError) as raised:
             await fs.discard_staged([one, other])
         assert [key for key, _ in raised.value.failures] == [one.content.physical]
@@ -321,7 +340,10 @@ async def test_many_are_published_at_once() -> None:
     """Asked for together, and dropped by the thousand."""
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
-        files = [(f"/d/p={number % 7}/{number}", await stage(fs, b"%d" % number)) for number in range(250)]
+        files = [
+            (f"/d/p={number % 7}/{number}", await stage(fs, b"%d" % number))
+            for number in range(250)
+        ]
         tx = fs.transaction()
         with fs.count() as counted:
             for path, file in files:

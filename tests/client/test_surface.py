@@ -50,13 +50,20 @@ NOT_SHARED = {
 def public(cls: type) -> dict[str, Any]:
     """Public members that the class or a base of ours defines."""
     owners = [owner for owner in reversed(cls.__mro__) if owner.__module__.startswith("s3k_async")]
-    members = {name: member for owner in owners for name, member in vars(owner).items() if not name.startswith("_")}
-    return {name: member for name, member in members.items() if name not in NOT_SHARED.get(cls, set())}
+    members = {
+        name: member
+        for owner in owners
+        for name, member in vars(owner).items()
+        if not name.startswith("_")
+    }
+    return {
+        name: member for name, member in members.items() if name not in NOT_SHARED.get(cls, set())
+    }
 
 
 def parameters(function: Callable[..., object]) -> list[tuple[str, object, str]]:
-    """Name, default and annotation. Kinds are compared where a caller can notice: names that `io` fixes are positional
-    only in the blocking files."""
+    """Name, default and annotation. Kinds are compared where a caller can notice: names that `io`
+    fixes are positional only in the blocking files."""
     return [
         (each.name, each.default, str(each.annotation).replace("S3kSyncClient", "S3kClient"))
         for each in inspect.signature(function).parameters.values()
@@ -77,7 +84,11 @@ def shared() -> list[tuple[type, type, str]]:
 
 @pytest.mark.parametrize(("asynchronous", "blocking"), PAIRS)
 def test_both_have_the_same_members(asynchronous: type, blocking: type) -> None:
-    inherited = {name for name in public(asynchronous) if name not in public(blocking) and hasattr(blocking, name)}
+    inherited = {
+        name
+        for name in public(asynchronous)
+        if name not in public(blocking) and hasattr(blocking, name)
+    }
     assert inherited <= {"closed", "readable", "writable", "seekable"}
     assert set(public(asynchronous)) - inherited == set(public(blocking))
 
@@ -93,7 +104,9 @@ def test_a_member_is_the_same_in_both(asynchronous: type, blocking: type, name: 
             assert parameters(one) == parameters(other)
             assert kinds(one) == kinds(other)
         else:
-            assert [each[:2] for each in parameters(one)] == [each[:2] for each in parameters(other)]
+            assert [each[:2] for each in parameters(one)] == [
+                each[:2] for each in parameters(other)
+            ]
     if not callable(one) and not isinstance(one, property):
         assert one == other
         return
@@ -107,8 +120,12 @@ def test_both_clients_are_made_alike() -> None:
     assert kinds(S3kClient.__init__) == kinds(S3kSyncClient.__init__)
 
 
-@pytest.mark.parametrize(("asynchronous", "blocking", "name"), [each for each in shared() if each[0] in CLIENTS])
-def test_no_blocking_verb_gives_something_to_await(asynchronous: type, blocking: type, name: str) -> None:
+@pytest.mark.parametrize(
+    ("asynchronous", "blocking", "name"), [each for each in shared() if each[0] in CLIENTS]
+)
+def test_no_blocking_verb_gives_something_to_await(
+    asynchronous: type, blocking: type, name: str
+) -> None:
     one, other = public(asynchronous)[name], public(blocking)[name]
     if isinstance(one, property):
         return

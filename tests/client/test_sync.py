@@ -64,7 +64,11 @@ def test_every_verb(sync_fs: S3kSyncClient) -> None:
     assert fs.rename("/a/f", "/d/e/g") == ChangeResult(1, 0, 1000)
     assert fs.copy("/d", "/copy", recursive=True) == ChangeResult(2, 2, 1000)
     assert fs.content_summary("/copy") == ContentSummary(1000, 2, 2)
-    assert {status.path for status in fs.list("/copy", recursive=True)} == {"/copy/e", "/copy/e/g", "/copy/t"}
+    assert {status.path for status in fs.list("/copy", recursive=True)} == {
+        "/copy/e",
+        "/copy/e/g",
+        "/copy/t",
+    }
     assert {status.path for status in fs.find("/", min_size=1)} == {"/d/e/g", "/copy/e/g"}
     assert {status.path for status in fs.glob("/*/e/?")} == {"/d/e/g", "/copy/e/g"}
     assert [path for path, _, _ in fs.walk("/d")] == ["/d", "/d/e"]
@@ -159,7 +163,9 @@ def test_between_volumes(config: VolumeConfig) -> None:
 
 @backends
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
-def test_a_pickled_client_opens_for_itself(sync_fs: S3kSyncClient, dumps: Callable[[object], bytes]) -> None:
+def test_a_pickled_client_opens_for_itself(
+    sync_fs: S3kSyncClient, dumps: Callable[[object], bytes]
+) -> None:
     sync_fs.write("/f", b"1")
     copied = pickle.loads(dumps(sync_fs))
     assert copied.read("/f") == b"1"
@@ -250,7 +256,12 @@ def test_reading_a_file(sync_fs: S3kSyncClient) -> None:
         assert reader.read_at(900, 3) == DATA[900:903]
         assert reader.seek(-3, io.SEEK_END) == 997
         assert reader.readall() == DATA[997:]
-        assert (reader.size, reader.name, reader.mode, reader.status) == (1000, "/f", "rb", sync_fs.stat("/f"))
+        assert (reader.size, reader.name, reader.mode, reader.status) == (
+            1000,
+            "/f",
+            "rb",
+            sync_fs.stat("/f"),
+        )
         assert (reader.readable(), reader.writable(), reader.seekable()) == (True, False, True)
         with pytest.raises(InvalidArgumentError):
             reader.seek(-1)
@@ -342,7 +353,8 @@ def test_a_file_that_was_forgotten_is_discarded_where_warnings_are_errors(
 
 
 def wait_until_discarded(fs: S3kSyncClient, path: str) -> None:
-    # The discarding was posted before this call, so it is at work or done; nothing is ever published.
+    # The discarding was posted before this call, so it is at work or done; nothing is ever
+    # published.
     for _ in range(10_000):
         assert list(fs.list("/")) == []
         if not fs.exists(path):
@@ -351,7 +363,8 @@ def wait_until_discarded(fs: S3kSyncClient, path: str) -> None:
 
 
 def test_what_a_forked_child_writes_after_its_parent_has_closed_is_kept(tmp_path: Path) -> None:
-    """The parent's is the last connection that is known to be open, so that closing it would remove the log."""
+    """The parent's is the last connection that is known to be open, so that closing it would remove
+    the log."""
     directory = str(tmp_path / "volume")
     asyncio.run(init_volume(resolve(directory)))
     parent = S3kSyncClient(directory)
@@ -489,7 +502,8 @@ try:
     while True:
         fs.copy("/d", "/e", recursive=True, overwrite=True, progress=interrupt)
 except KeyboardInterrupt:
-    print("interrupted", all(status.committed for status in fs.list("/", recursive=True, include_uncommitted=True)))
+    found = fs.list("/", recursive=True, include_uncommitted=True)
+    print("interrupted", all(status.committed for status in found))
 print(len(fs.read("/d/f0")))
 """
 

@@ -187,7 +187,9 @@ async def test_a_path_that_could_not_be_written_may_be_tried_again() -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         async with fs.transaction() as tx:
-            faults.fail_when(lambda call: call.method == "put", ServiceError("no", service_code="No"))
+            faults.fail_when(
+                lambda call: call.method == "put", ServiceError("no", service_code="No")
+            )
             with pytest.raises(ServiceError):
                 await tx.write("/f", b"1")
             await tx.write("/f", b"2")

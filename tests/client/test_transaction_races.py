@@ -76,7 +76,11 @@ async def taken(fs: S3kClient) -> None:
         (lambda tx: tx.rename("/d/f", "/d/n"), gone, PathNotFoundError),
         (lambda tx: tx.rename("/d/f", "/d/n"), newer, ConflictError),
         (lambda tx: tx.rename("/d/f", "/d/n"), taken, PathExistsError),
-        (lambda tx: tx.rename("/d/f", "/e/x"), lambda fs: fs.delete("/e", recursive=True), PathNotFoundError),
+        (
+            lambda tx: tx.rename("/d/f", "/e/x"),
+            lambda fs: fs.delete("/e", recursive=True),
+            PathNotFoundError,
+        ),
         (lambda tx: tx.write("/d/n", b"x", overwrite=False), taken, PathExistsError),
         (lambda tx: tx.write("/d/n", b"x"), lambda fs: fs.makedirs("/d/n"), IsDirectoryError),
         (lambda tx: tx.write("/d/n/x", b"x"), taken, NotDirectoryError),
@@ -118,7 +122,9 @@ async def test_a_file_is_written_over_whatever_is_there_by_then(
         assert len(set(ids)) == len(ids)
         assert await problems(fs) == []
         await fs.delete("/d/f")
-        assert await contents(fs) == {path: data for path, data in expected.items() if path != "/d/f"}
+        assert await contents(fs) == {
+            path: data for path, data in expected.items() if path != "/d/f"
+        }
         assert await problems(fs) == []
 
 
@@ -207,7 +213,9 @@ async def test_a_reader_that_lists_in_a_loop_sees_old_or_new() -> None:
         async def look() -> None:
             while not done.is_set():
                 found = [status async for status in reader.list("/", recursive=True)]
-                seen.append(frozenset((status.path, status.etag) for status in found if status.is_file))
+                seen.append(
+                    frozenset((status.path, status.etag) for status in found if status.is_file)
+                )
 
         async def work() -> AsyncIterator[None]:
             for data in (b"first", b"second"):
@@ -227,7 +235,9 @@ async def test_a_reader_that_lists_in_a_loop_sees_old_or_new() -> None:
             tasks.start_soon(look)
             async for _ in work():
                 found = [status async for status in fs.list("/", recursive=True)]
-                states.add(frozenset((status.path, status.etag) for status in found if status.is_file))
+                states.add(
+                    frozenset((status.path, status.etag) for status in found if status.is_file)
+                )
             done.set()
         assert set(seen) <= states
         assert len(states) == 4
@@ -242,7 +252,8 @@ async def test_between_any_two_requests_of_a_listing_it_happens_wholly(touched: 
     """Also where nothing has ever been changed in the root by a job or a transaction."""
 
     async def listed(before: int) -> tuple[frozenset[str], bool]:
-        """What a listing finds if a transaction comes before one of its requests, and whether it had so many."""
+        """What a listing finds if a transaction comes before one of its requests, and whether it
+        had so many."""
         async with two_clients() as (reader, other):
             await fill(other)
             if touched:
@@ -284,7 +295,11 @@ async def test_a_file_that_was_left_without_its_directory_gets_it_back() -> None
         async with fs.transaction() as tx:
             await tx.delete("/d/f")
             await tx.rename("/g", "/h")
-        assert {status.path async for status in fs.list("/", recursive=True)} == {"/d", "/d/kept", "/h"}
+        assert {status.path async for status in fs.list("/", recursive=True)} == {
+            "/d",
+            "/d/kept",
+            "/h",
+        }
 
 
 async def test_a_directory_that_went_with_its_files_does_not_come_back() -> None:
@@ -341,7 +356,9 @@ async def test_too_many_turns_in_one_directory_make_it_a_job() -> None:
             kinds.append(kind)
             return hold(jobs, kind, *arguments, **options)  # type: ignore[arg-type]  # passed on as they came
 
-        faults.fail_when(lambda call: call.method == "transact", TransactionConflictError("in the way"), times=6)
+        faults.fail_when(
+            lambda call: call.method == "transact", TransactionConflictError("in the way"), times=6
+        )
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(Jobs, "hold", held)
             async with fs.transaction() as tx:
@@ -363,7 +380,9 @@ async def test_an_answer_that_never_comes_is_unknown_and_its_bytes_stay() -> Non
         faults.calls.clear()
         lost = ResponseLostError("lost")
         faults.fail_when(lambda call: call.method == "transact", lost, when="after", times=10**6)
-        faults.fail_when(lambda call: call.method == "get_many" and transacted(faults), lost, times=10**6)
+        faults.fail_when(
+            lambda call: call.method == "get_many" and transacted(faults), lost, times=10**6
+        )
         with pytest.raises(OutcomeUnknownError):
             await tx.commit()
         faults._faults.clear()
@@ -376,14 +395,18 @@ def transacted(faults: FaultPlan) -> bool:
 
 
 @pytest.mark.usefixtures("by_a_job")
-async def test_an_owner_that_was_held_for_dead_publishes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_owner_that_was_held_for_dead_publishes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with two_clients() as (fs, other):
         await fill(fs)
         publish = Jobs.publish
 
         async def late(jobs: Jobs, job: object) -> None:
             (record,) = await other.jobs()
-            await other._volume().items.write(Update(Key(JOB_PARTITION, record.id), Condition(), set={"lease": 1}))
+            await other._volume().items.write(
+                Update(Key(JOB_PARTITION, record.id), Condition(), set={"lease": 1})
+            )
             await other.write("/d/f", b"theirs")
             await publish(jobs, job)  # type: ignore[arg-type]  # passed on as they came
 
@@ -398,8 +421,11 @@ async def test_an_owner_that_was_held_for_dead_publishes_nothing(monkeypatch: py
 
 
 @pytest.mark.usefixtures("by_a_job")
-async def test_fsck_knows_an_item_that_is_about_to_be_another_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a rename over a file that was published, only the old place was folded in: the moved object has no item."""
+async def test_fsck_knows_an_item_that_is_about_to_be_another_object(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a rename over a file that was published, only the old place was folded in: the moved
+    object has no item."""
 
     async def died(_change: object) -> None:
         pass
@@ -423,10 +449,15 @@ async def test_fsck_knows_an_item_that_is_about_to_be_another_object(monkeypatch
 
 
 @pytest.mark.usefixtures("by_a_job")
-async def test_a_live_transaction_holds_others_up_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_live_transaction_holds_others_up_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     config = memory_config(replace(memory_config().tuning, busy_timeout=0.1))
     await init_volume(config)
-    async with faulty_client(FaultPlan(), config) as fs, faulty_client(FaultPlan(), config) as other:
+    async with (
+        faulty_client(FaultPlan(), config) as fs,
+        faulty_client(FaultPlan(), config) as other,
+    ):
         await fill(fs)
         publish = Jobs.publish
 
@@ -471,7 +502,9 @@ async def test_a_part_that_cannot_be_read_is_named() -> None:
         items = MemoryItems(config.name)
         for number, text in enumerate(("", "{}", "[1]", '["relative"]', "[" * 100_000)):
             key = Key(JOB_PARTITION, f"job#{number:06}")
-            await items.write(Put({"path": key.partition, "children": key.sort, "paths": text}, ABSENT))
+            await items.write(
+                Put({"path": key.partition, "children": key.sort, "paths": text}, ABSENT)
+            )
             with pytest.raises(ItemFormatError):
                 await parts.read_part(fs._volume().items, "job", number)
         assert await parts.read_part(fs._volume().items, "job", 99) is None

@@ -34,7 +34,8 @@ from tests.client.rig import faulty_client, memory_config
 _numbers = itertools.count(1)
 
 TURNS = 200
-"""Turns of the event loop in which a write in memory comes to its end, unless something holds it up."""
+"""Turns of the event loop in which a write in memory comes to its end, unless something holds it
+up."""
 
 
 async def new_client() -> S3kClient:
@@ -63,7 +64,13 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> int:
     return 1000
 
 
-FILES = {"a": b"", "sub/b": b"b" * 999, "sub/deep/c": b"c" * 1000, "sub/deep/d": b"d" * 1001, "e": os.urandom(5432)}
+FILES = {
+    "a": b"",
+    "sub/b": b"b" * 999,
+    "sub/deep/c": b"c" * 1000,
+    "sub/deep/d": b"d" * 1001,
+    "e": os.urandom(5432),
+}
 
 
 @pytest.fixture
@@ -78,13 +85,18 @@ def local(tmp_path: Path) -> Path:
 
 def on_disk(top: Path) -> dict[str, bytes | None]:
     """Everything below a directory; directories are None."""
-    return {str(path.relative_to(top)): None if path.is_dir() else path.read_bytes() for path in sorted(top.rglob("*"))}
+    return {
+        str(path.relative_to(top)): None if path.is_dir() else path.read_bytes()
+        for path in sorted(top.rglob("*"))
+    }
 
 
 async def in_volume(fs: S3kClient, top: str) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
     async for status in fs.list(top, recursive=True, include_uncommitted=True):
-        found[status.path[len(top) :].lstrip("/")] = None if status.is_dir else await fs.read(status.path)
+        found[status.path[len(top) :].lstrip("/")] = (
+            None if status.is_dir else await fs.read(status.path)
+        )
     return found
 
 
@@ -104,16 +116,22 @@ async def test_a_tree_there_and_back(
     assert on_disk(tmp_path / "copy") == on_disk(local)
 
 
-async def test_one_file_there_and_back(fs: S3kClient, local: Path, tmp_path: Path, small_chunks: int) -> None:
+async def test_one_file_there_and_back(
+    fs: S3kClient, local: Path, tmp_path: Path, small_chunks: int
+) -> None:
     for name, data in FILES.items():
         result = await upload(fs, local / name, f"/in/{name}")
         assert (result.files, result.directories, result.bytes) == (1, 0, len(data))
         result = await download(fs, f"/in/{name}", tmp_path / "copies" / name)
         assert (result.files, result.bytes) == (1, len(data))
-    assert on_disk(tmp_path / "copies") == {k: v for k, v in on_disk(local).items() if not k.startswith("empty")}
+    assert on_disk(tmp_path / "copies") == {
+        k: v for k, v in on_disk(local).items() if not k.startswith("empty")
+    }
 
 
-async def test_a_file_is_at_version_2_whatever_its_size(fs: S3kClient, local: Path, small_chunks: int) -> None:
+async def test_a_file_is_at_version_2_whatever_its_size(
+    fs: S3kClient, local: Path, small_chunks: int
+) -> None:
     await upload(fs, local, "/in")
     async for status in fs.find("/in", type="file"):
         assert status.committed
@@ -129,10 +147,14 @@ async def test_progress_is_told_with_the_total(fs: S3kClient, local: Path, tmp_p
     assert seen[-1].bytes == sum(map(len, FILES.values()))
     seen.clear()
     await download(fs, "/in", tmp_path / "copy", progress=seen.append)
-    assert [(each.operation, each.done, each.total) for each in seen] == [("get", n, 5) for n in range(1, 6)]
+    assert [(each.operation, each.done, each.total) for each in seen] == [
+        ("get", n, 5) for n in range(1, 6)
+    ]
 
 
-async def test_what_a_progress_callback_raises_ends_the_transfer(fs: S3kClient, local: Path) -> None:
+async def test_what_a_progress_callback_raises_ends_the_transfer(
+    fs: S3kClient, local: Path
+) -> None:
     def stop(_: Progress) -> None:
         raise LookupError("enough")
 
@@ -140,7 +162,9 @@ async def test_what_a_progress_callback_raises_ends_the_transfer(fs: S3kClient, 
         await upload(fs, local, "/in", progress=stop)
 
 
-async def test_again_with_and_without_overwriting(fs: S3kClient, local: Path, tmp_path: Path) -> None:
+async def test_again_with_and_without_overwriting(
+    fs: S3kClient, local: Path, tmp_path: Path
+) -> None:
     await upload(fs, local, "/in")
     (local / "new").write_bytes(b"new")
     (local / "e").write_bytes(b"changed")
@@ -173,7 +197,9 @@ async def test_what_cannot_be_put_is_listed_and_the_rest_is_put(fs: S3kClient, l
     await fs.write("/in/sub", b"a file is where a directory should go")
     result = await upload(fs, local, "/in")
     assert result.files == 3
-    failed = {path.removeprefix(f"{local}/"): type(error).__name__ for path, error in result.failures}
+    failed = {
+        path.removeprefix(f"{local}/"): type(error).__name__ for path, error in result.failures
+    }
     assert failed == {
         "dirlink": "UnsupportedError",
         "loop": failed["loop"],
@@ -223,12 +249,21 @@ async def test_what_cannot_be_got(fs: S3kClient, local: Path, tmp_path: Path) ->
     result = await download(fs, "/in", tmp_path / "copy")
     failed = {path: type(error).__name__ for path, error in result.failures}
     assert failed == dict.fromkeys(
-        ["/in/sub", "/in/sub/deep", "/in/sub/b", "/in/sub/deep/c", "/in/sub/deep/d"], "NotDirectoryError"
+        ["/in/sub", "/in/sub/deep", "/in/sub/b", "/in/sub/deep/c", "/in/sub/deep/d"],
+        "NotDirectoryError",
     ) | {"/in/e": "IsDirectoryError"}
-    assert on_disk(tmp_path / "copy") == {"a": b"", "e": None, "empty": None, "empty/below": None, "sub": b"mine"}
+    assert on_disk(tmp_path / "copy") == {
+        "a": b"",
+        "e": None,
+        "empty": None,
+        "empty/below": None,
+        "sub": b"mine",
+    }
 
 
-async def test_a_name_that_the_local_disk_cannot_have_is_listed(fs: S3kClient, tmp_path: Path) -> None:
+async def test_a_name_that_the_local_disk_cannot_have_is_listed(
+    fs: S3kClient, tmp_path: Path
+) -> None:
     await fs.write(f"/in/{'n' * 1000}", b"")
     await fs.write("/in/fine", b"fine")
     result = await download(fs, "/in", tmp_path / "copy")
@@ -242,7 +277,9 @@ async def test_the_longest_local_name_can_be_got(fs: S3kClient, tmp_path: Path) 
     assert on_disk(tmp_path) == {"n" * 255: b"data"}
 
 
-async def test_bytes_that_are_not_those_written_leave_no_local_file(fs: S3kClient, tmp_path: Path) -> None:
+async def test_bytes_that_are_not_those_written_leave_no_local_file(
+    fs: S3kClient, tmp_path: Path
+) -> None:
     await fs.write("/a", b"what was written")
     (tmp_path / "copy").write_bytes(b"old")
     await fs._volume().blobs.put(str((await fs.stat("/a")).physical), b"that was written")
@@ -254,7 +291,9 @@ async def test_bytes_that_are_not_those_written_leave_no_local_file(fs: S3kClien
 # What would go wrong with every file
 
 
-async def test_a_full_disk_ends_an_upload(fs: S3kClient, local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_ends_an_upload(
+    fs: S3kClient, local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def full(*_: object, **__: object) -> FileStatus:
         raise NoSpaceError("full", path="/in")
 
@@ -367,7 +406,10 @@ async def test_what_changes_during_a_move_stays(
     left = await in_volume(fs, "/in")
     assert left.keys() == {"sub", kept}
     assert (left[kept] or b"").endswith(b"meanwhile")
-    assert [path for path, _ in result.failures if path not in ("/in", "/in/sub")] in ([], [f"/in/{kept}"])
+    assert [path for path, _ in result.failures if path not in ("/in", "/in/sub")] in (
+        [],
+        [f"/in/{kept}"],
+    )
     assert len(result.failures) >= 2
     monkeypatch.undo()
     again = await move_to(fs, other, "/in", "/out", overwrite=True)
@@ -376,7 +418,9 @@ async def test_what_changes_during_a_move_stays(
     assert await in_volume(fs, "/") == {}
 
 
-async def test_a_conflict_says_what_happened(fs: S3kClient, other: S3kClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_conflict_says_what_happened(
+    fs: S3kClient, other: S3kClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await fs.write("/a", b"1")
     copy_to = S3kClient.copy_to
 
@@ -394,9 +438,9 @@ async def test_a_conflict_says_what_happened(fs: S3kClient, other: S3kClient, mo
 
 
 async def moved_while_writing(step: int) -> bool:
-    """Move a tree to another volume; another client writes a file of it before the request of this number, or, where
-    a job of the move stands in its way, as soon as it can. That write is at its old path, or was taken along. Whether
-    there was such a request.
+    """Move a tree to another volume; another client writes a file of it before the request of this
+    number, or, where a job of the move stands in its way, as soon as it can. That write is at its
+    old path, or was taken along. Whether there was such a request.
     """
     config, there = memory_config(), memory_config()
     await init_volume(config)

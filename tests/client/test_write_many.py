@@ -41,7 +41,12 @@ async def sound(fs: S3kClient) -> None:
     await volume.log.drained()
     assert volume.log_blobs is not None
     verifier = Verifier(
-        volume.store, volume.blobs, LogReader(volume.log_blobs), SYSTEM, grace=-60.0, place=volume.place
+        volume.store,
+        volume.blobs,
+        LogReader(volume.log_blobs),
+        SYSTEM,
+        grace=-60.0,
+        place=volume.place,
     )
     assert (await verifier.verify(deep=True)).findings == []
 
@@ -55,7 +60,12 @@ def failed(result: Any) -> dict[str, type[Exception]]:
 async def test_the_files_of_a_list_are_there(fs: S3kClient) -> None:
     files = [(f"/a/d{number % 7}/f{number}", b"x" * number) for number in range(250)]
     result = await fs.write_many(files)
-    assert (result.files, result.directories, result.bytes, result.failures) == (250, 0, sum(range(250)), ())
+    assert (result.files, result.directories, result.bytes, result.failures) == (
+        250,
+        0,
+        sum(range(250)),
+        (),
+    )
     for path, data in files[::25]:
         status = await fs.stat(path)
         assert (status.version, status.committed, status.size) == (2, True, len(data))
@@ -134,10 +144,13 @@ async def test_three_thousand_new_files_need_few_requests() -> None:
         await fs._volume().log.drained()
         assert (result.files, result.failures) == (3000, ())
         assert result.requests.of("table", "TransactWriteItems") == 30 + 1
-        # A hundred paths in each; the first window's come with the chain, which is read again to make it.
+        # A hundred paths in each; the first window's come with the chain, which is read again to
+        # make it.
         assert result.requests.of("table", "BatchGetItem") == 30 + 2
         assert result.requests.of("table", "GetItem") <= 3
-        assert fs.requests.of("log", "PutObject") == 8  # the directories, and three windows: pending and committed
+        assert (
+            fs.requests.of("log", "PutObject") == 8
+        )  # the directories, and three windows: pending and committed
         assert len([status async for status in fs.list("/a/b/c")]) == 3000
         await sound(fs)
 
@@ -147,7 +160,8 @@ async def test_ten_thousand_concurrent_writes_touch_their_directory_a_handful_of
     async with faulty_client(faults) as fs:
         await asyncio.gather(*(fs.write(f"/a/b/c/f{number}", b"") for number in range(10_000)))
         asked = fs.requests
-        # Each file's own path, and now and then the directory; the chain with the first file, and to make it.
+        # Each file's own path, and now and then the directory; the chain with the first file, and
+        # to make it.
         assert asked.of("table", "GetItem") < 10_000 + 100
         assert asked.of("table", "BatchGetItem") == 2
         assert tables(faults)["write"] == 10_000
@@ -159,7 +173,9 @@ async def test_a_list_that_touches_many_directories_reads_each_once() -> None:
     async with faulty_client(faults) as fs:
         await fs.write_many([(f"/a/d{number % 20}/f{number}", b"1") for number in range(400)])
         faults.calls.clear()
-        result = await fs.write_many([(f"/a/d{number % 20}/g{number}", b"1") for number in range(400)])
+        result = await fs.write_many(
+            [(f"/a/d{number % 20}/g{number}", b"1") for number in range(400)]
+        )
         assert result.requests.of("table", "GetItem") == 20
         assert result.requests.of("table", "BatchGetItem") == 4
         assert result.requests.of("table", "TransactWriteItems") == 4
@@ -178,18 +194,24 @@ class AtTransaction:
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
-async def test_a_file_that_others_create_meanwhile_costs_the_others_nothing(overwrite: bool) -> None:
+async def test_a_file_that_others_create_meanwhile_costs_the_others_nothing(
+    overwrite: bool,
+) -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs, S3kClient(config=fs.config) as other:
         await fs.makedirs("/d")
         faults.gate = AtTransaction(other, "/d/f7")
-        result = await fs.write_many([(f"/d/f{number}", b"ours") for number in range(20)], overwrite=overwrite)
+        result = await fs.write_many(
+            [(f"/d/f{number}", b"ours") for number in range(20)], overwrite=overwrite
+        )
         assert result.files == (20 if overwrite else 19)
         assert failed(result) == ({} if overwrite else {"/d/f7": PathExistsError})
         assert await fs.read("/d/f7") == (b"ours" if overwrite else b"theirs")
         assert await fs.read("/d/f8") == b"ours"
         await other._volume().log.drained()
-        assert {finding.kind for finding in await found(fs)} <= ({"collectable_data"} if overwrite else set())
+        assert {finding.kind for finding in await found(fs)} <= (
+            {"collectable_data"} if overwrite else set()
+        )
 
 
 async def found(fs: S3kClient) -> list[Any]:
@@ -198,13 +220,19 @@ async def found(fs: S3kClient) -> list[Any]:
     assert volume.log_blobs is not None
     return (
         await Verifier(
-            volume.store, volume.blobs, LogReader(volume.log_blobs), SYSTEM, grace=-60.0, place=volume.place
+            volume.store,
+            volume.blobs,
+            LogReader(volume.log_blobs),
+            SYSTEM,
+            grace=-60.0,
+            place=volume.place,
         ).verify()
     ).findings
 
 
 async def test_what_is_written_below_a_directory_that_is_going_away_waits_for_that() -> None:
-    """The directory is marked by a live job after the files were prepared: none of them may be acknowledged there."""
+    """The directory is marked by a live job after the files were prepared: none of them may be
+    acknowledged there."""
     faults = FaultPlan()
     async with faulty_client(faults) as fs, S3kClient(config=fs.config) as other:
         await fs.makedirs("/d")
@@ -236,7 +264,9 @@ async def test_what_is_written_below_a_directory_that_is_going_away_waits_for_th
         assert {finding.kind for finding in await found(fs)} <= {"collectable_data"}
 
 
-async def test_files_below_a_directory_that_stays_marked_are_busy_and_the_others_are_written() -> None:
+async def test_files_below_a_directory_that_stays_marked_are_busy_and_the_others_are_written() -> (
+    None
+):
     config = memory_config(replace(TUNING, busy_timeout=0.05))
     await init_volume(config)
     async with faulty_client(FaultPlan(), config) as fs:
@@ -319,7 +349,10 @@ async def test_a_failed_upload_fails_its_file_only() -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         refused = ServiceError("no", service_code="X")
-        faults.fail_when(lambda call: call.store == "blobs" and call.method == "put" and ".id=" in call.key, refused)
+        faults.fail_when(
+            lambda call: call.store == "blobs" and call.method == "put" and ".id=" in call.key,
+            refused,
+        )
         result = await fs.write_many([(f"/d/f{number}", b"data") for number in range(10)])
         assert (result.files, list(failed(result).values())) == (9, [ServiceError])
         await sound(fs)

@@ -35,7 +35,11 @@ DATA = bytes(index % 251 for index in range(1000))
 
 async def blobs_of(fs: S3kClient) -> set[str]:
     """Physical objects, whoever they belong to."""
-    return {info.key async for info in fs._volume().blobs.list_all() if ".id=" in info.key and "/" not in info.key}
+    return {
+        info.key
+        async for info in fs._volume().blobs.list_all()
+        if ".id=" in info.key and "/" not in info.key
+    }
 
 
 async def fail_inside(writer: FileWriter, data: bytes) -> None:
@@ -53,18 +57,27 @@ async def write_much(fs: S3kClient) -> None:
 @backends
 @pytest.mark.parametrize("mode", ["wb", "xb"])
 @pytest.mark.parametrize("size", [0, 10, 250, 251, 5000])
-async def test_a_new_file_appears_when_it_is_closed(fs: S3kClient, mode: Literal["wb", "xb"], size: int) -> None:
+async def test_a_new_file_appears_when_it_is_closed(
+    fs: S3kClient, mode: Literal["wb", "xb"], size: int
+) -> None:
     data = (DATA * 5)[:size]
     async with fs.open("/new/dir/f", mode) as writer:
         for start in range(0, size, 37):
-            assert await writer.write(memoryview(data)[start : start + 37]) == len(data[start : start + 37])
+            assert await writer.write(memoryview(data)[start : start + 37]) == len(
+                data[start : start + 37]
+            )
         assert await writer.tell() == size
         reserved = await fs.stat("/new/dir/f")
         assert (reserved.committed, reserved.size, reserved.version) == (False, 0, 1)
         assert (writer.name, writer.closed) == ("/new/dir/f", False)
         assert (writer.readable(), writer.writable(), writer.seekable()) == (False, True, False)
     status = await fs.stat("/new/dir/f")
-    assert (status.committed, status.size, status.version, status.id) == (True, size, 2, reserved.id)
+    assert (status.committed, status.size, status.version, status.id) == (
+        True,
+        size,
+        2,
+        reserved.id,
+    )
     assert status.checksum == checksum_of(data)
     assert await fs.read("/new/dir/f") == data
     assert writer.closed
@@ -175,7 +188,9 @@ async def test_of_two_writers_of_a_new_path_the_first_to_close_wins(fs: S3kClien
 
 
 @backends
-async def test_discarding_beside_another_writers_reservation_leaves_that_alone(fs: S3kClient) -> None:
+async def test_discarding_beside_another_writers_reservation_leaves_that_alone(
+    fs: S3kClient,
+) -> None:
     first = await fs.open("/f", "wb")
     second = await fs.open("/f", "wb")
     await second.write(b"second")
@@ -251,7 +266,9 @@ async def test_a_reservation_whose_writer_vanished_is_taken_over_after_its_lease
 
 @pytest.mark.parametrize("method", ["start_upload", "put_part", "complete"])
 @pytest.mark.parametrize("how", ["task", "scope", "timeout"])
-async def test_cancellation_in_the_middle_of_an_upload_leaves_nothing(method: str, how: str) -> None:
+async def test_cancellation_in_the_middle_of_an_upload_leaves_nothing(
+    method: str, how: str
+) -> None:
     reached = anyio.Event()
 
     async def gate(call: Call) -> None:
@@ -331,7 +348,8 @@ async def change(fs: S3kClient, verb: str, writer: FileWriter | None) -> None:
 
 @pytest.mark.parametrize("verb", ["write", "close", "rename", "delete", "makedirs"])
 async def test_a_change_that_is_cancelled_happened_or_did_not(verb: str) -> None:
-    """Whichever call a cancellation hits, what is there afterwards is complete, and nothing is left in the log."""
+    """Whichever call a cancellation hits, what is there afterwards is complete, and nothing is left
+    in the log."""
     outcomes: set[bool] = set()
     number = 0
     while True:

@@ -62,7 +62,11 @@ async def contents(fs: S3kClient) -> dict[str, bytes | None]:
 
 async def stored_bytes(config: VolumeConfig) -> set[str]:
     """The keys of the data of a volume in memory."""
-    return {info.key async for info in MemoryBlobs(config.name).list_all() if object_id_of(info.key) is not None}
+    return {
+        info.key
+        async for info in MemoryBlobs(config.name).list_all()
+        if object_id_of(info.key) is not None
+    }
 
 
 async def problems(fs: S3kClient) -> list[str]:
@@ -71,15 +75,29 @@ async def problems(fs: S3kClient) -> list[str]:
     await volume.log.drained()
     assert volume.log_blobs is not None
     later = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + 10**9)
-    verifier = Verifier(volume.store, volume.blobs, LogReader(volume.log_blobs), later, grace=60.0, place=volume.place)
-    return [finding.kind for finding in (await verifier.verify(deep=True)).findings if finding.is_problem]
+    verifier = Verifier(
+        volume.store,
+        volume.blobs,
+        LogReader(volume.log_blobs),
+        later,
+        grace=60.0,
+        place=volume.place,
+    )
+    return [
+        finding.kind
+        for finding in (await verifier.verify(deep=True)).findings
+        if finding.is_problem
+    ]
 
 
 @asynccontextmanager
 async def two_clients() -> AsyncIterator[tuple[S3kClient, S3kClient]]:
     config = memory_config()
     await init_volume(config)
-    async with faulty_client(FaultPlan(), config) as one, faulty_client(FaultPlan(), config) as other:
+    async with (
+        faulty_client(FaultPlan(), config) as one,
+        faulty_client(FaultPlan(), config) as other,
+    ):
         yield one, other
 
 
@@ -151,7 +169,10 @@ async def refused_at_the_end(
 ) -> None:
     config = memory_config()
     await init_volume(config)
-    async with faulty_client(FaultPlan(), config) as fs, faulty_client(FaultPlan(), config) as other:
+    async with (
+        faulty_client(FaultPlan(), config) as fs,
+        faulty_client(FaultPlan(), config) as other,
+    ):
         await before(fs)
         tx = fs.transaction()
         await verb(tx)

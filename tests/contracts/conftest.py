@@ -10,7 +10,17 @@ import pytest
 
 from s3k_async.config import DynamoTable, S3Bucket
 from s3k_async.errors import VolumeNotFoundError
-from tests.contracts.subjects import BLOB_STORES, DYNAMO, ITEM_STORES, S3, Blobs, Items, OpenBlobs, OpenItems, params
+from tests.contracts.subjects import (
+    BLOB_STORES,
+    DYNAMO,
+    ITEM_STORES,
+    S3,
+    Blobs,
+    Items,
+    OpenBlobs,
+    OpenItems,
+    params,
+)
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
 
@@ -38,10 +48,15 @@ def session() -> object:
 
 
 @pytest.fixture
-async def open_items(item_store: str, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenItems]:
-    """Opens the test's table, which does not exist yet; a second call gives another handle of the same one."""
+async def open_items(
+    item_store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[OpenItems]:
+    """Opens the test's table, which does not exist yet; a second call gives another handle of the
+    same one."""
     name = fresh_name("contract")
-    engine: Engine | None = request.getfixturevalue(DYNAMO[item_store]) if item_store in DYNAMO else None
+    engine: Engine | None = (
+        request.getfixturevalue(DYNAMO[item_store]) if item_store in DYNAMO else None
+    )
 
     def make() -> Items:
         if engine is not None:
@@ -81,7 +96,9 @@ async def items(open_items: OpenItems) -> Items:
 
 
 @pytest.fixture
-async def open_blobs(blob_store: str, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenBlobs]:
+async def open_blobs(
+    blob_store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[OpenBlobs]:
     """Opens a place for blobs by its name; the same name gives another handle of the same place."""
     run = fresh_name("contract")
     engine: Engine | None = request.getfixturevalue(S3[blob_store]) if blob_store in S3 else None
@@ -92,7 +109,9 @@ async def open_blobs(blob_store: str, request: pytest.FixtureRequest, tmp_path: 
             from s3k_async.stores.s3_wire import WireBlobs
 
             adapter = S3Blobs if blob_store == "reference_s3" else WireBlobs
-            return adapter(S3Bucket(f"{run}-{place}", prefix, engine.aws()), request.getfixturevalue("session"))
+            return adapter(
+                S3Bucket(f"{run}-{place}", prefix, engine.aws()), request.getfixturevalue("session")
+            )
         if blob_store == "local":
             from s3k_async.stores.local import LocalBlobs
 

@@ -47,8 +47,8 @@ RACING_BLOB_STORES = ("memory", "local", "seaweedfs")
 
 
 def params(stores: Iterable[str], deviations: Mapping[str, str] | None = None) -> list[Any]:
-    """Parameters for the stores, marked where they need an engine. `deviations` tells which engine, for what reason,
-    does not keep a rule; a test that passes nevertheless fails."""
+    """Parameters for the stores, marked where they need an engine. `deviations` tells which engine,
+    for what reason, does not keep a rule; a test that passes nevertheless fails."""
     marked = []
     deviations = deviations or {}
     for name in stores:
@@ -91,7 +91,8 @@ def row(name: str, partition: str = PARTITION, /, **attributes: Value) -> dict[s
 
 
 def token() -> str:
-    """A token of the greatest length. No two tests may share one: DynamoDB remembers it for the whole account."""
+    """A token of the greatest length. No two tests may share one: DynamoDB remembers it for the
+    whole account."""
     return str(uuid.uuid4())
 
 
@@ -99,7 +100,9 @@ def names(page: Sequence[Item]) -> list[str]:
     return [str(item["children"]) for item in page]
 
 
-async def all_items(fetch: Callable[[str | None], Awaitable[ItemPage]], *, limit: int | None = None) -> list[Item]:
+async def all_items(
+    fetch: Callable[[str | None], Awaitable[ItemPage]], *, limit: int | None = None
+) -> list[Item]:
     """Follow the cursors to the end. No page may hold more than `limit` items."""
     found: list[Item] = []
     cursor = None
@@ -128,7 +131,8 @@ async def settled(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def won(call: Callable[[], Awaitable[object]]) -> bool:
-    """Whether a conditional request was applied, rather than refused because its condition did not hold."""
+    """Whether a conditional request was applied, rather than refused because its condition did not
+    hold."""
     try:
         await settled(call)
     except ConditionFailedError:

@@ -112,14 +112,22 @@ async def test_ranges(blobs: Blobs) -> None:
     await blobs.put("key", content)
     starts = [0, 1, 50, 99, 100, 101, 5000, 10**12]
     for start, end in [
-        (start, end) for start in starts for end in [None, *starts, 2, 60] if end is None or end >= start
+        (start, end)
+        for start in starts
+        for end in [None, *starts, 2, 60]
+        if end is None or end >= start
     ]:
         assert await blobs.get("key", start, end) == content[start:end], (start, end)
 
 
 async def test_a_get_with_conditions(blobs: Blobs) -> None:
     first = await blobs.put("key", b"content")
-    for start, end, data in ((0, None, b"content"), (2, 5, b"nte"), (5, 100, b"nt"), (7, None, b"")):
+    for start, end, data in (
+        (0, None, b"content"),
+        (2, 5, b"nte"),
+        (5, 100, b"nt"),
+        (7, None, b""),
+    ):
         assert await blobs.get("key", start, end, if_match=first.etag, if_size=7) == data
     for replacement in (b"another", b"longer than before", b"short", b""):
         second = await blobs.put("key", replacement)
@@ -306,8 +314,13 @@ async def test_a_key_of_the_greatest_length(blobs: Blobs) -> None:
     await _long_key(blobs, "/".join(["a"] * 511) + "/bc")
 
 
-@on_blobs(local="a file's name has at most 255 bytes", seaweedfs="SeaweedFS refuses components of more than 255 bytes")
-@pytest.mark.parametrize("key", ["x" * 1024, "é" * 512, "x" * 256 + "/" + "y" * 767], ids=["ascii", "é", "two"])
+@on_blobs(
+    local="a file's name has at most 255 bytes",
+    seaweedfs="SeaweedFS refuses components of more than 255 bytes",
+)
+@pytest.mark.parametrize(
+    "key", ["x" * 1024, "é" * 512, "x" * 256 + "/" + "y" * 767], ids=["ascii", "é", "two"]
+)
 async def test_a_component_of_the_greatest_length(blobs: Blobs, key: str) -> None:
     await _long_key(blobs, key)
 
@@ -363,7 +376,9 @@ KEYED: Mapping[str, Callable[[Blobs, str], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("method", KEYED)
-async def test_bad_keys_are_refused_and_nothing_is_touched(blobs: Blobs, method: str, tmp_path: Path) -> None:
+async def test_bad_keys_are_refused_and_nothing_is_touched(
+    blobs: Blobs, method: str, tmp_path: Path
+) -> None:
     (tmp_path / "x").write_bytes(b"outside")
     await blobs.put("good", b"content")
     before = _tree(tmp_path)
@@ -503,7 +518,9 @@ async def test_copy_between_places_of_one_service(blobs: Blobs, open_blobs: Open
         await blobs.copy(other, "copy", "again")
 
 
-async def test_copy_from_another_service_is_refused(blobs: Blobs, blob_store: str, tmp_path: Path) -> None:
+async def test_copy_from_another_service_is_refused(
+    blobs: Blobs, blob_store: str, tmp_path: Path
+) -> None:
     other = _another_service(blob_store, tmp_path)
     await other.create()
     await other.put("key", b"content")
@@ -603,7 +620,9 @@ async def test_close_can_be_repeated(blobs: Blobs, open_blobs: OpenBlobs) -> Non
 
 @on_blobs(S3)
 async def test_a_prefix_is_a_place_of_its_own(open_blobs: OpenBlobs) -> None:
-    whole, one, two = [await open_blobs("shared", prefix) for prefix in ("", "team/one/", "team/one-more/")]
+    whole, one, two = [
+        await open_blobs("shared", prefix) for prefix in ("", "team/one/", "team/one-more/")
+    ]
     assert await whole.create() is True
     assert await one.create() is False
     await one.put("dir/key", b"one")
@@ -618,7 +637,10 @@ async def test_a_prefix_is_a_place_of_its_own(open_blobs: OpenBlobs) -> None:
     assert await whole.get("team/one/copied") == b"two"
     assert await two.delete_many(["dir/nothing"]) == []
     await one.drop()
-    assert [each.key for each in await all_blobs(whole.list_all())] == ["key", "team/one-more/dir/key"]
+    assert [each.key for each in await all_blobs(whole.list_all())] == [
+        "key",
+        "team/one-more/dir/key",
+    ]
     for key in BAD_KEYS:
         with pytest.raises(InvalidPathError):
             await one.get(key)

@@ -92,7 +92,8 @@ async def test_every_hard_key_is_listed_once(blobs: Blobs) -> None:
 
 
 @on_blobs(
-    local="no file is a directory, too", seaweedfs="SeaweedFS pages in circles where a key is the beginning of another"
+    local="no file is a directory, too",
+    seaweedfs="SeaweedFS pages in circles where a key is the beginning of another",
 )
 async def test_pages_of_every_size_hold_keys_below_keys_once(blobs: Blobs) -> None:
     await fill(blobs, NESTED)
@@ -136,7 +137,9 @@ async def test_prefixes(blobs: Blobs) -> None:
         assert sorted(keys_of(await all_blobs(blobs.list_all(prefix)))) == expected, prefix
 
 
-async def test_a_prefix_that_is_no_path_touches_nothing_outside(blobs: Blobs, open_blobs: OpenBlobs) -> None:
+async def test_a_prefix_that_is_no_path_touches_nothing_outside(
+    blobs: Blobs, open_blobs: OpenBlobs
+) -> None:
     other = await open_blobs("other")
     await other.create()
     await other.put("secret", b"x")
@@ -151,7 +154,9 @@ async def test_facts_of_listed_blobs(blobs: Blobs) -> None:
         found = await blobs.head(each.key)
         assert found is not None
         assert (each.size, each.etag) == (found.size, found.etag)
-        assert abs(each.mtime_ms - found.mtime_ms) < 2000  # some services tell seconds in one of the two
+        assert (
+            abs(each.mtime_ms - found.mtime_ms) < 2000
+        )  # some services tell seconds in one of the two
 
 
 async def test_a_cursor_survives_changes_around_it(blobs: Blobs) -> None:
@@ -184,7 +189,10 @@ async def test_what_follows_a_key(blobs: Blobs) -> None:
     for prefix in ("", "a/", "b/", "c/"):
         for after in ("", "A", "a/3", "a/3~", "a/38", "a/4", "a/4~", "a/9", "b/0", "b/2", "z"):
             wanted = [key for key in keys if key.startswith(prefix) and key > after]
-            assert keys_of(await all_blobs(blobs.list_all(prefix, after=after))) == wanted, (prefix, after)
+            assert keys_of(await all_blobs(blobs.list_all(prefix, after=after))) == wanted, (
+                prefix,
+                after,
+            )
             first = await blobs.list(prefix, after=after, limit=2)
             assert keys_of(list(first.blobs)) == wanted[:2]
             if first.next is not None:
@@ -193,12 +201,18 @@ async def test_what_follows_a_key(blobs: Blobs) -> None:
 
 
 async def test_ranges_of_keys_hold_every_key_that_begins_with_a_digit_once(blobs: Blobs) -> None:
-    keys = [f"{digit}{rest}" for digit in HEX[::3] for rest in ("0000000", "8000000-x.id=y", "0~", "ffffffff", "z")]
+    keys = [
+        f"{digit}{rest}"
+        for digit in HEX[::3]
+        for rest in ("0000000", "8000000-x.id=y", "0~", "ffffffff", "z")
+    ]
     await fill(blobs, [*keys, "9:", "A", "Z/far", "g", "x", ".hidden", "feed.txt"])
     for count in (1, 2, 3, 16, 37):
         groups = hex_ranges(count)
         assert len(groups) == count
-        found = [each.key for group in groups for part in group async for each in list_range(blobs, part)]
+        found = [
+            each.key for group in groups for part in group async for each in list_range(blobs, part)
+        ]
         assert sorted(found) == sorted([*keys, "9:", "feed.txt"]), count
 
 

@@ -10,7 +10,14 @@ import pytest
 from s3k_async.concurrency import gather
 from s3k_async.errors import BlobChangedError, BlobExistsError, S3kError
 from s3k_async.stores.blobs import BlobInfo
-from tests.contracts.subjects import RACING_BLOB_STORES, Blobs, OpenBlobs, all_blobs, on_blobs, settled
+from tests.contracts.subjects import (
+    RACING_BLOB_STORES,
+    Blobs,
+    OpenBlobs,
+    all_blobs,
+    on_blobs,
+    settled,
+)
 
 
 def part(blobs: Blobs, number: int, size: int | None = None) -> bytes:
@@ -32,7 +39,9 @@ async def test_an_upload_of_two_parts(blobs: Blobs) -> None:
     found = await blobs.head("dir/key")
     assert found is not None
     assert (found.size, found.etag) == (published.size, published.etag)
-    assert [(each.key, each.etag) for each in await all_blobs(blobs.list_all())] == [("dir/key", published.etag)]
+    assert [(each.key, each.etag) for each in await all_blobs(blobs.list_all())] == [
+        ("dir/key", published.etag)
+    ]
 
 
 async def test_an_upload_of_one_small_part(blobs: Blobs) -> None:
@@ -50,7 +59,9 @@ async def test_parts_at_once_and_in_any_order(blobs: Blobs) -> None:
 
     await gather(put, [5, 3, 1, 4, 2], limit=5)
     await upload.complete()
-    assert await blobs.get("key") == b"".join([*(part(blobs, n) for n in range(1, 5)), part(blobs, 5, 77)])
+    assert await blobs.get("key") == b"".join(
+        [*(part(blobs, n) for n in range(1, 5)), part(blobs, 5, 77)]
+    )
 
 
 async def test_more_than_nine_parts_are_put_together_by_number(blobs: Blobs) -> None:
@@ -195,7 +206,9 @@ async def test_what_was_uploaded_can_be_copied_and_matched(blobs: Blobs) -> None
 # Many at once
 
 
-async def applied(blobs: Blobs, content: bytes, *, if_absent: bool = False, if_match: str | None = None) -> bool:
+async def applied(
+    blobs: Blobs, content: bytes, *, if_absent: bool = False, if_match: str | None = None
+) -> bool:
     try:
         await settled(partial(blobs.put, "key", content, if_absent=if_absent, if_match=if_match))
     except (BlobExistsError, BlobChangedError):
@@ -216,7 +229,9 @@ async def test_of_64_creations_one_wins(blobs: Blobs, open_blobs: OpenBlobs) -> 
 
 
 @on_blobs(RACING_BLOB_STORES)
-async def test_of_many_replacements_of_one_version_one_wins(blobs: Blobs, open_blobs: OpenBlobs) -> None:
+async def test_of_many_replacements_of_one_version_one_wins(
+    blobs: Blobs, open_blobs: OpenBlobs
+) -> None:
     stores = [blobs, await open_blobs()]
     for attempt in range(3):
         now = await blobs.put("key", b"version %d" % attempt)
@@ -245,7 +260,9 @@ async def test_concurrent_writers_leave_one_whole_blob(blobs: Blobs, open_blobs:
 
 
 @on_blobs(RACING_BLOB_STORES)
-async def test_a_reader_sees_the_old_or_the_new_content(blobs: Blobs, open_blobs: OpenBlobs) -> None:
+async def test_a_reader_sees_the_old_or_the_new_content(
+    blobs: Blobs, open_blobs: OpenBlobs
+) -> None:
     reading, size = await open_blobs(), 300_000
     contents = [bytes([number]) * (size + number) for number in range(12)]
     await blobs.put("key", contents[0])
@@ -312,14 +329,19 @@ async def test_unfinished_uploads_tell_when_they_began(blobs: Blobs) -> None:
     await upload.abort()
 
 
-async def test_unfinished_uploads_of_others_are_listed_and_aborted(blobs: Blobs, open_blobs: OpenBlobs) -> None:
+async def test_unfinished_uploads_of_others_are_listed_and_aborted(
+    blobs: Blobs, open_blobs: OpenBlobs
+) -> None:
     other = await open_blobs()
     finished, begun = await other.start_upload("done"), await other.start_upload("dir/begun")
     await finished.put_part(1, b"done")
     await finished.complete()
     await begun.put_part(1, part(blobs, 1))
     (found,) = [each async for each in blobs.list_uploads()]
-    assert found.key in ("dir/begun", "")  # a directory does not know what its files would have become
+    assert found.key in (
+        "dir/begun",
+        "",
+    )  # a directory does not know what its files would have become
     for _ in range(2):
         await blobs.abort_upload(found)
     assert [each async for each in blobs.list_uploads()] == []

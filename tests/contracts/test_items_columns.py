@@ -1,4 +1,5 @@
-"""The item port: changes that are columns mean on every adapter what their actions say one by one."""
+"""The item port: changes that are columns mean on every adapter what their actions say one by
+one."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ ENTRIES: Final = [
     Entry("/d/c", False, "id-c", 1, 1, 1000, 0, "<uncommitted>", operation="op-c", lease_ms=7),
 ]
 MOVED: Final = [
-    entry.moved("/t" + entry.path[2:], operation=identity) for entry, identity in zip(ENTRIES, IDENTITIES, strict=True)
+    entry.moved("/t" + entry.path[2:], operation=identity)
+    for entry, identity in zip(ENTRIES, IDENTITIES, strict=True)
 ]
 
 
@@ -55,7 +57,10 @@ async def refused(items: Items, actions: Moves | Deletes | Endings) -> dict[int,
     with pytest.raises(ConditionFailedError) as error:
         await items.transact(actions, token())
     current = error.value.current
-    return {place: None if item is None else from_items([item], KEYS)[0] for place, item in current.items()}
+    return {
+        place: None if item is None else from_items([item], KEYS)[0]
+        for place, item in current.items()
+    }
 
 
 async def test_a_rename_is_prepared_and_published(items: Items) -> None:
@@ -91,7 +96,11 @@ async def test_a_change_that_one_item_refuses_changes_none(items: Items) -> None
     found = await put(items, ENTRIES)
     await items.transact(Deletes(found[1:2], ENTROPY[:16], JOB[0]), token())
     before = await children(items, "/d")
-    changes = (Moves(found, "v", "/t", 1, "xxh3", ENTROPY, JOB), Deletes(found, ENTROPY, JOB[0]), Endings(found, True))
+    changes = (
+        Moves(found, "v", "/t", 1, "xxh3", ENTROPY, JOB),
+        Deletes(found, ENTROPY, JOB[0]),
+        Endings(found, True),
+    )
     for actions in changes:
         place = 2 if isinstance(actions, Moves) else 1
         assert await refused(items, actions) == {place: before[1]}

@@ -29,7 +29,18 @@ async def test_put_and_get(items: Items) -> None:
 
 async def test_values_keep_their_type(items: Items) -> None:
     numbers = [0, 1, -1, 2**53 + 1, 2**63 - 1, -(2**63)]
-    texts = ["", "text", "1", "true", "naïve 😀 \U0010ffff \uffff", "x\x00y", "\ud7ff\ue000", " ", "null", "{}"]
+    texts = [
+        "",
+        "text",
+        "1",
+        "true",
+        "naïve 😀 \U0010ffff \uffff",
+        "x\x00y",
+        "\ud7ff\ue000",
+        " ",
+        "null",
+        "{}",
+    ]
     values: list[Value] = [*numbers, *texts, True, False]
     for number, value in enumerate(values):
         await items.write(Put(row(f"file-{number}", attribute=value), ABSENT))
@@ -40,7 +51,22 @@ async def test_values_keep_their_type(items: Items) -> None:
 
 
 async def test_any_attribute_name_can_be_written_and_asked_for(items: Items) -> None:
-    for name in ["next", "size", "sum", "a.b", "a-b", "#a", ":a", "a b", "Größe", "op", "0", "a[0]", "'", '"']:
+    for name in [
+        "next",
+        "size",
+        "sum",
+        "a.b",
+        "a-b",
+        "#a",
+        ":a",
+        "a b",
+        "Größe",
+        "op",
+        "0",
+        "a[0]",
+        "'",
+        '"',
+    ]:
         await items.write(Put(row("file", **{name: 1}), ABSENT))
         await items.write(Update(key("file"), Condition(equals={name: 1}), set={name: 2}))
         assert await items.get(key("file")) == row("file", **{name: 2})
@@ -129,7 +155,12 @@ async def test_put_that_requires_an_item_does_not_create_one(items: Items) -> No
 async def test_update_sets_and_removes(items: Items) -> None:
     await items.write(Put(row("file", ver=1, lease=7, next="job", id="same"), ABSENT))
     await items.write(
-        Update(key("file"), Condition(equals={"ver": 1}), set={"ver": 2, "isdir": False}, remove=("lease", "next"))
+        Update(
+            key("file"),
+            Condition(equals={"ver": 1}),
+            set={"ver": 2, "isdir": False},
+            remove=("lease", "next"),
+        )
     )
     assert await items.get(key("file")) == row("file", ver=2, id="same", isdir=False)
 
@@ -151,7 +182,9 @@ async def test_a_failed_update_changes_nothing_and_shows_the_item(items: Items) 
     stored = row("file", ver=3, id="an id")
     await items.write(Put(stored, ABSENT))
     with pytest.raises(ConditionFailedError) as failed:
-        await items.write(Update(key("file"), Condition(equals={"ver": 2}), set={"ver": 3, "id": "x"}))
+        await items.write(
+            Update(key("file"), Condition(equals={"ver": 2}), set={"ver": 3, "id": "x"})
+        )
     assert failed.value.current == {0: stored}
     assert await items.get(key("file")) == stored
 
@@ -231,7 +264,9 @@ async def test_equals_compares_type_and_value(items: Items) -> None:
         await items.write(Put(row(name, attribute=stored), ABSENT))
         for asked in VALUES:
             same = type(asked) is type(stored) and asked == stored
-            update = Update(key(name), Condition(equals={"attribute": asked}), set={"seen": repr(asked)})
+            update = Update(
+                key(name), Condition(equals={"attribute": asked}), set={"seen": repr(asked)}
+            )
             assert await won(partial(items.write, update)) == same, f"{asked!r} of {stored!r}"
         assert await items.get(key(name)) == row(name, attribute=stored, seen=repr(stored))
 
@@ -252,7 +287,12 @@ async def test_all_parts_of_a_condition_must_hold(items: Items) -> None:
         with pytest.raises(ConditionFailedError):
             await items.write(Put(row("file", ver=9), when))
     assert await items.get(key("file")) == row("file", ver=1, id="an id")
-    await items.write(Put(row("file", ver=2), Condition(equals={"ver": 1, "id": "an id"}, missing=("next", "lease"))))
+    await items.write(
+        Put(
+            row("file", ver=2),
+            Condition(equals={"ver": 1, "id": "an id"}, missing=("next", "lease")),
+        )
+    )
     assert await items.get(key("file")) == row("file", ver=2)
 
 
@@ -260,7 +300,9 @@ async def test_conditions_can_ask_for_the_key_attributes(items: Items) -> None:
     await items.write(Put(row("file", ver=1), ABSENT))
     await items.write(Update(key("file"), Condition(equals={"children": "file"}), set={"ver": 2}))
     with pytest.raises(ConditionFailedError):
-        await items.write(Update(key("file"), Condition(equals={"children": "other"}), set={"ver": 3}))
+        await items.write(
+            Update(key("file"), Condition(equals={"children": "other"}), set={"ver": 3})
+        )
     assert await items.get(key("file")) == row("file", ver=2)
 
 
@@ -282,7 +324,9 @@ async def test_random_conditions_agree_with_their_definition(items: Items, seed:
         action = choose.choice(choices)
         if when.holds(stored):
             await items.write(action)
-            changed = {"Put": written, "Delete": None, "Update": {**(stored or {}), "u": 1}}[type(action).__name__]
+            changed = {"Put": written, "Delete": None, "Update": {**(stored or {}), "u": 1}}[
+                type(action).__name__
+            ]
             assert await items.get(key(name)) == changed
         else:
             with pytest.raises(ConditionFailedError) as failed:
@@ -297,9 +341,13 @@ def _random_condition(choose: random.Random, stored: dict[str, Value] | None) ->
     equals: dict[str, Value] = {}
     for name in choose.sample(ATTRIBUTES, choose.randint(0, 2)):
         truth = (stored or {}).get(name)
-        equals[name] = truth if truth is not None and choose.random() < 0.8 else choose.choice(VALUES)
+        equals[name] = (
+            truth if truth is not None and choose.random() < 0.8 else choose.choice(VALUES)
+        )
     rest = [name for name in ATTRIBUTES if name not in equals]
-    return Condition(equals=equals, missing=tuple(choose.sample(rest, choose.randint(0, len(rest)))))
+    return Condition(
+        equals=equals, missing=tuple(choose.sample(rest, choose.randint(0, len(rest))))
+    )
 
 
 # get_many
@@ -319,10 +367,18 @@ async def test_get_many_of_more_than_two_batches(items: Items) -> None:
     wanted = [key(f"file-{number}", f"partition-{number % 3}") for number in range(250)]
     for start in range(0, 250, 100):
         part = wanted[start : start + 100]
-        puts = [Put(row(each.sort, each.partition, ver=1), ABSENT) for each in part if not each.sort.endswith("7")]
+        puts = [
+            Put(row(each.sort, each.partition, ver=1), ABSENT)
+            for each in part
+            if not each.sort.endswith("7")
+        ]
         await items.transact(puts, token())
     found = await items.get_many(wanted)
-    assert found == {each: row(each.sort, each.partition, ver=1) for each in wanted if not each.sort.endswith("7")}
+    assert found == {
+        each: row(each.sort, each.partition, ver=1)
+        for each in wanted
+        if not each.sort.endswith("7")
+    }
 
 
 async def test_get_many_of_more_bytes_than_one_answer_holds(items: Items) -> None:
@@ -337,7 +393,9 @@ async def test_get_many_of_more_bytes_than_one_answer_holds(items: Items) -> Non
 # Handles
 
 
-async def test_handles_of_one_table_see_each_others_writes(items: Items, open_items: OpenItems) -> None:
+async def test_handles_of_one_table_see_each_others_writes(
+    items: Items, open_items: OpenItems
+) -> None:
     other = await open_items()
     for version in range(1, 6):
         writer, reader = (items, other) if version % 2 else (other, items)
@@ -356,7 +414,9 @@ async def test_close_can_be_repeated(items: Items, open_items: OpenItems) -> Non
     assert await items.get(key("file")) == row("file", ver=1)
 
 
-async def test_a_store_that_was_never_used_can_be_closed(items: Items, open_items: OpenItems) -> None:
+async def test_a_store_that_was_never_used_can_be_closed(
+    items: Items, open_items: OpenItems
+) -> None:
     store = await open_items()
     await store.close()
     await store.close()

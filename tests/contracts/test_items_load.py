@@ -35,7 +35,9 @@ async def test_a_loaded_item_is_as_any_other(items: Items) -> None:
 
 
 async def test_the_largest_load(items: Items) -> None:
-    loaded = [row(f"{number:02}", f"partition-{number % 3}", ver=number) for number in range(MAX_LOAD)]
+    loaded = [
+        row(f"{number:02}", f"partition-{number % 3}", ver=number) for number in range(MAX_LOAD)
+    ]
     await items.load(loaded)
     found = await all_items(lambda cursor: items.scan(0, 1, cursor=cursor))
     assert sorted(names(found)) == names(loaded)
@@ -45,7 +47,9 @@ async def test_loads_at_the_same_time(items: Items, open_items: OpenItems) -> No
     other = await open_items()
 
     async def load(number: int) -> None:
-        await (items, other)[number % 2].load([row(f"{number:02}-{each}", ver=number) for each in range(5)])
+        await (items, other)[number % 2].load(
+            [row(f"{number:02}-{each}", ver=number) for each in range(5)]
+        )
 
     await gather(load, range(12), limit=12)
     found = await all_items(lambda cursor: items.query(PARTITION, cursor=cursor))

@@ -60,12 +60,20 @@ async def fill(items: Items, chosen: list[str], partition: str = PARTITION) -> N
         await items.transact(puts, token())
 
 
-async def query_all(items: Items, limit: int | None = None, partition: str = PARTITION) -> list[Item]:
-    return await all_items(lambda cursor: items.query(partition, cursor=cursor, limit=limit), limit=limit)
+async def query_all(
+    items: Items, limit: int | None = None, partition: str = PARTITION
+) -> list[Item]:
+    return await all_items(
+        lambda cursor: items.query(partition, cursor=cursor, limit=limit), limit=limit
+    )
 
 
-async def scan_all(items: Items, segment: int, segments: int, limit: int | None = None) -> list[Item]:
-    return await all_items(lambda cursor: items.scan(segment, segments, cursor=cursor, limit=limit), limit=limit)
+async def scan_all(
+    items: Items, segment: int, segments: int, limit: int | None = None
+) -> list[Item]:
+    return await all_items(
+        lambda cursor: items.scan(segment, segments, cursor=cursor, limit=limit), limit=limit
+    )
 
 
 # Query
@@ -96,7 +104,9 @@ async def test_a_partition_holds_its_own_items_only(items: Items) -> None:
     for number, partition in enumerate(partitions):
         await fill(items, [f"{number}-{each}" for each in range(3)], partition)
     for number, partition in enumerate(partitions):
-        assert names(await query_all(items, partition=partition)) == [f"{number}-{each}" for each in range(3)]
+        assert names(await query_all(items, partition=partition)) == [
+            f"{number}-{each}" for each in range(3)
+        ]
 
 
 async def test_pages_of_every_size_hold_everything_once(items: Items) -> None:
@@ -185,7 +195,9 @@ async def test_segments_are_disjoint_and_complete(items: Items, segments: int) -
     expected = set()
     for number in range(12):
         partition = f"ks://volume/{number}-sf{number % 3}"
-        chosen = [f"{number}-{each}" for each in range(number)] + ([HARD_NAMES[-number]] if number else [])
+        chosen = [f"{number}-{each}" for each in range(number)] + (
+            [HARD_NAMES[-number]] if number else []
+        )
         await fill(items, chosen, partition)
         expected |= {key(name, partition) for name in chosen}
     for limit in (None, 3):
@@ -231,8 +243,12 @@ async def test_items_that_stay_are_scanned_once_whatever_happens_beside_them(ite
     assert sorted(name for name in found if name.startswith("stays")) == stays
 
 
-@pytest.mark.parametrize(("segment", "segments"), [(-1, 1), (1, 1), (0, 0), (5, 4), (0, -1), (-1, -1)])
-async def test_segments_that_do_not_exist_are_refused(items: Items, segment: int, segments: int) -> None:
+@pytest.mark.parametrize(
+    ("segment", "segments"), [(-1, 1), (1, 1), (0, 0), (5, 4), (0, -1), (-1, -1)]
+)
+async def test_segments_that_do_not_exist_are_refused(
+    items: Items, segment: int, segments: int
+) -> None:
     with pytest.raises(ValueError, match=r"."):
         await items.scan(segment, segments)
 

@@ -40,7 +40,9 @@ async def test_of_many_creations_one_makes_the_table(open_items: OpenItems) -> N
 
     async def create(number: int) -> bool:
         made = await tables[number].create()
-        await tables[number].write(Put(row(f"{number}", ver=1), ABSENT))  # usable as soon as create returns
+        await tables[number].write(
+            Put(row(f"{number}", ver=1), ABSENT)
+        )  # usable as soon as create returns
         return made
 
     made = await gather(create, range(6), limit=6)
@@ -74,14 +76,18 @@ REQUESTS: dict[str, Callable[[Items], Awaitable[object]]] = {
     "update": lambda items: items.write(Update(key("file"), Condition(), set={"ver": 1})),
     "delete": lambda items: items.write(Delete(key("file"), Condition())),
     "load": lambda items: items.load([row("file", ver=1)]),
-    "transact": lambda items: items.transact([Put(row("file", ver=1), ABSENT), Check(key("b"), ABSENT)], token()),
+    "transact": lambda items: items.transact(
+        [Put(row("file", ver=1), ABSENT), Check(key("b"), ABSENT)], token()
+    ),
     "query": lambda items: items.query(PARTITION),
     "scan": lambda items: items.scan(0, 1),
 }
 
 
 @pytest.mark.parametrize("request_name", REQUESTS)
-async def test_without_a_table_every_request_says_so(open_items: OpenItems, request_name: str) -> None:
+async def test_without_a_table_every_request_says_so(
+    open_items: OpenItems, request_name: str
+) -> None:
     table = await open_items()
     with pytest.raises(VolumeNotFoundError):
         await REQUESTS[request_name](table)
@@ -136,7 +142,9 @@ async def test_tags_are_no_items_and_go_with_the_table(items: Items, item_store:
 
 
 @pytest.fixture(params=params(DYNAMO))
-async def foreign(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Items, DynamoTable, Engine]]:
+async def foreign(
+    request: pytest.FixtureRequest,
+) -> AsyncIterator[tuple[Items, DynamoTable, Engine]]:
     from s3k_async.stores.dynamodb import DynamoItems
     from s3k_async.stores.dynamodb_wire import WireItems
 
@@ -156,13 +164,19 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-async def test_a_table_with_another_key_schema(foreign: tuple[Items, DynamoTable, Engine], schema: str) -> None:
+async def test_a_table_with_another_key_schema(
+    foreign: tuple[Items, DynamoTable, Engine], schema: str
+) -> None:
     store, table, engine = foreign
     with closing_client(engine, "dynamodb") as client:
         client.create_table(
             TableName=table.name,
-            KeySchema=[{"AttributeName": name, "KeyType": role} for name, _, role in SCHEMAS[schema]],
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, kind, _ in SCHEMAS[schema]],
+            KeySchema=[
+                {"AttributeName": name, "KeyType": role} for name, _, role in SCHEMAS[schema]
+            ],
+            AttributeDefinitions=[
+                {"AttributeName": name, "AttributeType": kind} for name, kind, _ in SCHEMAS[schema]
+            ],
             BillingMode="PAY_PER_REQUEST",
         )
     with pytest.raises(NotAVolumeError):
@@ -171,7 +185,9 @@ async def test_a_table_with_another_key_schema(foreign: tuple[Items, DynamoTable
         await store.exists()
 
 
-async def test_attributes_of_foreign_types_read_as_text(foreign: tuple[Items, DynamoTable, Engine]) -> None:
+async def test_attributes_of_foreign_types_read_as_text(
+    foreign: tuple[Items, DynamoTable, Engine],
+) -> None:
     store, table, engine = foreign
     await store.create()
     odd = {
@@ -182,7 +198,12 @@ async def test_attributes_of_foreign_types_read_as_text(foreign: tuple[Items, Dy
         "map": {"M": {"k": {"BOOL": True}}},
         "null": {"NULL": True},
     }
-    plain = {"path": {"S": PARTITION}, "children": {"S": "file"}, "ver": {"N": "3"}, "isdir": {"BOOL": False}}
+    plain = {
+        "path": {"S": PARTITION},
+        "children": {"S": "file"},
+        "ver": {"N": "3"},
+        "isdir": {"BOOL": False},
+    }
     with closing_client(engine, "dynamodb") as client:
         client.put_item(TableName=table.name, Item={**plain, **odd})
     item = await store.get(key("file"))
@@ -195,5 +216,7 @@ async def test_attributes_of_foreign_types_read_as_text(foreign: tuple[Items, Dy
     assert await store.get_many([key("file")]) == {key("file"): item}
     await store.write(Update(key("file"), Condition(equals={"ver": 3}), set={"ver": 4}))
     with closing_client(engine, "dynamodb") as client:
-        kept = client.get_item(TableName=table.name, Key={name: plain[name] for name in ("path", "children")})["Item"]
+        kept = client.get_item(
+            TableName=table.name, Key={name: plain[name] for name in ("path", "children")}
+        )["Item"]
     assert {name: kept[name] for name in odd} == odd

@@ -10,8 +10,28 @@ import pytest
 
 from s3k_async.concurrency import gather
 from s3k_async.errors import ConditionFailedError
-from s3k_async.stores.items import ABSENT, MAX_TRANSACTION, Action, Check, Condition, Delete, Put, Update, Value
-from tests.contracts.subjects import PARTITION, Items, OpenItems, key, names, row, settled, token, won
+from s3k_async.stores.items import (
+    ABSENT,
+    MAX_TRANSACTION,
+    Action,
+    Check,
+    Condition,
+    Delete,
+    Put,
+    Update,
+    Value,
+)
+from tests.contracts.subjects import (
+    PARTITION,
+    Items,
+    OpenItems,
+    key,
+    names,
+    row,
+    settled,
+    token,
+    won,
+)
 
 EXISTS = Condition()
 
@@ -46,7 +66,9 @@ async def test_a_transaction_applies_all_its_actions(items: Items) -> None:
         "replaced": row("replaced", ver=2),
         "updated": row("updated", ver=2),
     }
-    assert await items.get(key("elsewhere", "another partition")) == row("elsewhere", "another partition", ver=1)
+    assert await items.get(key("elsewhere", "another partition")) == row(
+        "elsewhere", "another partition", ver=1
+    )
 
 
 async def test_one_failed_condition_stops_all(items: Items) -> None:
@@ -107,11 +129,17 @@ async def test_a_transaction_of_checks_changes_nothing(items: Items) -> None:
 
 
 async def test_a_hundred_actions(items: Items) -> None:
-    await items.transact([Put(row(f"{n:03}", ver=1), ABSENT) for n in range(MAX_TRANSACTION)], token())
+    await items.transact(
+        [Put(row(f"{n:03}", ver=1), ABSENT) for n in range(MAX_TRANSACTION)], token()
+    )
     assert len(await stored(items)) == MAX_TRANSACTION
     move: list[Action] = [Delete(key(f"{n:03}"), ver(1)) for n in range(50)]
-    await items.transact([*move, *(Put(row(f"moved-{n:03}", ver=2), ABSENT) for n in range(50))], token())
-    assert set(await stored(items)) == {f"{n:03}" for n in range(50, 100)} | {f"moved-{n:03}" for n in range(50)}
+    await items.transact(
+        [*move, *(Put(row(f"moved-{n:03}", ver=2), ABSENT) for n in range(50))], token()
+    )
+    assert set(await stored(items)) == {f"{n:03}" for n in range(50, 100)} | {
+        f"moved-{n:03}" for n in range(50)
+    }
 
 
 async def test_the_last_of_a_hundred_fails_them_all(items: Items) -> None:
@@ -124,7 +152,9 @@ async def test_the_last_of_a_hundred_fails_them_all(items: Items) -> None:
 
 async def test_more_than_a_hundred_actions_are_refused(items: Items) -> None:
     with pytest.raises(ValueError, match=r"."):
-        await items.transact([Put(row(f"{n:03}", ver=1), ABSENT) for n in range(MAX_TRANSACTION + 1)], token())
+        await items.transact(
+            [Put(row(f"{n:03}", ver=1), ABSENT) for n in range(MAX_TRANSACTION + 1)], token()
+        )
     assert await stored(items) == {}
 
 
@@ -152,7 +182,9 @@ async def test_two_actions_on_one_key_are_refused(items: Items) -> None:
 
 
 async def test_the_same_name_in_two_partitions_is_two_keys(items: Items) -> None:
-    await items.transact([Put(row("file", ver=1), ABSENT), Put(row("file", "another", ver=2), ABSENT)], token())
+    await items.transact(
+        [Put(row("file", ver=1), ABSENT), Put(row("file", "another", ver=2), ABSENT)], token()
+    )
     assert await items.get(key("file")) == row("file", ver=1)
     assert await items.get(key("file", "another")) == row("file", "another", ver=2)
 
@@ -169,7 +201,9 @@ async def test_conditions_of_a_transaction_are_strict_about_types(items: Items) 
 # Tokens
 
 
-async def test_a_transaction_sent_again_is_applied_once(items: Items, open_items: OpenItems) -> None:
+async def test_a_transaction_sent_again_is_applied_once(
+    items: Items, open_items: OpenItems
+) -> None:
     await items.write(Put(row("source", ver=1), ABSENT))
     same = token()
     actions: list[Action] = [Delete(key("source"), ver(1)), Put(row("target", ver=2), ABSENT)]
@@ -182,7 +216,10 @@ async def test_a_transaction_sent_again_is_applied_once(items: Items, open_items
 
 async def test_a_transaction_sent_again_leaves_later_changes_alone(items: Items) -> None:
     same = token()
-    actions: list[Action] = [Put(row("file", ver=1), ABSENT), Update(key("beside"), ver(1), set={"ver": 2})]
+    actions: list[Action] = [
+        Put(row("file", ver=1), ABSENT),
+        Update(key("beside"), ver(1), set={"ver": 2}),
+    ]
     await items.write(Put(row("beside", ver=1), ABSENT))
     await items.transact(actions, same)
     await items.write(Update(key("file"), ver(1), set={"ver": 2}))
@@ -213,7 +250,10 @@ async def test_a_failed_transaction_is_judged_anew(items: Items) -> None:
 async def test_one_transaction_sent_twice_at_once(items: Items, open_items: OpenItems) -> None:
     stores = [items, await open_items()]
     for attempt in range(5):
-        actions: list[Action] = [Put(row(f"a-{attempt}", ver=1), ABSENT), Put(row(f"b-{attempt}", ver=1), ABSENT)]
+        actions: list[Action] = [
+            Put(row(f"a-{attempt}", ver=1), ABSENT),
+            Put(row(f"b-{attempt}", ver=1), ABSENT),
+        ]
         same = token()
         sends = [partial(store.transact, actions, same) for store in stores for _ in range(4)]
         assert await gather(won, sends, limit=8) == [True] * 8
@@ -228,7 +268,11 @@ async def test_of_64_creations_one_wins(items: Items, open_items: OpenItems) -> 
 
     async def create(number: int) -> dict[int, object] | None:
         try:
-            await settled(partial(stores[number % 2].write, Put(row("file", ver=1, op=f"op-{number}"), ABSENT)))
+            await settled(
+                partial(
+                    stores[number % 2].write, Put(row("file", ver=1, op=f"op-{number}"), ABSENT)
+                )
+            )
         except ConditionFailedError as error:
             return dict(error.current)
         return None
@@ -252,7 +296,9 @@ async def test_no_concurrent_update_is_lost(items: Items, open_items: OpenItems)
             assert now is not None
             version = now["ver"]
             assert isinstance(version, int)
-            grown += await won(partial(store.write, Update(key("file"), ver(version), set={"ver": version + 1})))
+            grown += await won(
+                partial(store.write, Update(key("file"), ver(version), set={"ver": version + 1}))
+            )
 
     await gather(grow, range(12), limit=12)
     assert await stored(items) == {"file": row("file", ver=60)}
@@ -263,7 +309,10 @@ async def test_of_64_moves_of_one_item_one_wins(items: Items, open_items: OpenIt
     await items.write(Put(row("source", ver=1), ABSENT))
 
     async def move(number: int) -> bool:
-        actions: list[Action] = [Delete(key("source"), ver(1)), Put(row(f"target-{number}", ver=2), ABSENT)]
+        actions: list[Action] = [
+            Delete(key("source"), ver(1)),
+            Put(row(f"target-{number}", ver=2), ABSENT),
+        ]
         return await won(partial(stores[number % 2].transact, actions, token()))
 
     results = await gather(move, range(64), limit=64)
@@ -291,11 +340,15 @@ async def test_concurrent_swaps_lose_nothing(items: Items, open_items: OpenItems
     results = await gather(swap, range(48), limit=8)
     assert any(results)
     after = await stored(items)
-    assert Counter(item["id"] for item in after.values()) == Counter(f"born-{place}" for place in places)
+    assert Counter(item["id"] for item in after.values()) == Counter(
+        f"born-{place}" for place in places
+    )
 
 
 async def test_a_transaction_is_seen_whole_by_a_transaction(items: Items) -> None:
-    await items.transact([Put(row("left", ver=0), ABSENT), Put(row("right", ver=0), ABSENT)], token())
+    await items.transact(
+        [Put(row("left", ver=0), ABSENT), Put(row("right", ver=0), ABSENT)], token()
+    )
     steps = 20
 
     async def write() -> None:
@@ -324,10 +377,15 @@ async def test_a_transaction_is_seen_whole_by_a_transaction(items: Items) -> Non
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write)
         tasks.start_soon(check)
-    assert {name: item["ver"] for name, item in (await stored(items)).items()} == {"left": steps, "right": steps}
+    assert {name: item["ver"] for name, item in (await stored(items)).items()} == {
+        "left": steps,
+        "right": steps,
+    }
 
 
-async def test_deletes_and_creations_in_turn_never_leave_two(items: Items, open_items: OpenItems) -> None:
+async def test_deletes_and_creations_in_turn_never_leave_two(
+    items: Items, open_items: OpenItems
+) -> None:
     stores = [items, await open_items()]
 
     async def client(number: int) -> int:
@@ -337,7 +395,11 @@ async def test_deletes_and_creations_in_turn_never_leave_two(items: Items, open_
             if await won(partial(store.write, Put(mine, ABSENT))):
                 owned += 1
                 assert await store.get(key("lock")) == mine
-                assert await won(partial(store.write, Delete(key("lock"), Condition(equals={"owner": mine["owner"]}))))
+                assert await won(
+                    partial(
+                        store.write, Delete(key("lock"), Condition(equals={"owner": mine["owner"]}))
+                    )
+                )
         return owned
 
     assert sum(await gather(client, range(16), limit=16)) >= 1

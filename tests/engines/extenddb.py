@@ -1,4 +1,5 @@
-"""ExtendDB: the DynamoDB API over SQLite, with signatures checked and throughput limited as provisioned."""
+"""ExtendDB: the DynamoDB API over SQLite, with signatures checked and throughput limited as
+provisioned."""
 
 from __future__ import annotations
 

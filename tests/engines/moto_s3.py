@@ -15,7 +15,11 @@ __all__ = ["missing", "start"]
 
 def missing() -> str | None:
     """Why it cannot be started here, or None."""
-    return None if importlib.util.find_spec("moto") else "moto[server] is not in the virtual environment"
+    return (
+        None
+        if importlib.util.find_spec("moto")
+        else "moto[server] is not in the virtual environment"
+    )
 
 
 def start(directory: Path, log: Path) -> tuple[Process, Engine]:

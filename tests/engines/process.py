@@ -1,6 +1,8 @@
-"""Engines as child processes: started on free loopback ports, watched until ready, stopped by process id.
+"""Engines as child processes: started on free loopback ports, watched until ready, stopped by
+process id.
 
-A child dies with the process that started it (the kernel sends it a signal), so an aborted test run leaves nothing.
+A child dies with the process that started it (the kernel sends it a signal), so an aborted test run
+leaves nothing.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ class Engine:
 
 
 class Process:
-    """A child process that writes to a log file. `leaves` are files that it makes and does not remove."""
+    """A child process that writes to a log file. `leaves` are files that it makes and does not
+    remove."""
 
     def __init__(
         self,
@@ -92,16 +95,20 @@ class Process:
                 stderr=subprocess.STDOUT,
                 cwd=directory,
                 env={**_base_environment(), **environment},
-                start_new_session=True,  # an interrupt from the keyboard is for the tests, which stop their engines
+                # an interrupt from the keyboard is for the tests, which stop their engines
+                start_new_session=True,
             )
         self.pid = self._child.pid
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
-        """Return once `ready()` is true. Raises EngineStartError when the child ends first or takes too long."""
+        """Return once `ready()` is true. Raises EngineStartError when the child ends first or takes
+        too long."""
         deadline = time.monotonic() + READY_SECONDS
         while not ready():
             if self._child.poll() is not None:
-                raise EngineStartError(f"ended with {self._child.returncode} before it was ready\n{self.tail()}")
+                raise EngineStartError(
+                    f"ended with {self._child.returncode} before it was ready\n{self.tail()}"
+                )
             if time.monotonic() > deadline:
                 self.stop()
                 raise EngineStartError(f"not ready after {READY_SECONDS:.0f} s\n{self.tail()}")
@@ -132,8 +139,8 @@ class Process:
 def running(start: Callable[[Path, Path], tuple[Process, Engine]], log: Path) -> Iterator[Engine]:
     """An engine with a temporary directory of its own, stopped at the end.
 
-    `start(directory, log)` makes one attempt. One can fail because somebody took a port between our asking for it
-    and the engine's using it.
+    `start(directory, log)` makes one attempt. One can fail because somebody took a port between our
+    asking for it and the engine's using it.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="s3k-engine-", ignore_cleanup_errors=True) as directory:
@@ -171,7 +178,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def listening_addresses(pid: int) -> list[tuple[str, int]]:
-    """The TCP addresses that the process listens on, from the kernel's tables (IPv4-mapped ones as IPv4)."""
+    """The TCP addresses that the process listens on, from the kernel's tables (IPv4-mapped ones as
+    IPv4)."""
     inodes = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -206,4 +214,8 @@ def engine(port: int, pid: int, *, access_key: str = "test", secret_key: str = "
 
 
 def _base_environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "JAVA_HOME") if name in os.environ}
+    return {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "LANG", "JAVA_HOME")
+        if name in os.environ
+    }

@@ -40,12 +40,20 @@ def start(directory: Path, log: Path) -> tuple[Process, Engine]:
     process = Process(
         [binary, "-logtostderr=true", "mini", *_options(chosen, data, identities)],
         log,
-        environment={"TMPDIR": str(directory), "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1", "HOME": str(directory)},
+        environment={
+            "TMPDIR": str(directory),
+            "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1",
+            "HOME": str(directory),
+        },
         directory=directory,
-        leaves=[Path(f"/tmp/seaweedfs-{name}-grpc-{grpc}.sock") for name, (_, grpc) in chosen.items()],
+        leaves=[
+            Path(f"/tmp/seaweedfs-{name}-grpc-{grpc}.sock") for name, (_, grpc) in chosen.items()
+        ],
     )
     process.wait_until(lambda: _ready(chosen["master"][0], chosen["s3"][0]))
-    return process, engine(chosen["s3"][0], process.pid, access_key=ACCESS_KEY, secret_key=SECRET_KEY)
+    return process, engine(
+        chosen["s3"][0], process.pid, access_key=ACCESS_KEY, secret_key=SECRET_KEY
+    )
 
 
 def _identities() -> dict[str, object]:

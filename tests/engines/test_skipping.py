@@ -55,7 +55,16 @@ def run(directory: Path, ci: str) -> tuple[int, dict[str, str], str]:
     (directory / "test_cases.py").write_text(CASES)
     (directory / "test_module.py").write_text(SKIPS_ITSELF)
     (directory / "pytest.ini").write_text("[pytest]\nmarkers =\n    engine\n    spark\n")
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:cacheprovider",
+    ]
     command += ["--continue-on-collection-errors"]
     environment = {
         **os.environ,
@@ -65,7 +74,13 @@ def run(directory: Path, ci: str) -> tuple[int, dict[str, str], str]:
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
     done = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command,
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     outcomes = dict(re.findall(r"^test_cases\.py::test_(\w+) ([A-Z]+)", done.stdout, re.MULTILINE))
     return done.returncode, outcomes, done.stdout.splitlines()[-1]
@@ -85,4 +100,6 @@ def test_what_is_skipped_is_skipped_elsewhere(tmp_path: Path) -> None:
     code, outcomes, summary = run(tmp_path, "")
     assert code == 0
     assert outcomes == {**ALWAYS, **dict.fromkeys(SKIPPING, "SKIPPED")}
-    assert f"{len(SKIPPING) + 1 + 1} skipped" in summary, "a matter of taste, and the module that skips itself"
+    assert f"{len(SKIPPING) + 1 + 1} skipped" in summary, (
+        "a matter of taste, and the module that skips itself"
+    )

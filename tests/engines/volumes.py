@@ -1,4 +1,5 @@
-"""Volumes on every combination of table and blob store, fresh for each test and removed after it."""
+"""Volumes on every combination of table and blob store, fresh for each test and removed after
+it."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def fresh_name(stem: str) -> str:
 
 
 def backend_params(*names: str) -> list[Any]:
-    """Parameters for a fixture over the named combinations (none: all), marked where they need an engine."""
+    """Parameters for a fixture over the named combinations (none: all), marked where they need an
+    engine."""
     return [
         pytest.param(name, id=name, marks=[pytest.mark.engine] if BACKENDS[name] else [])
         for name in names or tuple(BACKENDS)
@@ -75,7 +77,9 @@ def volume_backends(*names: str) -> pytest.MarkDecorator:
 
 def module_volume_backends(*names: str) -> pytest.MarkDecorator:
     """As `volume_backends`, for tests that take `new_module_volume`."""
-    return pytest.mark.parametrize("new_module_volume", backend_params(*names), indirect=True, scope="module")
+    return pytest.mark.parametrize(
+        "new_module_volume", backend_params(*names), indirect=True, scope="module"
+    )
 
 
 @contextmanager
@@ -99,7 +103,8 @@ def fresh_bucket(server: Engine, prefix: str = "") -> Iterator[S3Bucket]:
 
 
 class Rooms:
-    """Gives out places for tables and blobs of one combination, and remembers what has to be cleaned up."""
+    """Gives out places for tables and blobs of one combination, and remembers what has to be
+    cleaned up."""
 
     def __init__(self, backend: str, engines: tuple[Engine, ...], directory: Path) -> None:
         self._backend = backend
@@ -151,13 +156,15 @@ class VolumeMaker:
 
 @functools.cache
 def _session() -> Session:
-    """One for all clients: each of its own would read the service models again, for longer than a test takes."""
+    """One for all clients: each of its own would read the service models again, for longer than a
+    test takes."""
     return get_session()
 
 
 @contextmanager
 def closing_client(server: Engine, service: str) -> Iterator[Any]:
-    """A plain botocore client of the engine, for what the tests do behind the back of the package."""
+    """A plain botocore client of the engine, for what the tests do behind the back of the
+    package."""
     client: Any = _session().create_client(
         service,
         endpoint_url=server.endpoint,

@@ -1,7 +1,8 @@
-"""Faults of older systems that the client must not have, under the letters they have in their reports.
+"""Faults of older systems that the client must not have, under the letters they have in their
+reports.
 
-D8: closing a file again after a failed close repeats the commit; if the stream's second close then does nothing and
-says nothing, the tree gets a file whose bytes do not exist.
+D8: closing a file again after a failed close repeats the commit; if the stream's second close then
+does nothing and says nothing, the tree gets a file whose bytes do not exist.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ import pytest
 
 from s3k_async.bridge import current_bridge
 from s3k_async.client import S3kClient
-from s3k_async.errors import CorruptDataError, NoSpaceError, OutcomeUnknownError, ResponseLostError, ServiceError
+from s3k_async.errors import (
+    CorruptDataError,
+    NoSpaceError,
+    OutcomeUnknownError,
+    ResponseLostError,
+    ServiceError,
+)
 from s3k_async.files import FileWriter
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.sync_files import SyncFileWriter
@@ -31,7 +38,9 @@ async def open_and_write(fs: S3kClient, *, existing: bool) -> FileWriter:
 
 
 def writes_of_the_entry(faults: FaultPlan) -> int:
-    return sum(call.method in {"write", "transact"} and call.store == "items" for call in faults.calls)
+    return sum(
+        call.method in {"write", "transact"} and call.store == "items" for call in faults.calls
+    )
 
 
 @pytest.mark.parametrize("existing", [False, True])

@@ -13,7 +13,8 @@ FAULTS = [
     *("P1", "P4", "P11"),
 ]
 NAMES = re.findall(
-    r"def test_([A-Z]\d+)_", "\n".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.py"))
+    r"def test_([A-Z]\d+)_",
+    "\n".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.py")),
 )
 
 
@@ -28,9 +29,12 @@ TABLED = [
     *(f"P{number}" for number in range(5, 11)),
     *(f"O{number}" for number in range(1, 7)),
 ]
-"""Those of which docs/reliability.md says where they are shown to be mended, or why they are not, or cannot occur."""
+"""Those of which docs/reliability.md says where they are shown to be mended, or why they are not,
+or cannot occur."""
 PAGE = Path(__file__).parents[2] / "docs/reliability.md"
-ROWS = dict(re.findall(r"^\| ([A-Z]\d+): .*? \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+ROWS = dict(
+    re.findall(r"^\| ([A-Z]\d+): .*? \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+)
 
 
 def test_the_table_has_each_fault() -> None:

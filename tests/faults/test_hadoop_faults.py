@@ -1,4 +1,5 @@
-"""Faults of S3-FileSystem's file system semantics that must not come back, on the Hadoop-shaped surface."""
+"""Faults of S3-FileSystem's file system semantics that must not come back, on the Hadoop-shaped
+surface."""
 
 from __future__ import annotations
 
@@ -70,7 +71,11 @@ async def test_S4_the_volume_without_a_slash_is_its_root(fs: HadoopFileSystem) -
 async def test_S5_create_non_recursive_refuses_a_file_as_parent(fs: HadoopFileSystem) -> None:
     await write(fs, "/file")
 
-    for flags in (CreateFlag.CREATE, CreateFlag.CREATE | CreateFlag.OVERWRITE, CreateFlag.OVERWRITE):
+    for flags in (
+        CreateFlag.CREATE,
+        CreateFlag.CREATE | CreateFlag.OVERWRITE,
+        CreateFlag.OVERWRITE,
+    ):
         with pytest.raises(NotDirectoryError):
             await fs.create_non_recursive("/file/below", flags)
 
@@ -85,7 +90,9 @@ async def test_S5_create_non_recursive_refuses_a_file_as_parent(fs: HadoopFileSy
         CreateFlag.CREATE | CreateFlag.OVERWRITE | CreateFlag.NEW_BLOCK | CreateFlag.NO_LOCAL_WRITE,
     ],
 )
-async def test_S5_more_flags_do_not_make_overwrite_forgotten(fs: HadoopFileSystem, flags: CreateFlag) -> None:
+async def test_S5_more_flags_do_not_make_overwrite_forgotten(
+    fs: HadoopFileSystem, flags: CreateFlag
+) -> None:
     await write(fs, "/file")
 
     async with await fs.create_non_recursive("/file", flags) as stream:
@@ -104,7 +111,9 @@ async def test_S6_rename_of_an_absent_path_to_itself_is_an_error(fs: HadoopFileS
     assert await names(fs, "/dir") == ["file"]
 
 
-async def test_S6_a_failed_rename_is_an_os_error_that_names_what_failed(fs: HadoopFileSystem) -> None:
+async def test_S6_a_failed_rename_is_an_os_error_that_names_what_failed(
+    fs: HadoopFileSystem,
+) -> None:
     await write(fs, "/dir/done")
     async with await fs.create("/dir/open"):
         with pytest.raises(UncommittedFileError) as raised:
@@ -146,7 +155,12 @@ async def test_S8_the_space_consumed_is_the_length_everywhere(fs: HadoopFileSyst
     file = await fs.get_content_summary("/dir/a")
     directory = await fs.get_content_summary("/dir")
 
-    assert (file.length, file.file_count, file.directory_count, file.space_consumed) == (10, 1, 0, 10)
+    assert (file.length, file.file_count, file.directory_count, file.space_consumed) == (
+        10,
+        1,
+        0,
+        10,
+    )
     assert (directory.length, directory.file_count, directory.directory_count) == (15, 2, 2)
     assert directory.space_consumed == 15
     assert (await fs.get_content_summary("/")).directory_count == 3
@@ -154,7 +168,9 @@ async def test_S8_the_space_consumed_is_the_length_everywhere(fs: HadoopFileSyst
         await fs.get_content_summary("/absent")
 
 
-async def test_S9_the_modification_time_is_that_of_publication_in_milliseconds(fs: HadoopFileSystem) -> None:
+async def test_S9_the_modification_time_is_that_of_publication_in_milliseconds(
+    fs: HadoopFileSystem,
+) -> None:
     for overwrite in (False, True):
         stream = await fs.create("/file", overwrite)
         opened = SYSTEM.now_ms()

@@ -1,4 +1,5 @@
-"""Every answer of every verb lost, one after the other: success, a definite failure, or OutcomeUnknownError.
+"""Every answer of every verb lost, one after the other: success, a definite failure, or
+OutcomeUnknownError.
 
 ResponseLostError is for the stores: a caller could not tell from it whether anything was changed.
 """
@@ -80,12 +81,15 @@ async def client_of(faults: FaultPlan) -> Any:
     config = replace(memory_config(), suffix_count=1)
     await init_volume(config)
     async with S3kClient(config=config) as fs:
-        await fs.write_many(list({"/file": b"0", "/other": b"0", "/dir/a": b"0", "/dir/sub/b": b"0"}.items()))
+        await fs.write_many(
+            list({"/file": b"0", "/other": b"0", "/dir/a": b"0", "/dir/sub/b": b"0"}.items())
+        )
     return faulty_client(faults, quick(config))
 
 
 def lost(call: Call, place: Call, *, onwards: bool) -> bool:
-    """Whether the answer to a call is lost: of the one at a place, or of all such from there onwards."""
+    """Whether the answer to a call is lost: of the one at a place, or of all such from there
+    onwards."""
     if not onwards:
         return call.number == place.number
     return call.number >= place.number and (call.store, call.method) == (place.store, place.method)
@@ -93,7 +97,11 @@ def lost(call: Call, place: Call, *, onwards: bool) -> bool:
 
 def described(error: BaseException) -> list[BaseException]:
     """An error and those that it reports."""
-    return [error, *(each for _, each in error.failures)] if isinstance(error, PartialFailureError) else [error]
+    return (
+        [error, *(each for _, each in error.failures)]
+        if isinstance(error, PartialFailureError)
+        else [error]
+    )
 
 
 async def calls_of(verb: Verb) -> list[Call]:
@@ -115,7 +123,10 @@ async def test_a_lost_answer_never_reaches_the_caller_as_such(name: str, onwards
         error: BaseException | None = None
         async with await client_of(faults) as fs:
             faults.fail_when(
-                lambda call: lost(call, place, onwards=onwards), ResponseLostError("lost"), when="after", times=1000
+                lambda call: lost(call, place, onwards=onwards),
+                ResponseLostError("lost"),
+                when="after",
+                times=1000,
             )
             try:
                 await verb(fs)
@@ -123,7 +134,10 @@ async def test_a_lost_answer_never_reaches_the_caller_as_such(name: str, onwards
                 error = raised
         if error is not None:
             assert isinstance(error, DEFINITE), (place, error)
-            assert not any(isinstance(each, ResponseLostError) for each in described(error)), (place, error)
+            assert not any(isinstance(each, ResponseLostError) for each in described(error)), (
+                place,
+                error,
+            )
 
     await asyncio.gather(*map(one, places))
 
@@ -132,7 +146,9 @@ async def test_a_lost_answer_never_reaches_the_caller_as_such(name: str, onwards
 async def test_a_lost_answer_while_a_volume_is_made_or_removed(store: str) -> None:
     faults = FaultPlan()
     async with await client_of(faults) as fs:
-        faults.fail_when(lambda call: call.store == store, ResponseLostError("lost"), when="after", times=1000)
+        faults.fail_when(
+            lambda call: call.store == store, ResponseLostError("lost"), when="after", times=1000
+        )
         for verb in ("read", "write", "copy"):
             with pytest.raises(S3kError) as caught:
                 await VERBS[verb](fs)

@@ -106,7 +106,11 @@ async def test_D7_a_write_whose_answer_was_lost_is_a_success(rig: Rig, method: s
 async def test_D7_an_answer_that_never_comes_is_unknown_and_stays_pending(rig: Rig) -> None:
     first = await rig.write("/a")
     rig.faults.fail_when(
-        lambda call: call.store == "items" and call.method in {"write", "get_many"} and len(rig.faults.calls) > 0,
+        lambda call: (
+            call.store == "items"
+            and call.method in {"write", "get_many"}
+            and len(rig.faults.calls) > 0
+        ),
         ResponseLostError("the answer was lost"),
         when="before",
         times=1000,
@@ -124,7 +128,8 @@ async def test_P1_all_suffixes_of_a_directory_are_asked_at_once() -> None:
     waiting: list[int] = []
 
     async def gate(call: object) -> None:
-        # Nobody is answered before all have asked: a listing that asks one after the other would wait for ever.
+        # Nobody is answered before all have asked: a listing that asks one after the other would
+        # wait for ever.
         waiting.append(1)
         while len(waiting) < 16:
             await rig.sources.sleep(0)
@@ -142,7 +147,9 @@ async def test_P1_a_listing_streams(rig: Rig) -> None:
     await listing.aclose()
 
 
-async def test_P11_an_empty_page_does_not_end_a_listing_or_a_scan(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_P11_an_empty_page_does_not_end_a_listing_or_a_scan(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(9):
         await rig.write(f"/d/{number}")
     query, scan = MemoryItems.query, MemoryItems.scan
@@ -157,11 +164,18 @@ async def test_P11_an_empty_page_does_not_end_a_listing_or_a_scan(rig: Rig, monk
         return ItemPage([], "gap:" + cursor.removeprefix("skip:"))
 
     async def sparse_scan(
-        self: MemoryItems, segment: int, segments: int, *, cursor: str | None = None, limit: int | None = None
+        self: MemoryItems,
+        segment: int,
+        segments: int,
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
     ) -> ItemPage:
         if cursor is None:
             return ItemPage([], "start")
-        return await scan(self, segment, segments, cursor=None if cursor == "start" else cursor, limit=2)
+        return await scan(
+            self, segment, segments, cursor=None if cursor == "start" else cursor, limit=2
+        )
 
     monkeypatch.setattr(MemoryItems, "query", sparse_query)
     monkeypatch.setattr(MemoryItems, "scan", sparse_scan)

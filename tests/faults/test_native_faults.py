@@ -1,4 +1,5 @@
-"""Faults of the systems before this one, as far as keys and paths go. Each test is named for its fault."""
+"""Faults of the systems before this one, as far as keys and paths go. Each test is named for its
+fault."""
 
 from __future__ import annotations
 
@@ -89,7 +90,9 @@ def test_S11_partition_keys_over_2048_bytes_are_refused_whatever_the_name_hashes
     ids=["part-r", "attempt", "part", "hour"],
 )
 @pytest.mark.parametrize("count", [10, 30, 31, 32, 62, 80])
-def test_P4_names_that_share_an_ending_spread_over_all_suffixes(names: list[str], count: int) -> None:
+def test_P4_names_that_share_an_ending_spread_over_all_suffixes(
+    names: list[str], count: int
+) -> None:
     suffixes = Counter(_native.suffix_indexes(names, count, "xxh3"))
     ideal = len(names) / count
     assert len(suffixes) == count

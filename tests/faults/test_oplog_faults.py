@@ -31,7 +31,9 @@ def write_of(writer: int) -> Operation:
 
 
 @pytest.mark.parametrize("winner_first", [True, False])
-async def test_D6_the_losers_rollback_leaves_the_winners_committed_entry(winner_first: bool) -> None:
+async def test_D6_the_losers_rollback_leaves_the_winners_committed_entry(
+    winner_first: bool,
+) -> None:
     blobs = await log_blobs()
     log = NativeLog(blobs, fake_sources())
     assert await (await log.begin([sample.CREATE])).commit()
@@ -56,7 +58,8 @@ async def test_D6_a_pending_entry_does_not_replace_the_last_good_one() -> None:
 
 
 async def test_D6_of_many_racing_writers_none_overwrites_another() -> None:
-    """Each writer's calls interleave with all others'; one may commit, as the table's condition would have it."""
+    """Each writer's calls interleave with all others'; one may commit, as the table's condition
+    would have it."""
     blobs = await log_blobs()
     log = NativeLog(blobs, fake_sources())
     winners: list[int] = []
@@ -82,7 +85,9 @@ async def test_D2_a_network_error_while_reading_is_not_corruption() -> None:
     faults = FaultPlan()
     blobs = await log_blobs(faults)
     assert await (await NativeLog(blobs, fake_sources()).begin([sample.CREATE])).commit()
-    faults.fail_when(lambda call: call.method == "get", ResponseLostError("reset by peer"), when="after")
+    faults.fail_when(
+        lambda call: call.method == "get", ResponseLostError("reset by peer"), when="after"
+    )
     with pytest.raises(ResponseLostError):
         await truth(blobs)
     assert await truth(blobs) == Truth(LogRecord(sample.CREATE, "committed"))
@@ -124,4 +129,7 @@ async def test_D14_two_entries_committed_for_one_version_are_both_reported() -> 
     for writer in (1, 2):
         assert await (await log.begin([write_of(writer)])).commit()
     found = await truth(blobs)
-    assert found.conflict == (LogRecord(write_of(1), "committed"), LogRecord(write_of(2), "committed"))
+    assert found.conflict == (
+        LogRecord(write_of(1), "committed"),
+        LogRecord(write_of(2), "committed"),
+    )

@@ -42,12 +42,25 @@ def test_S10_a_context_falls_back_to_the_bucket() -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["bucket", "fs.defaultFSbucket", "mybucket", f"{DYNAMO}.tablebucket", f"{DYNAMO}.table.mybucket", ".bucket", ""],
+    [
+        "bucket",
+        "fs.defaultFSbucket",
+        "mybucket",
+        f"{DYNAMO}.tablebucket",
+        f"{DYNAMO}.table.mybucket",
+        ".bucket",
+        "",
+    ],
 )
 @pytest.mark.parametrize("context", [None, "driver"])
-def test_S10_an_unrelated_key_that_ends_with_the_buckets_name_does_no_harm(key: str, context: str | None) -> None:
+def test_S10_an_unrelated_key_that_ends_with_the_buckets_name_does_no_harm(
+    key: str, context: str | None
+) -> None:
     mapping = mapping_of("bucket")
-    assert read_hadoop({**mapping, key: "x"}, "bucket", context).values == read_hadoop(mapping, "bucket").values
+    assert (
+        read_hadoop({**mapping, key: "x"}, "bucket", context).values
+        == read_hadoop(mapping, "bucket").values
+    )
 
 
 @pytest.mark.parametrize("bucket", ["my_bucket", "my.bucket", "_x_.y-z", "a.b.c_d"])

@@ -9,7 +9,13 @@ import pytest
 
 from s3k_async._native import object_id_of
 from s3k_async.client import S3kClient
-from s3k_async.errors import BusyError, ConflictError, CorruptDataError, DirectoryNotEmptyError, UncommittedFileError
+from s3k_async.errors import (
+    BusyError,
+    ConflictError,
+    CorruptDataError,
+    DirectoryNotEmptyError,
+    UncommittedFileError,
+)
 from s3k_async.metadata.codec import NEXT
 from s3k_async.stores.blobs import BlobInfo, Buffer
 from s3k_async.stores.faults import Call, FaultPlan
@@ -36,7 +42,8 @@ async def test_D13_a_subtree_ends_at_a_component(fs: S3kClient) -> None:
 
 
 async def test_T4_a_directory_that_is_no_longer_empty_stays() -> None:
-    """Somebody writes into the directory at each point of its removal: he is refused or it stays, never both gone."""
+    """Somebody writes into the directory at each point of its removal: he is refused or it stays,
+    never both gone."""
     from s3k_async.volumes import init_volume
 
     calls = 1
@@ -47,12 +54,17 @@ async def test_T4_a_directory_that_is_no_longer_empty_stays() -> None:
         config = memory_config()
         await init_volume(config)
         plan = FaultPlan()
-        async with faulty_client(plan, config) as remover, faulty_client(FaultPlan(), config) as writer:
+        async with (
+            faulty_client(plan, config) as remover,
+            faulty_client(FaultPlan(), config) as writer,
+        ):
             await remover.makedirs("/d")
             plan.calls.clear()
             name = fresh_name("f")
 
-            async def gate(call: Call, at: int = number, fs: S3kClient = writer, path: str = f"/d/{name}") -> None:
+            async def gate(
+                call: Call, at: int = number, fs: S3kClient = writer, path: str = f"/d/{name}"
+            ) -> None:
                 if call.number == at and not await fs.exists("/d"):
                     return
                 if call.number == at:
@@ -73,7 +85,9 @@ async def test_T4_a_directory_that_is_no_longer_empty_stays() -> None:
     assert outcomes == {True, False}
 
 
-async def test_T7_a_file_that_is_being_written_is_not_renamed_and_still_closes(fs: S3kClient) -> None:
+async def test_T7_a_file_that_is_being_written_is_not_renamed_and_still_closes(
+    fs: S3kClient,
+) -> None:
     async with fs.open("/f", "wb") as file:
         await file.write(b"data")
         with pytest.raises(UncommittedFileError):
@@ -95,7 +109,8 @@ async def test_D3_a_rename_moves_what_is_there_and_not_what_was_read_before(rig:
 
 
 async def test_T2_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile(rig: Rig) -> None:
-    """The mark comes between looking at the target's parent and the transaction, which has to see it itself."""
+    """The mark comes between looking at the target's parent and the transaction, which has to see
+    it itself."""
     rig.stop_renewing()
     source = await rig.write("/a/f")
     await rig.store.make_directory("/z")
@@ -103,7 +118,9 @@ async def test_T2_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile
 
         async def mark(call: Call) -> None:
             if call.method == "transact":
-                marked = Update(rig.store.keys.key("/z"), Condition(), set={NEXT: job.mark, OPERATION: "a mark"})
+                marked = Update(
+                    rig.store.keys.key("/z"), Condition(), set={NEXT: job.mark, OPERATION: "a mark"}
+                )
                 await MemoryItems(rig.name).write(marked)
 
         with pytest.raises(BusyError):

@@ -1,4 +1,5 @@
-"""A volume in memory with a clock of its own, and what is needed to make garbage in it and to collect it."""
+"""A volume in memory with a clock of its own, and what is needed to make garbage in it and to
+collect it."""
 
 from __future__ import annotations
 
@@ -38,7 +39,12 @@ def place_of(volume: Volume) -> Place:
 
 
 def gc_of(
-    volume: Volume, sources: Sources, ages: Ages = AGES, *, exclusive: bool = False, rate: float | None = None
+    volume: Volume,
+    sources: Sources,
+    ages: Ages = AGES,
+    *,
+    exclusive: bool = False,
+    rate: float | None = None,
 ) -> Collector:
     audit = AuditTrail(volume.log_blobs, sources.uuid())
     return Collector(place_of(volume), sources, ages, audit, exclusive=exclusive, rate=rate)
@@ -51,7 +57,9 @@ async def stored_keys(volume: Volume) -> set[str]:
 
 async def live_keys(client: S3kClient) -> set[str]:
     """Every physical key that a file of the tree names."""
-    return {str(status.physical) async for status in client.list("/", recursive=True) if status.is_file}
+    return {
+        str(status.physical) async for status in client.list("/", recursive=True) if status.is_file
+    }
 
 
 @dataclass

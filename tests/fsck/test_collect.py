@@ -54,14 +54,19 @@ async def test_a_tree_with_a_history_keeps_exactly_its_live_bytes(place: Yard) -
     place.clock.advance(5 * DAY)
     marked, swept = await place.gc()
     assert await place.keys() == await live_keys(fs)
-    assert {reason: count.objects for reason, count in swept.deleted.items()} == {"deleted": 2, "replaced": 1}
+    assert {reason: count.objects for reason, count in swept.deleted.items()} == {
+        "deleted": 2,
+        "replaced": 1,
+    }
     assert swept.deleted["replaced"].bytes == 300
     assert marked.of("named").objects == 5
     assert await fs.read("/b/g1") == b"old" * 100
 
 
 async def test_what_is_young_stays_even_if_nobody_names_it(place: Yard) -> None:
-    await place.volume.blobs.put(place.sources.physical_key(place.sources.uuid()), b"uploaded just now")
+    await place.volume.blobs.put(
+        place.sources.physical_key(place.sources.uuid()), b"uploaded just now"
+    )
     place.clock.advance(AGES.grace + AGES.lease + AGES.late - 1)
     marked, swept = await place.gc()
     assert (marked.of("young").objects, swept.deleted) == (1, {})
@@ -71,7 +76,9 @@ async def test_what_is_young_stays_even_if_nobody_names_it(place: Yard) -> None:
     assert await place.keys() == set()
 
 
-async def test_D12_a_reader_keeps_the_bytes_of_a_file_that_was_deleted_for_a_grace_period(place: Yard) -> None:
+async def test_D12_a_reader_keeps_the_bytes_of_a_file_that_was_deleted_for_a_grace_period(
+    place: Yard,
+) -> None:
     fs = place.client
     await fs.write("/old", b"bytes of a file that is a month old")
     await fs.write("/replaced", b"others")
@@ -133,24 +140,36 @@ async def test_adopted_and_foreign_bytes_are_never_collected(place: Yard) -> Non
     await place.client.write("/file", b"mine")
     entry = await place.volume.store.get("/file")
     assert entry is not None
-    key = place.sources.physical_key(place.sources.uuid())  # of another object, as an adopted file may have it
+    key = place.sources.physical_key(
+        place.sources.uuid()
+    )  # of another object, as an adopted file may have it
     await blobs.put(key, b"adopted")
     adopted = replace(entry, physical=blobs.uri(key), version=entry.version + 1)
-    await MemoryItems(place.config.name).write(Put(to_item(adopted, place.volume.store.keys), unchanged(entry)))
+    await MemoryItems(place.config.name).write(
+        Put(to_item(adopted, place.volume.store.keys), unchanged(entry))
+    )
     place.clock.advance(10 * DAY)
     marked, swept = await place.gc()
     assert swept.deleted == {}
-    assert marked.of("lost").objects == 1  # the log says that the file has the bytes that it had before
+    assert (
+        marked.of("lost").objects == 1
+    )  # the log says that the file has the bytes that it had before
     stored = {info.key async for info in blobs.list_all()}
     assert {*foreign, key} <= stored
 
 
-async def test_pending_operations_whose_writers_died_do_not_keep_bytes_for_ever(place: Yard) -> None:
+async def test_pending_operations_whose_writers_died_do_not_keep_bytes_for_ever(
+    place: Yard,
+) -> None:
     fs = place.client
     await fs.write("/file", b"first")
     await place.settle()
-    place.faults.fail_when(lambda call: call.method == "write", UnreachableError("died here"), times=100)
-    place.faults.fail_when(lambda call: call.method == "delete", UnreachableError("died here"), times=100)
+    place.faults.fail_when(
+        lambda call: call.method == "write", UnreachableError("died here"), times=100
+    )
+    place.faults.fail_when(
+        lambda call: call.method == "delete", UnreachableError("died here"), times=100
+    )
     with pytest.raises(UnreachableError):
         await fs.write("/file", b"second")
     place.faults._faults.clear()
@@ -177,7 +196,8 @@ async def test_bytes_of_an_unfinished_transaction_stay_whatever_their_age(place:
     place.clock.advance(10 * DAY)
     marked, swept = await place.gc()
     assert (marked.of("named").objects, swept.deleted) == (2, {})
-    # Not marked yet, but the job is at work: its record is there before the log's pending operations are.
+    # Not marked yet, but the job is at work: its record is there before the log's pending
+    # operations are.
     await items.write(Update(store.keys.key("/file"), Condition(), {"ctime": 1}, ("next",)))
     job: dict[str, Value] = {
         "path": "s3k:job",
@@ -195,8 +215,11 @@ async def test_bytes_of_an_unfinished_transaction_stay_whatever_their_age(place:
 
 
 @pytest.mark.parametrize("path", ["/new", "/file"])
-async def test_bytes_that_a_transaction_has_not_logged_yet_stay_whatever_their_age(place: Yard, path: str) -> None:
-    """It prepares a large directory first, and looks at the leases of its files before that only."""
+async def test_bytes_that_a_transaction_has_not_logged_yet_stay_whatever_their_age(
+    place: Yard, path: str
+) -> None:
+    """It prepares a large directory first, and looks at the leases of its files before that
+    only."""
     fs, store = place.client, place.volume.store
     await fs.write("/file", b"first")
     await fs.write("/file", b"second")
@@ -216,7 +239,9 @@ async def test_bytes_that_a_transaction_has_not_logged_yet_stay_whatever_their_a
     place.clock.advance(10 * DAY)
     _, swept = await place.gc()
     assert swept.kept["undecided"].objects == 1
-    assert sum(count.objects for count in swept.deleted.values()) == 1  # what the log knows to be replaced
+    assert (
+        sum(count.objects for count in swept.deleted.values()) == 1
+    )  # what the log knows to be replaced
     assert key in await place.keys()
     await items.write(Delete(Put(job, ABSENT).key, Condition()))
     _, swept = await place.gc()
@@ -255,8 +280,12 @@ async def test_of_a_table_that_lacks_entries_pending_operations_are_believed(pla
         if path == "/unmarked":
             await fs.write(path, b"its mark was never written")
             await place.settle()
-        await MemoryItems(place.config.name).write(Delete(place.volume.store.keys.key(path), Condition()))
-    newest = [info.key async for info in log.list_all("entries/") if info.key.endswith(".committed")]
+        await MemoryItems(place.config.name).write(
+            Delete(place.volume.store.keys.key(path), Condition())
+        )
+    newest = [
+        info.key async for info in log.list_all("entries/") if info.key.endswith(".committed")
+    ]
     for key in newest:
         if b"/unmarked" in await log.get(key):
             await log.delete(key)
@@ -328,7 +357,10 @@ async def test_a_volume_without_a_log_is_collected_only_alone(tmp_path: Path) ->
         with pytest.raises(InvalidArgumentError, match="exclusive"):
             gc_of(place.volume, place.sources)
         _, swept = await place.gc()
-        assert (swept.deleted, swept.kept["waiting"].objects) == ({}, 1)  # since when, nobody knows: since it was seen
+        assert (swept.deleted, swept.kept["waiting"].objects) == (
+            {},
+            1,
+        )  # since when, nobody knows: since it was seen
         place.clock.advance(3 * DAY)
         collector = await place.collector()
         assert (await collector.sweep(place.candidates)).deleted == {}  # handled before
@@ -344,7 +376,9 @@ async def test_a_volume_without_a_log_is_collected_only_alone(tmp_path: Path) ->
 
 
 async def test_a_volume_that_is_being_loaded_or_is_not_ours_is_refused(place: Yard) -> None:
-    await MemoryItems(place.config.name).write(Update(RECORD_KEY, Condition(), {"loading": "somebody"}))
+    await MemoryItems(place.config.name).write(
+        Update(RECORD_KEY, Condition(), {"loading": "somebody"})
+    )
     collector = gc_of(place.volume, place.sources)
     with pytest.raises(BusyError):
         await collector.mark(place.candidates)
@@ -404,7 +438,13 @@ async def test_every_deletion_is_in_the_audit_trail_before_it_happens(place: Yar
     assert log is not None
     (trail,) = [info.key async for info in log.list_all("audit/")]
     (deed,) = [json.loads(line) for line in (await log.get(trail)).splitlines()]
-    assert deed == {"deed": "delete", "key": key, "bytes": 5, "reason": "deleted", "paths": ["/file"]}
+    assert deed == {
+        "deed": "delete",
+        "key": key,
+        "bytes": 5,
+        "reason": "deleted",
+        "paths": ["/file"],
+    }
     assert await place.keys() == {key}
 
 
@@ -415,7 +455,13 @@ async def test_a_list_is_of_one_volume(place: Yard, tmp_path: Path) -> None:
         with pytest.raises(InvalidArgumentError):
             await (await other.collector()).sweep(place.candidates)
     text = await AsyncPath(place.candidates).read_text()
-    for damaged in (text[: len(text) // 2], "", "[]\n", "{}\n", text.replace('"format":1', '"format":2')):
+    for damaged in (
+        text[: len(text) // 2],
+        "",
+        "[]\n",
+        "{}\n",
+        text.replace('"format":1', '"format":2'),
+    ):
         await AsyncPath(place.candidates).write_text(damaged)
         with pytest.raises(InvalidArgumentError):
             await collector.sweep(place.candidates)

@@ -44,8 +44,8 @@ LOST: Final = (
     PathNotFoundError,
     UncommittedFileError,
 )
-"""What racing clients may meet. Missing bytes are not among it: without a grace period a reader may meet them, but
-only until it looks again."""
+"""What racing clients may meet. Missing bytes are not among it: without a grace period a reader may
+meet them, but only until it looks again."""
 
 
 def backends() -> list[Any]:
@@ -53,7 +53,10 @@ def backends() -> list[Any]:
     slow = backend_params("memory", "dynamodb_local+seaweedfs")
     return [
         *backend_params(*quick),
-        *(pytest.param(*each.values, id=each.id, marks=[*each.marks, pytest.mark.slow]) for each in slow),
+        *(
+            pytest.param(*each.values, id=each.id, marks=[*each.marks, pytest.mark.slow])
+            for each in slow
+        ),
     ]
 
 
@@ -73,7 +76,9 @@ class Crowd:
         await self._client.write(path, path.encode() * self._random.randrange(1, 50))
 
     async def write_many(self) -> None:
-        await self._client.write_many([(path, path.encode()) for path in {self._path() for _ in range(5)}])
+        await self._client.write_many(
+            [(path, path.encode()) for path in {self._path() for _ in range(5)}]
+        )
 
     async def stream(self) -> None:
         async with self._client.open(self._path(), "wb") as file:
@@ -83,7 +88,9 @@ class Crowd:
         await self._client.rename(self._path(), self._path(), overwrite=self._random.random() < 0.5)
 
     async def rename_directory(self) -> None:
-        await self._client.rename(self._random.choice(DIRECTORIES), f"/d{self._random.randrange(1000)}")
+        await self._client.rename(
+            self._random.choice(DIRECTORIES), f"/d{self._random.randrange(1000)}"
+        )
 
     async def delete(self) -> None:
         await self._client.delete(self._path())
@@ -109,7 +116,9 @@ class Crowd:
 
 
 @pytest.mark.parametrize("new_volume", backends(), indirect=True)
-async def test_a_loop_of_collections_beside_a_crowd_loses_nothing(new_volume: VolumeMaker, tmp_path: Path) -> None:
+async def test_a_loop_of_collections_beside_a_crowd_loses_nothing(
+    new_volume: VolumeMaker, tmp_path: Path
+) -> None:
     config = replace(new_volume(), tuning=Tuning(lease=AGES.lease, busy_timeout=2.0))
     await init_volume(config)
     candidates, deleted = str(tmp_path / "candidates"), 0

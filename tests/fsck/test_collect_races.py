@@ -1,4 +1,5 @@
-"""Garbage collection beside everything else that happens: no live byte goes, whatever comes between which calls."""
+"""Garbage collection beside everything else that happens: no live byte goes, whatever comes between
+which calls."""
 
 from __future__ import annotations
 
@@ -138,14 +139,18 @@ class Mover:
 
 @pytest.mark.parametrize("every", [1, 2, 3, 5])
 @pytest.mark.parametrize("unmarked", [False, True], ids=["log up to date", "log behind"])
-async def test_a_file_that_never_stays_where_it_is_keeps_its_bytes(every: int, unmarked: bool, tmp_path: Path) -> None:
-    """It moves at every call of the run, or every few; where the log is behind, it knows no move to have happened, and
-    only the table can tell."""
+async def test_a_file_that_never_stays_where_it_is_keeps_its_bytes(
+    every: int, unmarked: bool, tmp_path: Path
+) -> None:
+    """It moves at every call of the run, or every few; where the log is behind, it knows no move to
+    have happened, and only the table can tell."""
     for start in range(every):
         async with yard(tmp_path) as place:
             if unmarked:
                 refused = UnreachableError("the log takes no marks")
-                place.faults.fail_when(lambda call: call.key.endswith(".committed"), refused, times=10**9)
+                place.faults.fail_when(
+                    lambda call: call.key.endswith(".committed"), refused, times=10**9
+                )
             await fill(place)
             mover = Mover(place)
 
@@ -221,8 +226,11 @@ async def test_a_list_is_swept_by_one_at_a_time(tmp_path: Path) -> None:
         assert again.deleted == {}
 
 
-async def test_D1_a_write_that_is_under_way_while_everything_is_scanned_keeps_its_bytes(tmp_path: Path) -> None:
-    """S3-FileSystem 1.0 scanned data and table at different times, and took what was created between for garbage."""
+async def test_D1_a_write_that_is_under_way_while_everything_is_scanned_keeps_its_bytes(
+    tmp_path: Path,
+) -> None:
+    """S3-FileSystem 1.0 scanned data and table at different times, and took what was created
+    between for garbage."""
     async with yard(tmp_path) as place:
         await fill(place)
 
@@ -302,8 +310,11 @@ async def test_files_of_a_list_past_their_lease_are_not_published(tmp_path: Path
         assert await place.keys() == set()
 
 
-async def test_bytes_that_lose_a_race_keep_the_lease_that_they_were_uploaded_under(tmp_path: Path) -> None:
-    """They are used again after a lost race; with a new lease they could become visible after they were collected."""
+async def test_bytes_that_lose_a_race_keep_the_lease_that_they_were_uploaded_under(
+    tmp_path: Path,
+) -> None:
+    """They are used again after a lost race; with a new lease they could become visible after they
+    were collected."""
     async with yard(tmp_path) as place:
         fs = place.client
         await fs.write("/file", b"old")
@@ -311,7 +322,8 @@ async def test_bytes_that_lose_a_race_keep_the_lease_that_they_were_uploaded_und
 
         async def gate(call: Call) -> None:
             nonlocal lost
-            # Somebody else is faster, when the writer's bytes are uploaded and its entry is about to be written.
+            # Somebody else is faster, when the writer's bytes are uploaded and its entry is about
+            # to be written.
             if call.method in ("write", "transact") and lost == 0:
                 lost = 1
                 place.faults.gate = None
@@ -334,9 +346,12 @@ async def calls_of(place: Yard, deed: Deed) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "step"), [("rename the directory", 4), ("rename over another", 3), ("overwrite", 2), ("transaction", 3)]
+    ("name", "step"),
+    [("rename the directory", 4), ("rename over another", 3), ("overwrite", 2), ("transaction", 3)],
 )
-async def test_bytes_of_changes_that_died_half_way_are_not_collected(name: str, step: int, tmp_path: Path) -> None:
+async def test_bytes_of_changes_that_died_half_way_are_not_collected(
+    name: str, step: int, tmp_path: Path
+) -> None:
     async with yard(tmp_path) as place:
         await fill(place)
         calls = await calls_of(place, DEEDS[name])
@@ -359,8 +374,8 @@ async def test_bytes_of_changes_that_died_half_way_are_not_collected(name: str, 
 
 
 class Unseen:
-    """A live file that the mark's scan has missed, because it was moved meanwhile, and of which the log, being behind,
-    knows nothing for certain: only what sweep reads can save it."""
+    """A live file that the mark's scan has missed, because it was moved meanwhile, and of which the
+    log, being behind, knows nothing for certain: only what sweep reads can save it."""
 
     def __init__(self, place: Yard) -> None:
         self._place = place
@@ -413,8 +428,11 @@ async def test_what_was_moved_since_it_was_marked_is_in_the_logs_news(tmp_path: 
             assert await place.client.read("/e/b" if by_directory else "/d/c") == b"live"
 
 
-async def test_what_moves_between_two_requests_of_one_reading_is_seen_by_the_next(tmp_path: Path) -> None:
-    """A rename whose pending entry was there when the log was read, and which comes to the table in mid-reading."""
+async def test_what_moves_between_two_requests_of_one_reading_is_seen_by_the_next(
+    tmp_path: Path,
+) -> None:
+    """A rename whose pending entry was there when the log was read, and which comes to the table in
+    mid-reading."""
     async with yard(tmp_path) as place:
         unseen, arriving, arrived = Unseen(place), Event(), Event()
         await unseen.make([f"/{number:03}" for number in range(130)])
@@ -455,7 +473,8 @@ async def test_what_moves_between_two_requests_of_one_reading_is_seen_by_the_nex
 async def test_bytes_that_repair_may_still_publish_stay_as_long_as_their_reservation(
     method: str, tmp_path: Path
 ) -> None:
-    """A writer died between the log and the table: its bytes are whole, and repair rolls that forward."""
+    """A writer died between the log and the table: its bytes are whole, and repair rolls that
+    forward."""
     async with yard(tmp_path) as place:
         await fill(place)
         writer = await place.client.open("/a/late", "xb")

@@ -14,10 +14,14 @@ def tables() -> str:
     """The tables as the page shows them."""
     text = ""
     for table in TABLES:
-        text += f"### {table.name}: {table.about}\n\n| if all hold | finding | action |\n|---|---|---|\n"
+        text += (
+            f"### {table.name}: {table.about}\n\n| if all hold | finding | action "
+            "|\n|---|---|---|\n"
+        )
         for row in table.rows:
             text += (
-                f"| {', '.join(row.when) or 'otherwise'} | {row.kind or '-'} | {row.action if row.kind else '-'} |\n"
+                f"| {', '.join(row.when) or 'otherwise'} | {row.kind or '-'} | "
+                f"{row.action if row.kind else '-'} |\n"
             )
         text += "\n"
     return text

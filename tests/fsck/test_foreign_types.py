@@ -1,4 +1,5 @@
-"""Items of DynamoDB with attributes of types that no attribute of ours has: named, and put into quarantine."""
+"""Items of DynamoDB with attributes of types that no attribute of ours has: named, and put into
+quarantine."""
 
 from __future__ import annotations
 
@@ -26,16 +27,21 @@ ODD: Final[dict[str, dict[str, Any]]] = {
 
 @pytest.mark.engine
 async def test_items_of_foreign_types_go_into_quarantine(dynoxide: Engine) -> None:
-    """Repair asked for an attribute that equals its text form, which it never did: each run left the item."""
+    """Repair asked for an attribute that equals its text form, which it never did: each run left
+    the item."""
     name = fresh_name("odd")
     with fresh_table(dynoxide) as table:
-        config = VolumeConfig(name, DynamoTable(table.name, dynoxide.aws()), MemoryBlobs(name), suffix_count=2)
+        config = VolumeConfig(
+            name, DynamoTable(table.name, dynoxide.aws()), MemoryBlobs(name), suffix_count=2
+        )
         await init_volume(config)
         volume = await open_volume(config)
         try:
             for attribute in ODD:
                 target = await volume.store.prepare(f"/d/{attribute}")
-                await volume.store.publish(target, await volume.storage.put(target.object_id, attribute.encode()))
+                await volume.store.publish(
+                    target, await volume.storage.put(target.object_id, attribute.encode())
+                )
             await volume.store.changes.log.drained()
             with closing_client(dynoxide, "dynamodb") as client:
                 for attribute, value in ODD.items():

@@ -71,7 +71,8 @@ VERBS: Final[Mapping[str, Callable[[S3kClient], Awaitable[None]]]] = {
 
 
 async def interrupted(world: Scene, verb: str, faults: FaultPlan) -> None:
-    """Carry a verb out in a process that dies at some call, and let its lease and the grace period run out."""
+    """Carry a verb out in a process that dies at some call, and let its lease and the grace period
+    run out."""
     with suppress(Died):
         async with client(world, faults) as fs:
             await VERBS[verb](fs)
@@ -81,7 +82,9 @@ async def interrupted(world: Scene, verb: str, faults: FaultPlan) -> None:
 async def contents(world: Scene) -> Files:
     """What a reader sees."""
     async with client(world) as fs:
-        return {status.path: await fs.read(status.path) async for status in fs.find("/", type="file")}
+        return {
+            status.path: await fs.read(status.path) async for status in fs.find("/", type="file")
+        }
 
 
 async def problems(world: Scene) -> list[Finding]:
@@ -98,7 +101,9 @@ async def need_the_log_agree(world: Scene) -> None:
     logged = {
         truth.committed.operation.after.path
         for truth in truths.values()
-        if truth.committed and truth.committed.operation.after and not truth.committed.operation.after.is_dir
+        if truth.committed
+        and truth.committed.operation.after
+        and not truth.committed.operation.after.is_dir
     }
     assert logged == set(await contents(world))
     assert not any(truth.pending for truth in truths.values())
@@ -135,8 +140,12 @@ async def die_and_repair(verb: str, number: int, when: Moment) -> int:
 
 
 AFTER: Final[Mapping[str, Callable[[Files], Files]]] = {
-    "rename": lambda files: {"/b" + path[2:] if path.startswith("/a/") else path: files[path] for path in files},
-    "delete": lambda files: {path: data for path, data in files.items() if not path.startswith("/a/")},
+    "rename": lambda files: {
+        "/b" + path[2:] if path.startswith("/a/") else path: files[path] for path in files
+    },
+    "delete": lambda files: {
+        path: data for path, data in files.items() if not path.startswith("/a/")
+    },
     "transaction": lambda files: (
         {"/b" + path[2:]: files[path] for path in files if path.startswith("/a/")}
         | {"/top": b"new"}
@@ -146,7 +155,9 @@ AFTER: Final[Mapping[str, Callable[[Files], Files]]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_death_at_every_call_leaves_one_finding_and_repair_ends_it_as_a_whole(verb: str) -> None:
+async def test_death_at_every_call_leaves_one_finding_and_repair_ends_it_as_a_whole(
+    verb: str,
+) -> None:
     told = 0
     for number in range(1, await calls_of(verb) + 1):
         for when in MOMENTS:
@@ -169,14 +180,22 @@ async def test_the_log_is_written_once_for_each_segment(
         segments = await open_segments(world)
         assert len(segments) > 4
         (found,) = await problems(world)
-        assert (found.kind, found.action, found.path) == ("interrupted_change", "finish_change", "/a")
+        assert (found.kind, found.action, found.path) == (
+            "interrupted_change",
+            "finish_change",
+            "/a",
+        )
         assert f"in {len(segments)} log segments" in found.detail
         assert ("after it had taken effect" in found.detail) is published
         faults = FaultPlan()
         async with client(world, faults) as fs:
             report = await repair_volume(fs._volume(), dry_run=False, grace=GRACE)
         assert report.outcomes == {("finish_change", "done"): 1}
-        written = [call for call in faults.calls if call.method in ("put", "delete") and "audit/" not in call.key]
+        written = [
+            call
+            for call in faults.calls
+            if call.method in ("put", "delete") and "audit/" not in call.key
+        ]
         assert len(written) == len(segments)
         assert await problems(world) == []
         await need_the_log_agree(world)
@@ -198,7 +217,9 @@ async def test_repair_takes_few_requests_for_three_thousand_files(
             assert counted.requests.total < 400, str(counted.requests)
 
 
-async def stop_at_publication(world: Scene, verb: str, published: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def stop_at_publication(
+    world: Scene, verb: str, published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = Jobs.publish
     faults = FaultPlan()
 
@@ -213,7 +234,9 @@ async def stop_at_publication(world: Scene, verb: str, published: bool, monkeypa
         await interrupted(world, verb, faults)
 
 
-async def test_a_dry_run_plans_one_thing_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dry_run_plans_one_thing_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with scene() as world:
         await stop_at_publication(world, "rename", False, monkeypatch)
         segments = await open_segments(world)
@@ -242,10 +265,14 @@ async def test_the_log_of_a_job_that_somebody_else_has_ended_is_one_finding(
         report = await repair_volume(world.volume, dry_run=False, grace=GRACE)
         assert report.outcomes == {("finish_change", "done"): 1}
         await need_the_log_agree(world)
-        assert (await contents(world)).keys() == (AFTER["rename"](world.files) if published else world.files).keys()
+        assert (await contents(world)).keys() == (
+            AFTER["rename"](world.files) if published else world.files
+        ).keys()
 
 
-async def test_the_log_of_a_job_that_is_young_and_over_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_log_of_a_job_that_is_young_and_over_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its owner may be about to write the marks."""
     async with scene() as world:
         await stop_at_publication(world, "rename", True, monkeypatch)
@@ -254,7 +281,9 @@ async def test_the_log_of_a_job_that_is_young_and_over_is_left_alone(monkeypatch
         assert len(await problems(world)) == 1
 
 
-async def test_what_the_table_does_not_tell_is_decided_object_by_object(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_table_does_not_tell_is_decided_object_by_object(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A file was written over and another was removed before the log of the rename was mended."""
     async with scene() as world:
         await stop_at_publication(world, "rename", True, monkeypatch)
@@ -274,13 +303,18 @@ async def test_what_the_table_does_not_tell_is_decided_object_by_object(monkeypa
 
 
 async def test_a_change_of_many_files_that_no_job_holds_is_one_finding_by_its_segment() -> None:
-    """Some of its transactions arrived, and their answers were lost; nobody could write the mark."""
+    """Some of its transactions arrived, and their answers were lost; nobody could write the
+    mark."""
     async with scene() as world:
         faults = FaultPlan()
         lost = OutcomeUnknownError("lost")
         faults.fail_when(lambda call: call.method == "transact", lost, when="after", times=EVER)
-        faults.fail_when(lambda call: call.key.endswith(".committed"), ServiceError("no"), times=EVER)
-        faults.fail_when(lambda call: call.method == "get_many" and call.number > 40, lost, times=EVER)
+        faults.fail_when(
+            lambda call: call.key.endswith(".committed"), ServiceError("no"), times=EVER
+        )
+        faults.fail_when(
+            lambda call: call.method == "get_many" and call.number > 40, lost, times=EVER
+        )
         async with client(world, faults) as fs:
             await fs.write_many([(f"/a/many{number}", b"x") for number in range(150)])
         world.clock.advance(1000)
@@ -331,4 +365,7 @@ HIDDEN: Final = Mark("J", "here").text()
 def test_what_the_table_tells_of_an_operation(
     operation: Operation, stored: list[Entry], job: str, published: bool, expected: bool | None
 ) -> None:
-    assert happened(operation, {entry.path: entry for entry in stored}, job, published=published) is expected
+    assert (
+        happened(operation, {entry.path: entry for entry in stored}, job, published=published)
+        is expected
+    )

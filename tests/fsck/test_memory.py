@@ -22,11 +22,14 @@ SMALL = 200_000
 
 def entry(number: int) -> Entry:
     identity = f"00000000-0000-4000-8000-{number:012d}"
-    return Entry(f"/d/part-{number:06d}", False, identity, 2, 1, 1, 1, f"{identity}.id={identity}", True)
+    return Entry(
+        f"/d/part-{number:06d}", False, identity, 2, 1, 1, 1, f"{identity}.id={identity}", True
+    )
 
 
 def test_what_was_scanned_is_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixty-four things for each of 256 files of each pile stayed in memory: most of a volume of 30,000 files."""
+    """Sixty-four things for each of 256 files of each pile stayed in memory: most of a volume of
+    30,000 files."""
     monkeypatch.setattr(parts, "BUFFERED", SMALL)
     kept = Parts(held=100)
     try:
@@ -37,7 +40,9 @@ def test_what_was_scanned_is_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
         tracemalloc.stop()
         assert held < 8 * SMALL
         found = [each for number in range(kept.count) for each in kept.read("entries", number)]
-        assert sorted(found, key=lambda each: each.path) == [entry(number) for number in range(10_000)]
+        assert sorted(found, key=lambda each: each.path) == [
+            entry(number) for number in range(10_000)
+        ]
     finally:
         tracemalloc.stop()
         kept.close()

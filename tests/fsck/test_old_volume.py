@@ -1,4 +1,5 @@
-"""fsck of a volume that S3-FileSystem 1.0 writes to: its work in progress is a note, its damage is a problem."""
+"""fsck of a volume that S3-FileSystem 1.0 writes to: its work in progress is a note, its damage is
+a problem."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ async def test_a_stream_that_is_open_for_long_is_a_note(old: tuple[OldFiles, Vol
 
 
 async def test_a_directory_rename_under_way_is_a_note(old: tuple[OldFiles, VolumeConfig]) -> None:
-    """At its target the directory has its id, one version on; files move one by one, the source goes last."""
+    """At its target the directory has its id, one version on; files move one by one, the source
+    goes last."""
     files, config = old
     identity = await files.directory("/source")
     kept = await files.file("/source/a", b"a")
@@ -80,7 +82,9 @@ async def test_damage_is_still_found(old: tuple[OldFiles, VolumeConfig]) -> None
     await files.file("/unlogged", b"x", logged=False)
     item = await files.items.get(files.key("/logs/part-00000"))
     assert item is not None
-    await files.put_item({**item, **dict(zip(("path", "children"), files.key("/copy"), strict=True))})
+    await files.put_item(
+        {**item, **dict(zip(("path", "children"), files.key("/copy"), strict=True))}
+    )
     assert {kind for kind, _ in found(await verify(config))} >= {"duplicate_id", "log_missing"}
     report = await verify(config)
     assert sum(finding.kind == "duplicate_id" for finding in report.problems) == 2
@@ -105,7 +109,11 @@ async def test_a_native_volume_with_the_old_hash_is_native() -> None:
     files, old = await memory_volume(fresh_name("native"))
     await files.blobs.put("landing/a", b"adopted")
     config = VolumeConfig(
-        fresh_name("volume"), MemoryTable(fresh_name("table")), old.data, hash="java31", suffix_count=4
+        fresh_name("volume"),
+        MemoryTable(fresh_name("table")),
+        old.data,
+        hash="java31",
+        suffix_count=4,
     )
     await init_volume(config)
     async with S3kClient(config=config) as client:

@@ -16,7 +16,14 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async.concurrency import gather
-from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, Tuning, VolumeConfig
+from s3k_async.config import (
+    LocalDirectory,
+    MemoryBlobs,
+    MemoryTable,
+    SqliteFile,
+    Tuning,
+    VolumeConfig,
+)
 from s3k_async.errors import InvalidArgumentError, S3kError, ServiceError
 from s3k_async.fsck.decide import decide
 from s3k_async.fsck.facts import Facts
@@ -51,15 +58,25 @@ def logged(*operations: tuple[str, Entry | None, Entry | None], pending: int = 0
     for identity, before, after in operations:
         version = after.version if after else before.version + 1 if before else 0
         records.append(
-            LogRecord(Operation(identity, "update", "i", version, 1, before, after), "committed", "entries/")
+            LogRecord(
+                Operation(identity, "update", "i", version, 1, before, after),
+                "committed",
+                "entries/",
+            )
         )
     split = len(records) - pending
     return Truth(
-        records[split - 1] if split else None, tuple(replace(record, state="pending") for record in records[split:])
+        records[split - 1] if split else None,
+        tuple(replace(record, state="pending") for record in records[split:]),
     )
 
 
-def facts(*entries: Entry, truth: Truth | None = None, blobs: bool = True, jobs: tuple[JobRecord, ...] = ()) -> Facts:
+def facts(
+    *entries: Entry,
+    truth: Truth | None = None,
+    blobs: bool = True,
+    jobs: tuple[JobRecord, ...] = (),
+) -> Facts:
     found = [BlobInfo("k.id=i", 3, "", 1)] if blobs else []
     return Facts("i", 10**6, 1000, entries, truth, found, jobs={job.id: job for job in jobs})
 
@@ -80,14 +97,18 @@ async def test_D1_who_writes_just_before_a_repair_wins(monkeypatch: pytest.Monke
         await DAMAGES["other_attributes"](scene, "/top")
         monkeypatch.setattr(Mender, "mend", late)
         report = await repair(scene)
-        assert [(each.finding.action, each.outcome) for each in report.mended] == [("log_again", "left")]
+        assert [(each.finding.action, each.outcome) for each in report.mended] == [
+            ("log_again", "left")
+        ]
         entry = await scene.need("/top")
         assert await scene.volume.storage.read(str(entry.physical)) == b"written just before"
     finally:
         await scene.end()
 
 
-async def test_what_was_put_back_and_has_gone_since_is_not_put_back_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_put_back_and_has_gone_since_is_not_put_back_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     scene = await Scene.start()
     mend = Mender.mend
 
@@ -100,7 +121,9 @@ async def test_what_was_put_back_and_has_gone_since_is_not_put_back_again(monkey
         await DAMAGES["no_item"](scene, "/top")
         monkeypatch.setattr(Mender, "mend", late)
         report = await repair(scene)
-        assert [(each.finding.action, each.outcome) for each in report.mended] == [("restore_entry", "left")]
+        assert [(each.finding.action, each.outcome) for each in report.mended] == [
+            ("restore_entry", "left")
+        ]
         assert await scene.find("/top") is None
         assert await scene.find("/moved") is not None
         assert report.left.problems == []
@@ -137,7 +160,9 @@ async def test_what_changes_between_the_look_and_the_write_is_not_put_back(chang
         faults.gate = gate
         report = await repair_volume(volume, dry_run=False, grace=GRACE)
         assert reached == 1
-        assert {(each.finding.action, each.outcome) for each in report.mended} == {("restore_entry", "left")}
+        assert {(each.finding.action, each.outcome) for each in report.mended} == {
+            ("restore_entry", "left")
+        }
         assert report.left.problems == []
         expected = {"delete": None, "rename": None, "write": b"newer", "nothing": b"/top"}[change]
         found = await scene.find("/top")
@@ -193,7 +218,9 @@ def places(engine: str, directory: Path) -> VolumeConfig:
     name = fresh_name("live")
     tuning = Tuning(busy_timeout=2.0)
     if engine == "memory":
-        return VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), suffix_count=3, tuning=tuning)
+        return VolumeConfig(
+            name, MemoryTable(name), MemoryBlobs(name), suffix_count=3, tuning=tuning
+        )
     return VolumeConfig(
         name,
         SqliteFile(str(directory / "meta.db")),
@@ -231,7 +258,9 @@ async def work_and_remember(fs: S3kClient, lane: int, until: anyio.Event) -> dic
 
 
 @pytest.mark.parametrize("engine", ["memory", "embedded"])
-async def test_D1_repair_in_a_loop_beside_writers_touches_nothing_that_lives(engine: str, tmp_path: Path) -> None:
+async def test_D1_repair_in_a_loop_beside_writers_touches_nothing_that_lives(
+    engine: str, tmp_path: Path
+) -> None:
     config = places(engine, tmp_path)
     await init_volume(config)
     over, held, reports = anyio.Event(), list[dict[str, bytes]](), list[RepairReport]()
@@ -254,7 +283,9 @@ async def test_D1_repair_in_a_loop_beside_writers_touches_nothing_that_lives(eng
         async with S3kClient(config=config) as fs:
             for path, data in {path: data for each in held for path, data in each.items()}.items():
                 assert await fs.read(path) == data
-            found = {status.path async for status in fs.list("/", recursive=True) if not status.is_dir}
+            found = {
+                status.path async for status in fs.list("/", recursive=True) if not status.is_dir
+            }
             assert found == {path for each in held for path in each}
         assert (await verify_volume(volume, grace=0)).problems == []
     finally:
@@ -270,7 +301,9 @@ async def test_D2_an_error_of_the_store_is_not_taken_for_damage() -> None:
             ServiceError("cut", service_code="X"),
             times=99,
         )
-        volume = await open_volume(scene.volume.config, sources=scene.volume.store.sources, faults=faults)
+        volume = await open_volume(
+            scene.volume.config, sources=scene.volume.store.sources, faults=faults
+        )
         before = {info.key async for info in scene.log_blobs.list_all()}
         with pytest.raises(ServiceError):
             await repair_volume(volume, dry_run=False, grace=GRACE)
@@ -308,10 +341,14 @@ async def test_D9_an_upload_that_was_logged_is_published_after_its_writer_died()
 
 
 async def test_D10_bytes_that_a_pending_operation_names_are_not_garbage() -> None:
-    reserved = replace(OLD, version=1, committed=False, physical=UNCOMMITTED, size=0, lease_ms=10**9, operation="r")
+    reserved = replace(
+        OLD, version=1, committed=False, physical=UNCOMMITTED, size=0, lease_ms=10**9, operation="r"
+    )
     truth = logged(("r", None, reserved), ("o", reserved, OLD), pending=1)
     assert decide(facts(reserved, truth=truth)) == []
-    assert "collectable_data" not in {finding.kind for finding in decide(facts(truth=logged(("o", None, OLD))))}
+    assert "collectable_data" not in {
+        finding.kind for finding in decide(facts(truth=logged(("o", None, OLD))))
+    }
 
 
 async def test_D13_another_volumes_items_in_the_table_are_not_touched() -> None:
@@ -346,7 +383,11 @@ def test_D14_every_field_is_compared_though_the_version_is_the_same(other: Entry
 
 def test_D14_several_entries_with_one_id_are_told_and_the_logs_own_keeps_it() -> None:
     twin = replace(OLD, path="/a-twin")
-    found = [finding for finding in decide(facts(OLD, twin, truth=logged(("o", None, OLD)))) if finding.is_problem]
+    found = [
+        finding
+        for finding in decide(facts(OLD, twin, truth=logged(("o", None, OLD))))
+        if finding.is_problem
+    ]
     assert [(finding.kind, finding.path) for finding in found] == [("duplicate_id", "/a-twin")]
 
 
@@ -359,7 +400,9 @@ def test_T7_an_uncommitted_entry_of_any_version_is_a_reservation() -> None:
 
 def test_T7_an_entry_of_version_1_with_bytes_ends_nothing() -> None:
     first = replace(OLD, version=1)
-    assert said(facts(first, truth=logged(("o", None, first)), blobs=False)) == {("data_missing", "report")}
+    assert said(facts(first, truth=logged(("o", None, first)), blobs=False)) == {
+        ("data_missing", "report")
+    }
 
 
 async def test_O6_nothing_is_done_that_is_not_in_the_audit_trail(tmp_path: Path) -> None:
@@ -369,7 +412,10 @@ async def test_O6_nothing_is_done_that_is_not_in_the_audit_trail(tmp_path: Path)
         file = tmp_path / "audit.jsonl"
         report = await repair_volume(scene.volume, dry_run=False, grace=GRACE, audit_file=str(file))
         lines = [json.loads(line) for line in file.read_text(encoding="ascii").splitlines()]
-        assert [line.get("action") or line["outcome"] for line in lines] == ["restore_entry", "done"]
+        assert [line.get("action") or line["outcome"] for line in lines] == [
+            "restore_entry",
+            "done",
+        ]
         stored = [info.key async for info in scene.log_blobs.list_all(f"audit/{report.run}/")]
         assert b"".join([await scene.log_blobs.get(key) for key in stored]) == file.read_bytes()
     finally:
@@ -381,8 +427,12 @@ async def test_without_an_audit_trail_nothing_is_done() -> None:
     try:
         await DAMAGES["no_item"](scene, "/top")
         faults = FaultPlan()
-        faults.fail_when(lambda call: "audit/" in call.key, ServiceError("no", service_code="X"), times=99)
-        volume = await open_volume(scene.volume.config, sources=scene.volume.store.sources, faults=faults)
+        faults.fail_when(
+            lambda call: "audit/" in call.key, ServiceError("no", service_code="X"), times=99
+        )
+        volume = await open_volume(
+            scene.volume.config, sources=scene.volume.store.sources, faults=faults
+        )
         with pytest.raises(S3kError):
             await repair_volume(volume, dry_run=False, grace=GRACE)
         await volume.close()
@@ -396,7 +446,12 @@ async def test_a_dry_run_writes_nothing_and_tells_everything() -> None:
     try:
         for name in ("no_item", "other_attributes", "abandoned", "broken_item"):
             await DAMAGES[name](
-                scene, "/a/d0/f0" if name == "broken_item" else "/top" if name == "no_item" else "/a/d1/f0"
+                scene,
+                "/a/d0/f0"
+                if name == "broken_item"
+                else "/top"
+                if name == "no_item"
+                else "/a/d1/f0",
             )
         before = [
             sorted(map(str, (await scene.volume.items.scan(0, 1)).items)),
@@ -405,7 +460,12 @@ async def test_a_dry_run_writes_nothing_and_tells_everything() -> None:
         report = await repair_volume(scene.volume, grace=GRACE)
         assert report.dry_run
         assert {each.outcome for each in report.mended} == {"planned"}
-        assert kinds(report) >= {"entry_missing", "log_disagrees", "reservation_expired", "item_damaged"}
+        assert kinds(report) >= {
+            "entry_missing",
+            "log_disagrees",
+            "reservation_expired",
+            "item_damaged",
+        }
         assert before == [
             sorted(map(str, (await scene.volume.items.scan(0, 1)).items)),
             [info async for info in scene.log_blobs.list_all()],
@@ -434,7 +494,9 @@ def test_what_a_live_job_marks_is_not_held_against_anybody() -> None:
         (HERE, "published", True),
     ],
 )
-def test_the_mark_of_a_dead_job_is_resolved_by_what_it_had_reached(then: str, state: str, standing: bool) -> None:
+def test_the_mark_of_a_dead_job_is_resolved_by_what_it_had_reached(
+    then: str, state: str, standing: bool
+) -> None:
     marked = replace(OLD, pending=Mark("J", then).text())  # type: ignore[arg-type]
     found = said(facts(marked, truth=logged(("o", None, OLD)), jobs=(record(state, 1),)))
     assert ("stale_mark", "settle_job") not in found  # it is told, and ended, with its job
@@ -453,7 +515,9 @@ async def test_what_does_not_fit_into_memory_goes_to_files_and_says_the_same() -
     scene = await Scene.start()
     try:
         for name in ("no_item", "other_attributes", "no_directory", "wrong_suffix"):
-            await DAMAGES[name](scene, {"no_item": "/top", "wrong_suffix": "/a/d1/f1"}.get(name, "/a/d1/f0"))
+            await DAMAGES[name](
+                scene, {"no_item": "/top", "wrong_suffix": "/a/d1/f1"}.get(name, "/a/d1/f0")
+            )
         one = await verify_volume(scene.volume, grace=GRACE)
         other = await verify_volume(scene.volume, grace=GRACE, held=5)
         assert set(one.findings) == set(other.findings)
@@ -471,8 +535,12 @@ async def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -
         await DAMAGES["other_attributes"](scene, "/top")
         expected = await verify_volume(scene.volume, grace=GRACE)
         faults = FaultPlan()
-        faults.fail_when(lambda call: call.method == "head", ServiceError("down", service_code="X"), times=10**6)
-        volume = await open_volume(scene.volume.config, sources=scene.volume.store.sources, faults=faults)
+        faults.fail_when(
+            lambda call: call.method == "head", ServiceError("down", service_code="X"), times=10**6
+        )
+        volume = await open_volume(
+            scene.volume.config, sources=scene.volume.store.sources, faults=faults
+        )
         with pytest.raises(ServiceError):
             await verify_volume(volume, grace=GRACE, directory=str(tmp_path))
         scans = sum(call.method == "scan" for call in faults.calls)
@@ -517,10 +585,16 @@ async def test_an_interrupted_run_can_be_run_again_at_every_call() -> None:
         number += 17
         scene = await Scene.start()
         try:
-            for name, path in (("no_item", "/top"), ("same_id", "/a/d1/f0"), ("no_log", "/a/d0/f0")):
+            for name, path in (
+                ("no_item", "/top"),
+                ("same_id", "/a/d1/f0"),
+                ("no_log", "/a/d0/f0"),
+            ):
                 await DAMAGES[name](scene, path)
             faults = FaultPlan()
-            volume = await open_volume(scene.volume.config, sources=scene.volume.store.sources, faults=faults)
+            volume = await open_volume(
+                scene.volume.config, sources=scene.volume.store.sources, faults=faults
+            )
             first = len(faults.calls)
             faults.fail_when(from_call(first + number), Died("died"), when="after", times=10**6)
             died = False
@@ -534,7 +608,9 @@ async def test_an_interrupted_run_can_be_run_again_at_every_call() -> None:
             await repair(scene)
             assert (await verify_volume(scene.volume, grace=0)).clean, number
             for path, data in scene.files.items():
-                assert await scene.volume.storage.read(str((await scene.need(path)).physical)) == data
+                assert (
+                    await scene.volume.storage.read(str((await scene.need(path)).physical)) == data
+                )
         finally:
             await scene.end()
         if not died:

@@ -1,7 +1,7 @@
 """fsck repair beside a client whose clock is slow: what that client has done is not undone.
 
-Nothing tells repair that what this client does is young: the stores in memory, too, take their times
-from the clock of the client that writes.
+Nothing tells repair that what this client does is young: the stores in memory, too, take their
+times from the clock of the client that writes.
 """
 
 from __future__ import annotations
@@ -90,12 +90,16 @@ class Rig:
     async def compact(self) -> None:
         assert self.volume.log_blobs is not None
         await self.volume.log.drained()
-        await Compactor(self.volume.log_blobs, self.volume.store.sources, grace=0.0).run(dry_run=False)
+        await Compactor(self.volume.log_blobs, self.volume.store.sources, grace=0.0).run(
+            dry_run=False
+        )
 
     async def repair(self, gate: Callable[[Call], Awaitable[None]]) -> tuple[RepairReport, int]:
         """Repair by another client, whose clock is right; its calls go through the gate."""
         faults = FaultPlan()
-        volume = await open_volume(self.config, sources=fake_sources(self.clock, seed=5), faults=faults)
+        volume = await open_volume(
+            self.config, sources=fake_sources(self.clock, seed=5), faults=faults
+        )
         faults.calls.clear()
         faults.gate = gate
         try:
@@ -117,7 +121,9 @@ class Rig:
 @asynccontextmanager
 async def rig(slow: float) -> AsyncIterator[Rig]:
     clock, name = FakeClock(), fresh_name("slow")
-    config = VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), suffix_count=2, tuning=Tuning(busy_timeout=5.0))
+    config = VolumeConfig(
+        name, MemoryTable(name), MemoryBlobs(name), suffix_count=2, tuning=Tuning(busy_timeout=5.0)
+    )
     sources = fake_sources(clock, seed=7)
     await init_volume(config, sources=sources)
     late: Sources = replace(sources, now_ms=lambda: clock.now_ms() - int(slow * 1000))
@@ -214,8 +220,8 @@ async def test_what_a_slow_client_changes_during_a_repair_is_not_undone(
 
 @pytest.mark.parametrize("slow", SLOW)
 async def test_the_writer_of_what_was_rolled_back_changes_nothing(slow: float) -> None:
-    """The operation is in the log and not in the table yet when repair takes it for one of the dead.
-    If the writer went on, the log would not tell of its change until that is committed.
+    """The operation is in the log and not in the table yet when repair takes it for one of the
+    dead. If the writer went on, the log would not tell of its change until that is committed.
     """
     async with rig(slow) as place:
         path = OLD[0]

@@ -20,7 +20,8 @@ Deed = Callable[[Scene], Awaitable[None]]
 
 async def remove(scene: Scene) -> None:
     await delete_files(
-        scene.volume.store, in_columns([await scene.need(path) for path in FILES], scene.volume.store.keys)
+        scene.volume.store,
+        in_columns([await scene.need(path) for path in FILES], scene.volume.store.keys),
     )
 
 

@@ -36,7 +36,13 @@ class Ground:
 
     def directory(self, path: str) -> Entry:
         return Entry(
-            path, True, self.sources.uuid(), 1, 1_600_000_000, 1_600_000_000_000, operation=self.sources.uuid()
+            path,
+            True,
+            self.sources.uuid(),
+            1,
+            1_600_000_000,
+            1_600_000_000_000,
+            operation=self.sources.uuid(),
         )
 
     async def file(self, path: str, size: int = 3, *, stored: bool = True) -> Entry:
@@ -45,7 +51,9 @@ class Ground:
         if stored:
             await self.data.put(physical, b"x" * size)
         operation = self.sources.uuid()
-        return Entry(path, False, identity, 2, 1, 1000, size, physical, committed=True, operation=operation)
+        return Entry(
+            path, False, identity, 2, 1, 1000, size, physical, committed=True, operation=operation
+        )
 
     def change(self, kind: OperationKind, before: Entry | None, after: Entry | None) -> Operation:
         state = after or before
@@ -101,7 +109,11 @@ def rules(report: RestoreReport) -> list[tuple[str, str]]:
 
 
 async def test_what_was_committed_comes_back_as_it_was(ground: Ground) -> None:
-    directory, empty, file = ground.directory("/d"), ground.directory("/d/empty"), await ground.file("/d/f")
+    directory, empty, file = (
+        ground.directory("/d"),
+        ground.directory("/d/empty"),
+        await ground.file("/d/f"),
+    )
     await ground.made(directory, empty, file)
     renamed = ground.moved(file, "/d/g")
     await ground.commit(renamed)
@@ -129,7 +141,11 @@ async def test_D9_a_pending_update_whose_bytes_are_there_is_rolled_forward(groun
     new, old = await ground.file("/new"), await ground.file("/old")
     await ground.made(old)
     over = replace(
-        old, version=3, physical=ground.sources.physical_key(old.id), size=9, operation=ground.sources.uuid()
+        old,
+        version=3,
+        physical=ground.sources.physical_key(old.id),
+        size=9,
+        operation=ground.sources.uuid(),
     )
     await ground.data.put(str(over.physical), b"y" * 9)
     await ground.begin(ground.change("update", None, new))
@@ -141,10 +157,14 @@ async def test_D9_a_pending_update_whose_bytes_are_there_is_rolled_forward(groun
 
 
 @pytest.mark.parametrize("stored", [None, b"short"])
-async def test_a_pending_update_without_its_bytes_is_rolled_back(ground: Ground, stored: bytes | None) -> None:
+async def test_a_pending_update_without_its_bytes_is_rolled_back(
+    ground: Ground, stored: bytes | None
+) -> None:
     new, old = await ground.file("/new", stored=False), await ground.file("/old")
     await ground.made(old)
-    over = replace(old, version=3, physical=ground.sources.physical_key(old.id), size=9, operation="o")
+    over = replace(
+        old, version=3, physical=ground.sources.physical_key(old.id), size=9, operation="o"
+    )
     if stored is not None:
         await ground.data.put(str(over.physical), stored)
     await ground.begin(ground.change("update", None, new))
@@ -215,7 +235,9 @@ async def test_a_pending_removal_is_not_carried_out(ground: Ground) -> None:
     assert not report.clean
 
 
-async def test_a_pending_removal_in_a_directory_that_was_removed_has_happened(ground: Ground) -> None:
+async def test_a_pending_removal_in_a_directory_that_was_removed_has_happened(
+    ground: Ground,
+) -> None:
     top, below, file = ground.directory("/d"), ground.directory("/d/e"), await ground.file("/d/e/f")
     await ground.made(top, below, file)
     await ground.begin(ground.change("delete", file, None))
@@ -240,7 +262,13 @@ async def test_a_directory_that_was_not_wholly_prepared_stays_where_it_was(groun
     alone = ground.moved(single, "/elsewhere")
     await ground.begin(alone)
     restored, report = await ground.restored()
-    assert restored == {"/a": top, "/a/x": below, "/a/one": one, "/a/x/two": two, "/elsewhere": alone.after}
+    assert restored == {
+        "/a": top,
+        "/a/x": below,
+        "/a/one": one,
+        "/a/x/two": two,
+        "/elsewhere": alone.after,
+    }
     assert report.counts["rename_undone"] == 3
     assert report.clean
 
@@ -254,7 +282,9 @@ async def test_a_directory_whose_every_part_was_prepared_is_moved(ground: Ground
     assert restored == {move.after.path: move.after for move in moves if move.after}
 
 
-async def test_a_directory_made_anew_at_the_old_place_does_not_bring_the_moved_one_back(ground: Ground) -> None:
+async def test_a_directory_made_anew_at_the_old_place_does_not_bring_the_moved_one_back(
+    ground: Ground,
+) -> None:
     top, file = ground.directory("/a"), await ground.file("/a/f")
     await ground.made(top, file)
     moves = [ground.moved(top, "/b"), ground.moved(file, "/b/f")]
@@ -262,7 +292,11 @@ async def test_a_directory_made_anew_at_the_old_place_does_not_bring_the_moved_o
     again, other = ground.directory("/a"), await ground.file("/a/f")
     await ground.made(again, other)
     restored, _ = await ground.restored()
-    assert restored == {"/a": again, "/a/f": other, **{move.after.path: move.after for move in moves if move.after}}
+    assert restored == {
+        "/a": again,
+        "/a/f": other,
+        **{move.after.path: move.after for move in moves if move.after},
+    }
 
 
 async def test_files_whose_bytes_are_missing_are_told_and_not_restored(ground: Ground) -> None:
@@ -294,7 +328,9 @@ async def test_an_object_with_two_last_versions_is_told(ground: Ground) -> None:
     assert [outcome.rule for outcome in report.problems] == ["log_conflict"]
 
 
-async def test_rivals_that_are_pending_are_told_and_what_was_before_is_restored(ground: Ground) -> None:
+async def test_rivals_that_are_pending_are_told_and_what_was_before_is_restored(
+    ground: Ground,
+) -> None:
     file = await ground.file("/f")
     await ground.made(file)
     await ground.begin(ground.moved(file, "/g"))
@@ -309,7 +345,9 @@ async def test_missing_parents_are_made_the_same_every_time(ground: Ground) -> N
     await ground.made(file)
     restored, report = await ground.restored()
     assert restored.keys() == {"/a", "/a/b", "/a/b/c", "/a/b/c/f"}
-    assert {(restored[path].ctime, restored[path].version) for path in ("/a", "/a/b", "/a/b/c")} == {(77, 1)}
+    assert {
+        (restored[path].ctime, restored[path].version) for path in ("/a", "/a/b", "/a/b/c")
+    } == {(77, 1)}
     assert report.counts["parent_made"] == 3
     assert (await ground.restored())[0] == restored
 
@@ -324,8 +362,17 @@ async def test_what_is_below_a_file_is_told_and_not_restored(ground: Ground) -> 
 
 async def test_reservations_come_back_while_their_lease_runs(ground: Ground) -> None:
     base = await ground.file("/f")
-    held = replace(base, version=1, size=0, physical=UNCOMMITTED, committed=False, lease_ms=ground.clock.now_ms() + 1)
-    over = replace(held, id=ground.sources.uuid(), path="/g", lease_ms=ground.clock.now_ms() - 1, operation="x")
+    held = replace(
+        base,
+        version=1,
+        size=0,
+        physical=UNCOMMITTED,
+        committed=False,
+        lease_ms=ground.clock.now_ms() + 1,
+    )
+    over = replace(
+        held, id=ground.sources.uuid(), path="/g", lease_ms=ground.clock.now_ms() - 1, operation="x"
+    )
     await ground.commit(ground.change("create", None, held))
     await ground.commit(ground.change("create", None, over))
     restored, report = await ground.restored()
@@ -383,12 +430,20 @@ async def test_damage_in_the_log_is_told(ground: Ground) -> None:
 async def test_D10_nothing_is_removed_for_a_pending_operation(ground: Ground) -> None:
     old = await ground.file("/old")
     await ground.made(old)
-    over = replace(old, version=3, physical=ground.sources.physical_key(old.id), size=9, operation="o")
+    over = replace(
+        old, version=3, physical=ground.sources.physical_key(old.id), size=9, operation="o"
+    )
     await ground.data.put(str(over.physical), b"y" * 9)
     await ground.begin(ground.change("update", old, over))
-    before = [info async for info in ground.data.list_all()], [info async for info in ground.log_blobs.list_all()]
+    before = (
+        [info async for info in ground.data.list_all()],
+        [info async for info in ground.log_blobs.list_all()],
+    )
     await ground.restored()
-    after = [info async for info in ground.data.list_all()], [info async for info in ground.log_blobs.list_all()]
+    after = (
+        [info async for info in ground.data.list_all()],
+        [info async for info in ground.log_blobs.list_all()],
+    )
     assert after == before
 
 
@@ -412,5 +467,7 @@ async def test_every_rule_is_reached() -> None:
     for name, scene in list(globals().items()):
         arguments = list(inspect.signature(scene).parameters) if name.startswith("test_") else []
         if arguments[:1] == ["ground"]:
-            await scene(Ground(await log_blobs(), await log_blobs()), *([None] * (len(arguments) - 1)))
+            await scene(
+                Ground(await log_blobs(), await log_blobs()), *([None] * (len(arguments) - 1))
+            )
     assert {rule.name for rule in RULES} == REACHED

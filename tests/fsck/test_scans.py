@@ -45,7 +45,9 @@ async def test_pieces_hold_what_one_pass_does() -> None:
         for count in (1, 3, 16, 300):
             counts = Counts()
             things = [thing async for thing in in_pieces(ground, count, counts)]
-            assert Counter((pile, to_line(pile, thing)) for pile, _, thing in things) == expected, count
+            assert Counter((pile, to_line(pile, thing)) for pile, _, thing in things) == expected, (
+                count
+            )
             assert counts == whole.counts
     finally:
         await scene.end()
@@ -106,9 +108,16 @@ async def test_pieces_of_a_compacted_log_pass_over_what_its_checkpoint_covers() 
 def test_ranges_of_entries_hold_every_beginning_once_and_evenly(count: int) -> None:
     ranges = entry_ranges(count)
     assert len(ranges) == min(count, 256)
-    keys = [f"entries/{shard:02x}/{shard:02x}{rest}" for shard in range(256) for rest in ("", "-x.0.y.pending", "~")]
+    keys = [
+        f"entries/{shard:02x}/{shard:02x}{rest}"
+        for shard in range(256)
+        for rest in ("", "-x.0.y.pending", "~")
+    ]
     keys += ["entries/0", "entries/Zz/Zz.0000000001.x.pending", "entries/zz/zz", "entries/~"]
-    held = [[key for key in keys if key > each.after and (not each.until or key <= each.until)] for each in ranges]
+    held = [
+        [key for key in keys if key > each.after and (not each.until or key <= each.until)]
+        for each in ranges
+    ]
     assert sorted(key for some in held for key in some) == sorted(keys)
     assert all(len(some) <= 3 * (256 // len(ranges) + 1) + 4 for some in held)
 

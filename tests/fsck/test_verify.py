@@ -42,7 +42,12 @@ class Volume:
 
     async def verify(self, path: str = "/", *, deep: bool = False, grace: float = 0.0) -> Report:
         verifier = Verifier(
-            self.rig.store, self.data, LogReader(self.log), self.rig.sources, grace=grace, log_blobs=self.log
+            self.rig.store,
+            self.data,
+            LogReader(self.log),
+            self.rig.sources,
+            grace=grace,
+            log_blobs=self.log,
         )
         return await verifier.verify(path, deep=deep)
 
@@ -119,7 +124,9 @@ async def flip_bytes(volume: Volume) -> None:
 async def replace_adopted(volume: Volume) -> None:
     first = await volume.data.put("feed", b"adopted")
     target = await volume.rig.store.prepare("/a/adopted")
-    await volume.rig.store.publish(target, Content(volume.data.uri("feed"), first.size, first.etag, ""))
+    await volume.rig.store.publish(
+        target, Content(volume.data.uri("feed"), first.size, first.etag, "")
+    )
     await volume.data.put("feed", b"another")
     volume.rig.clock.advance(1000)
 
@@ -149,7 +156,9 @@ async def cut_log(volume: Volume) -> None:
 
 
 async def newer_log(volume: Volume) -> None:
-    await volume.log.put("segments/later.pending", b'{"s3k":"oplog-segment","format":99,"more":1}\n')
+    await volume.log.put(
+        "segments/later.pending", b'{"s3k":"oplog-segment","format":99,"more":1}\n'
+    )
 
 
 async def change_item(volume: Volume) -> None:
@@ -232,7 +241,9 @@ async def undo_delete(volume: Volume) -> None:
         (undo_delete, {"log_disagrees"}),
     ],
 )
-async def test_damage_is_found_and_nothing_is_written(volume: Volume, damage: Damage, kinds: set[FindingKind]) -> None:
+async def test_damage_is_found_and_nothing_is_written(
+    volume: Volume, damage: Damage, kinds: set[FindingKind]
+) -> None:
     await damage(volume)
     volume.rig.clock.advance(100)
     before = await volume.state()
@@ -246,10 +257,14 @@ async def test_damage_is_found_and_nothing_is_written(volume: Volume, damage: Da
 async def test_what_is_young_is_left_alone(volume: Volume) -> None:
     await volume.write("/a/young")
     await lose_bytes_of(volume, "/a/young")
-    assert {finding.kind for finding in (await volume.verify(grace=60)).problems} == {"data_missing"}
+    assert {finding.kind for finding in (await volume.verify(grace=60)).problems} == {
+        "data_missing"
+    }
     await stray_bytes(volume)
     await volume.rig.store.reserve(await volume.rig.store.prepare("/a/open"), exclusive=True)
-    assert {finding.kind for finding in (await volume.verify(grace=60)).problems} == {"data_missing"}
+    assert {finding.kind for finding in (await volume.verify(grace=60)).problems} == {
+        "data_missing"
+    }
 
 
 async def lose_bytes_of(volume: Volume, path: str) -> None:
@@ -263,7 +278,9 @@ async def test_a_subtree_is_checked_alone(volume: Volume) -> None:
     assert (await volume.verify("/a/d1")).files == 3
 
 
-async def test_what_changes_during_the_scans_is_not_reported(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_changes_during_the_scans_is_not_reported(
+    volume: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
     records = LogReader.records
     moved = False
 
@@ -314,7 +331,9 @@ def test_two_operations_that_committed_one_version_are_a_conflict() -> None:
 
     entry = Entry("/a", False, "id", 2, 1, 1000, 3, "key", True, operation="one")
     records = [
-        LogRecord(Operation(name, "update", "id", 2, 1, None, replace(entry, operation=name)), "committed")
+        LogRecord(
+            Operation(name, "update", "id", 2, 1, None, replace(entry, operation=name)), "committed"
+        )
         for name in ("one", "two")
     ]
     found = decide(Facts("id", 10_000, 0, [entry], latest(records)["id"], []))
@@ -332,13 +351,17 @@ def test_two_operations_that_committed_one_version_are_a_conflict() -> None:
         ("k.id=1", None, False),
     ],
 )
-def test_physical_paths_are_compared_without_scheme_and_bucket(key: str, physical: str | None, same: bool) -> None:
+def test_physical_paths_are_compared_without_scheme_and_bucket(
+    key: str, physical: str | None, same: bool
+) -> None:
     assert same_blob(key, physical) is same
 
 
 async def test_progress_names_phase_and_unit_and_counts_up_in_each(volume: Volume) -> None:
     told: list[Progress] = []
-    verifier = Verifier(volume.rig.store, volume.data, LogReader(volume.log), volume.rig.sources, held=5)
+    verifier = Verifier(
+        volume.rig.store, volume.data, LogReader(volume.log), volume.rig.sources, held=5
+    )
     report = await verifier.verify(progress=told.append)
     assert [phase for phase, _ in groupby(each.phase for each in told)] == [
         "table",

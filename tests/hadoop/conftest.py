@@ -1,4 +1,5 @@
-"""One volume for all tests of the Hadoop-shaped surface, on each combination of stores; empty at each test's start."""
+"""One volume for all tests of the Hadoop-shaped surface, on each combination of stores; empty at
+each test's start."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from tests.hadoop.ground import Ground
 
 
 @pytest.fixture(scope="session", params=backend_params("embedded", "dynamodb_local+seaweedfs"))
-def hadoop_volume(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VolumeConfig]:
+def hadoop_volume(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VolumeConfig]:
     engines = tuple(request.getfixturevalue(name) for name in BACKENDS[request.param])
     with ExitStack() as stack:
         rooms = Rooms(request.param, engines, tmp_path_factory.mktemp("hadoop"))

@@ -1,4 +1,5 @@
-"""What the tests of the Hadoop-shaped surface stand on: an empty volume, its log, and checks of whole trees."""
+"""What the tests of the Hadoop-shaped surface stand on: an empty volume, its log, and checks of
+whole trees."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ async def collect(stream: AsyncIterator[T]) -> list[T]:
 
 @dataclass
 class Ground:
-    """A file system on a volume that is empty at first. `volume` is the same one, opened apart from the client."""
+    """A file system on a volume that is empty at first. `volume` is the same one, opened apart from
+    the client."""
 
     fs: HadoopFileSystem
     client: S3kClient
@@ -82,8 +84,9 @@ class Ground:
     async def expect_log(
         self, files: Mapping[str, tuple[int, int]] | None = None, directories: Iterable[str] = ()
     ) -> None:
-        """The log knows exactly these files as alive, by path to version and length, and these directories; each is
-        committed, nothing is pending, and of everything else the truth is a committed tombstone.
+        """The log knows exactly these files as alive, by path to version and length, and these
+        directories; each is committed, nothing is pending, and of everything else the truth is a
+        committed tombstone.
         """
         alive: dict[str, Entry] = {}
         for truth in (await self.truths()).values():
@@ -104,12 +107,22 @@ class Ground:
         for path, entry in found.items():
             current = await self.volume.store.get(path)
             assert current is not None
-            assert (current.id, current.version, current.physical) == (entry.id, entry.version, entry.physical)
+            assert (current.id, current.version, current.physical) == (
+                entry.id,
+                entry.version,
+                entry.physical,
+            )
 
     async def tombstones(self) -> set[str]:
         """The paths at which the log says that something was deleted."""
-        operations = [truth.committed.operation for truth in (await self.truths()).values() if truth.committed]
-        return {operation.before.path for operation in operations if operation.kind == "delete" and operation.before}
+        operations = [
+            truth.committed.operation for truth in (await self.truths()).values() if truth.committed
+        ]
+        return {
+            operation.before.path
+            for operation in operations
+            if operation.kind == "delete" and operation.before
+        }
 
     async def truths(self) -> dict[str, Truth]:
         assert self.volume.log_blobs is not None
@@ -126,7 +139,11 @@ class Ground:
         for entry in [entry async for page in store.scan("/") for entry in page]:
             await self.volume.items.write(Delete(store.keys.key(entry.path), unchanged(entry)))
             self.client._volume().store.known.discard(entry.path)
-        keys = [info.key for prefix in ("entries/", "segments/") for info in await collect(log.list_all(prefix))]
+        keys = [
+            info.key
+            for prefix in ("entries/", "segments/")
+            for info in await collect(log.list_all(prefix))
+        ]
         assert await log.delete_many(keys) == []
 
 

@@ -1,4 +1,5 @@
-"""The contract's atomic options: a directory is renamed and deleted at once or not at all, whatever fails."""
+"""The contract's atomic options: a directory is renamed and deleted at once or not at all, whatever
+fails."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ def is_from(number: int, call: Call) -> bool:
 
 
 async def attempt(verb: Verb, number: int) -> tuple[set[str], Exception | None, int]:
-    """What others see after a change whose call `number`, and all later ones, the services refused; its error; and how
-    many calls there were."""
+    """What others see after a change whose call `number`, and all later ones, the services refused;
+    its error; and how many calls there were."""
     config = memory_config(replace(TUNING, retry=Retries.alike(RetryPolicy(attempts=1))))
     await init_volume(config)
     async with S3kClient(config=config) as other:

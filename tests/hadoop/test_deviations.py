@@ -66,8 +66,13 @@ OLD_OPTIONS = {
 
 def test_the_options_differ_from_the_old_ones_as_the_page_says() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    head, table = text.split("## Contract options", 1)[1].split("## From Hadoop", 1)[0].split("| option |", 1)
-    options = {name: value == "true" for name, value in re.findall(r"^\| `([\w.-]+)` \| (\w+) \|", table, re.MULTILINE)}
+    head, table = (
+        text.split("## Contract options", 1)[1].split("## From Hadoop", 1)[0].split("| option |", 1)
+    )
+    options = {
+        name: value == "true"
+        for name, value in re.findall(r"^\| `([\w.-]+)` \| (\w+) \|", table, re.MULTILINE)
+    }
     assert options.keys() == OLD_OPTIONS.keys()
     changed = {name for name, value in options.items() if value != OLD_OPTIONS[name]}
     assert changed == {"supports-atomic-rename", "supports-atomic-directory-delete"}

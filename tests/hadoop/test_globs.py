@@ -74,19 +74,39 @@ def test_a_pattern_that_is_no_path_is_refused(pattern: str) -> None:
 class TestGlobStatus:
     async def matches(self, ground: Ground, pattern: str) -> list[str] | None:
         found = await ground.fs.glob_status(pattern)
-        return None if found is None else [status.path.removeprefix(ground.fs.get_uri()) for status in found]
+        return (
+            None
+            if found is None
+            else [status.path.removeprefix(ground.fs.get_uri()) for status in found]
+        )
 
     async def test_whole_paths(self, ground: Ground) -> None:
-        for path in ("2026/01/a.csv", "2026/02/a.csv", "2026/02/b.txt", "2027/01/a.csv", "2027/.hidden/x", "file"):
+        for path in (
+            "2026/01/a.csv",
+            "2026/02/a.csv",
+            "2026/02/b.txt",
+            "2027/01/a.csv",
+            "2027/.hidden/x",
+            "file",
+        ):
             await ground.write(ground.path(path))
 
         assert await self.matches(ground, "/2026/*/a.csv") == ["/2026/01/a.csv", "/2026/02/a.csv"]
-        assert await self.matches(ground, "/{2026/02,2027/01}/*.csv") == ["/2026/02/a.csv", "/2027/01/a.csv"]
-        assert await self.matches(ground, "/202[67]/0[^1]/*") == ["/2026/02/a.csv", "/2026/02/b.txt"]
+        assert await self.matches(ground, "/{2026/02,2027/01}/*.csv") == [
+            "/2026/02/a.csv",
+            "/2027/01/a.csv",
+        ]
+        assert await self.matches(ground, "/202[67]/0[^1]/*") == [
+            "/2026/02/a.csv",
+            "/2026/02/b.txt",
+        ]
         assert await self.matches(ground, ground.path("*")) == ["/2026", "/2027", "/file"]
         assert await self.matches(ground, "*/01/../02/b.txt") == ["/2026/02/b.txt"]
         assert await self.matches(ground, "/2027/*") == ["/2027/.hidden", "/2027/01"]
-        assert await self.matches(ground, "/2026/02/{b.txt,a.csv}") == ["/2026/02/a.csv", "/2026/02/b.txt"]
+        assert await self.matches(ground, "/2026/02/{b.txt,a.csv}") == [
+            "/2026/02/a.csv",
+            "/2026/02/b.txt",
+        ]
         assert await self.matches(ground, "/2026/02") == ["/2026/02"]
         assert await self.matches(ground, "/") == ["/"]
 

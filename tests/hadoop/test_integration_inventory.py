@@ -1,4 +1,5 @@
-"""The counterparts of S3-FileSystem 1.0's integration tests of its file system, under their old names."""
+"""The counterparts of S3-FileSystem 1.0's integration tests of its file system, under their old
+names."""
 
 from __future__ import annotations
 
@@ -86,7 +87,9 @@ async def test_create_file_throws_error_if_file_exists(ground: Ground) -> None:
     assert await ground.read(ground.path("file")) == DATA
 
 
-async def test_create_file_with_overwrite_throws_error_if_destination_is_existing_directory(ground: Ground) -> None:
+async def test_create_file_with_overwrite_throws_error_if_destination_is_existing_directory(
+    ground: Ground,
+) -> None:
     await ground.fs.mkdirs(ground.path("dir"))
 
     with pytest.raises(PathExistsError):
@@ -206,7 +209,9 @@ async def test_rename_directory_in_same_bucket_is_successful(ground: Ground) -> 
     await ground.expect_tree(ground.path(), {"parent": {}, "dst": {"f1": 100, "sub": {"f2": 50}}})
     assert await ground.read(ground.path("dst/f1")) == DATA
     assert await ground.read(ground.path("dst/sub/f2")) == DATA[:50]
-    await ground.expect_log({"/dst/f1": (3, 100), "/dst/sub/f2": (3, 50)}, ["/parent", "/dst", "/dst/sub"])
+    await ground.expect_log(
+        {"/dst/f1": (3, 100), "/dst/sub/f2": (3, 50)}, ["/parent", "/dst", "/dst/sub"]
+    )
 
 
 async def _five_directories_of_ten_files(ground: Ground) -> dict[str, bytes]:
@@ -248,7 +253,9 @@ async def test_parallel_directory_delete(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("foreign", FOREIGN)
-async def test_rename_source_and_destination_different_bucket_throws_error(ground: Ground, foreign: str) -> None:
+async def test_rename_source_and_destination_different_bucket_throws_error(
+    ground: Ground, foreign: str
+) -> None:
     with pytest.raises(CrossVolumeError) as raised:
         await ground.fs.rename(foreign, foreign + "2")
     assert isinstance(raised.value, ValueError)
@@ -297,6 +304,8 @@ async def test_open_file_in_different_bucket_throws_error(ground: Ground, foreig
 
 
 @pytest.mark.parametrize("foreign", FOREIGN)
-async def test_get_file_status_in_different_bucket_throws_error(ground: Ground, foreign: str) -> None:
+async def test_get_file_status_in_different_bucket_throws_error(
+    ground: Ground, foreign: str
+) -> None:
     with pytest.raises(CrossVolumeError):
         await ground.fs.get_file_status(foreign)

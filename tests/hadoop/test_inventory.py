@@ -1,4 +1,5 @@
-"""Every integration test of S3-FileSystem 1.0 and every Hadoop contract test it inherits has its counterpart here."""
+"""Every integration test of S3-FileSystem 1.0 and every Hadoop contract test it inherits has its
+counterpart here."""
 
 from __future__ import annotations
 
@@ -13,63 +14,72 @@ FILE_SYSTEM = """
     testGetFileStatusForDirectory testListStatus testListStatusThrowsErrorForInexistentDirectory
     testListStatusOnFileReturnsTheFile testOpenFileThrowsErrorFileInexistentFile
     testOpenFileThrowsErrorForDirectoryObject testCreateFileThrowsErrorIfFileExists
-    testCreateFileWithOverwriteThrowsErrorIfDestinationIsExistingDirectory testCreateFileCreatesDirectoryChain
-    testPreviouslyCreatedFileCanBeRead testAppendThrowsError testMkdirCreatesDirectoryChain
-    testMkdirReturnsTrueForExistingDirectories testDeleteOnInexistentFileReturnsFalse
-    testDeleteNonEmptyDirectoryWithoutRecursiveThrowsError testDeleteEmptyDirectoryWithoutRecursiveSucceeds
-    testDeleteFileIsSuccessful testDeleteDirectoryIsSuccessful testRenameFileInSameBucketIsSuccessful
+    testCreateFileWithOverwriteThrowsErrorIfDestinationIsExistingDirectory
+    testCreateFileCreatesDirectoryChain testPreviouslyCreatedFileCanBeRead testAppendThrowsError
+    testMkdirCreatesDirectoryChain testMkdirReturnsTrueForExistingDirectories
+    testDeleteOnInexistentFileReturnsFalse testDeleteNonEmptyDirectoryWithoutRecursiveThrowsError
+    testDeleteEmptyDirectoryWithoutRecursiveSucceeds testDeleteFileIsSuccessful
+    testDeleteDirectoryIsSuccessful testRenameFileInSameBucketIsSuccessful
     testRenameFileThrowsErrorIfDestinationExists testRenameDirectoryInSameBucketIsSuccessful
     testParallelDirectoryRename testParallelDirectoryDelete
-    testRenameSourceAndDestinationDifferentBucketThrowsError testRenameFromDifferentBucketThrowsError
-    testRenameInDifferentBucketThrowsError testDeleteFileInDifferentBucketThrowsError
-    testMkdirsInDifferentBucketThrowsError testCreateFileInDifferentBucketThrowsError
-    testOpenFileInDifferentBucketThrowsError testGetFileStatusInDifferentBucketThrowsError
+    testRenameSourceAndDestinationDifferentBucketThrowsError
+    testRenameFromDifferentBucketThrowsError testRenameInDifferentBucketThrowsError
+    testDeleteFileInDifferentBucketThrowsError testMkdirsInDifferentBucketThrowsError
+    testCreateFileInDifferentBucketThrowsError testOpenFileInDifferentBucketThrowsError
+    testGetFileStatusInDifferentBucketThrowsError
 """
 METADATA_STORE = """
-    testGetInexistentObjectReturnsEmpty testGetReturnsPreviouslyAddedKey testListReturnsFirstLevelChildren
-    testListReturnEmptyWhenThereAreNoChildren testFileObjectsAreDeleted testDirectoryObjectsAreDeleted
-    testRecursiveListing testFileObjectRename testDirectoryObjectRename testScanListing
+    testGetInexistentObjectReturnsEmpty testGetReturnsPreviouslyAddedKey
+    testListReturnsFirstLevelChildren testListReturnEmptyWhenThereAreNoChildren
+    testFileObjectsAreDeleted testDirectoryObjectsAreDeleted testRecursiveListing
+    testFileObjectRename testDirectoryObjectRename testScanListing
     testRenameReturnsFalseWhenRenamingOverAnExistingFile
 """
 CREATE = """
-    testCreateNewFile testCreateFileOverExistingFileNoOverwrite testOverwriteExistingFile testOverwriteEmptyDirectory
-    testOverwriteNonEmptyDirectory testCreatedFileIsImmediatelyVisible testCreatedFileIsVisibleOnFlush
-    testCreatedFileIsEventuallyVisible testFileStatusBlocksizeNonEmptyFile testFileStatusBlocksizeEmptyFile
-    testCreateMakesParentDirs testCreateFileUnderFile testCreateUnderFileSubdir testMkdirUnderFile
-    testMkdirUnderFileSubdir
+    testCreateNewFile testCreateFileOverExistingFileNoOverwrite testOverwriteExistingFile
+    testOverwriteEmptyDirectory testOverwriteNonEmptyDirectory testCreatedFileIsImmediatelyVisible
+    testCreatedFileIsVisibleOnFlush testCreatedFileIsEventuallyVisible
+    testFileStatusBlocksizeNonEmptyFile testFileStatusBlocksizeEmptyFile testCreateMakesParentDirs
+    testCreateFileUnderFile testCreateUnderFileSubdir testMkdirUnderFile testMkdirUnderFileSubdir
 """
 DELETE = """
     testDeleteEmptyDirNonRecursive testDeleteEmptyDirRecursive testDeleteNonexistentPathRecursive
-    testDeleteNonexistentPathNonRecursive testDeleteNonEmptyDirNonRecursive testDeleteNonEmptyDirRecursive
-    testDeleteDeepEmptyDir testDeleteSingleFile
+    testDeleteNonexistentPathNonRecursive testDeleteNonEmptyDirNonRecursive
+    testDeleteNonEmptyDirRecursive testDeleteDeepEmptyDir testDeleteSingleFile
 """
 GET_FILE_STATUS = """
-    testGetFileStatusNonexistentFile testListStatusEmptyDirectory testListFilesEmptyDirectoryNonrecursive
-    testListFilesEmptyDirectoryRecursive testListLocatedStatusEmptyDirectory testComplexDirActions testListFilesNoDir
-    testLocatedStatusNoDir testListStatusNoDir testListStatusFilteredNoDir testListStatusFilteredFile
-    testListStatusFile testListFilesFile testListFilesFileRecursive testListLocatedStatusFile
-    testListStatusFiltering testListLocatedStatusFiltering
+    testGetFileStatusNonexistentFile testListStatusEmptyDirectory
+    testListFilesEmptyDirectoryNonrecursive testListFilesEmptyDirectoryRecursive
+    testListLocatedStatusEmptyDirectory testComplexDirActions testListFilesNoDir
+    testLocatedStatusNoDir testListStatusNoDir testListStatusFilteredNoDir
+    testListStatusFilteredFile testListStatusFile testListFilesFile testListFilesFileRecursive
+    testListLocatedStatusFile testListStatusFiltering testListLocatedStatusFiltering
 """
-MKDIR = "testMkDirRmDir testMkDirRmRfDir testNoMkdirOverFile testMkdirOverParentFile testMkdirSlashHandling"
+MKDIR = """
+    testMkDirRmDir testMkDirRmRfDir testNoMkdirOverFile testMkdirOverParentFile
+    testMkdirSlashHandling
+"""
 OPEN = """
-    testOpenReadZeroByteFile testFsIsEncrypted testOpenReadDir testOpenReadDirWithChild testOpenFileTwice
-    testSequentialRead testOpenFileReadZeroByte testOpenFileUnknownOption testOpenFileUnknownOptionLong
-    testOpenFileLazyFail testOpenFileFailExceptionally testAwaitFutureFailToFNFE testOpenFileApplyRead
-    testOpenFileNullStatusButFileLength testOpenFileFloatingPointLength
+    testOpenReadZeroByteFile testFsIsEncrypted testOpenReadDir testOpenReadDirWithChild
+    testOpenFileTwice testSequentialRead testOpenFileReadZeroByte testOpenFileUnknownOption
+    testOpenFileUnknownOptionLong testOpenFileLazyFail testOpenFileFailExceptionally
+    testAwaitFutureFailToFNFE testOpenFileApplyRead testOpenFileNullStatusButFileLength
+    testOpenFileFloatingPointLength
 """
 RENAME = """
-    testRenameNewFileSameDir testRenameNonexistentFile testRenameFileOverExistingFile testRenameDirIntoExistingDir
-    testRenameFileNonexistentDir testRenameWithNonEmptySubDir testRenamePopulatesDirectoryAncestors
-    testRenamePopulatesFileAncestors testRenameFileUnderFile testRenameFileUnderFileSubdir
+    testRenameNewFileSameDir testRenameNonexistentFile testRenameFileOverExistingFile
+    testRenameDirIntoExistingDir testRenameFileNonexistentDir testRenameWithNonEmptySubDir
+    testRenamePopulatesDirectoryAncestors testRenamePopulatesFileAncestors testRenameFileUnderFile
+    testRenameFileUnderFileSubdir
 """
 ROOT_DIRECTORY = """
-    testMkDirDepth1 testRmEmptyRootDirRecursive testRmEmptyRootDirNonRecursive testRmNonEmptyRootDirNonRecursive
-    testRmRootRecursive testCreateFileOverRoot testListEmptyRootDirectory testSimpleRootListing
-    testRecursiveRootListing
+    testMkDirDepth1 testRmEmptyRootDirRecursive testRmEmptyRootDirNonRecursive
+    testRmNonEmptyRootDirNonRecursive testRmRootRecursive testCreateFileOverRoot
+    testListEmptyRootDirectory testSimpleRootListing testRecursiveRootListing
 """
 SEEK = """
-    testSeekZeroByteFile testBlockReadZeroByteFile testSeekReadClosedFile testNegativeSeek testSeekFile
-    testSeekAndReadPastEndOfFile testSeekPastEndOfFileThenReseekAndRead testSeekBigFile
+    testSeekZeroByteFile testBlockReadZeroByteFile testSeekReadClosedFile testNegativeSeek
+    testSeekFile testSeekAndReadPastEndOfFile testSeekPastEndOfFileThenReseekAndRead testSeekBigFile
     testPositionedBulkReadDoesntChangePosition testRandomSeeks testReadFullyZeroByteFile
     testReadFullyPastEOFZeroByteFile testReadFullySmallFile testReadFullyPastEOF
     testReadFullyZeroBytebufferPastEOF testReadNullBuffer testReadSmallFile testReadAtExactEOF

@@ -56,7 +56,9 @@ async def test_the_volume_without_a_slash_is_its_root(ground: Ground) -> None:
     assert await ground.names(ground.fs.get_uri()) == ["dir"]
 
 
-@pytest.mark.parametrize("path", ["s3://{name}/a", "hdfs://{name}/a", "s3k://other/a", "s3k:///a", "s3k://{upper}/a"])
+@pytest.mark.parametrize(
+    "path", ["s3://{name}/a", "hdfs://{name}/a", "s3k://other/a", "s3k:///a", "s3k://{upper}/a"]
+)
 async def test_paths_of_other_file_systems_are_refused(ground: Ground, path: str) -> None:
     foreign = path.format(name=ground.client.name, upper=ground.client.name.upper())
 

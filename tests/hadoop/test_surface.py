@@ -31,7 +31,12 @@ async def test_a_status_has_placeholders_for_what_is_not_kept(ground: Ground) ->
 
     assert (file.permission, directory.permission) == (0o666, 0o777)
     assert {file.owner, file.group, directory.owner, directory.group} == {"tester"}
-    assert (file.access_time, file.is_symlink, file.has_acl, file.is_erasure_coded) == (0, False, False, False)
+    assert (file.access_time, file.is_symlink, file.has_acl, file.is_erasure_coded) == (
+        0,
+        False,
+        False,
+        False,
+    )
     assert (directory.length, directory.block_size, directory.replication) == (0, 0, 0)
 
 
@@ -85,7 +90,13 @@ async def test_what_the_contract_options_deny_does_not_exist(ground: Ground) -> 
 
     async with await ground.fs.open(ground.path("file")) as stream:
         assert not hasattr(stream, "unbuffer")
-    for name in ("get_path_handle", "open_path_handle", "get_acl_status", "get_xattrs", "create_snapshot"):
+    for name in (
+        "get_path_handle",
+        "open_path_handle",
+        "get_acl_status",
+        "get_xattrs",
+        "create_snapshot",
+    ):
         assert not hasattr(ground.fs, name)
 
 
@@ -167,7 +178,10 @@ async def test_of_many_creators_without_overwrite_one_wins(ground: Ground) -> No
     ],
 )
 async def test_create_non_recursive_obeys_its_flags(
-    ground: Ground, flags: CreateFlag, over_existing: type[Exception] | None, of_new: type[Exception] | None
+    ground: Ground,
+    flags: CreateFlag,
+    over_existing: type[Exception] | None,
+    of_new: type[Exception] | None,
 ) -> None:
     await ground.write(ground.path("dir/old"), b"old")
 
@@ -201,7 +215,12 @@ async def test_create_non_recursive_makes_no_parent(ground: Ground) -> None:
 
 async def test_the_create_builder_refuses_unknown_demands(ground: Ground) -> None:
     with pytest.raises(ValueError, match="unknown mandatory option"):
-        await ground.fs.create_file(ground.path("file")).opt("a", 1).must("fs.test.something", 1).build()
+        await (
+            ground.fs.create_file(ground.path("file"))
+            .opt("a", 1)
+            .must("fs.test.something", 1)
+            .build()
+        )
     await ground.expect_tree(ground.path(), {})
 
 
@@ -214,7 +233,9 @@ async def test_a_file_that_is_being_written_is_not_renamed(ground: Ground) -> No
     await ground.expect_tree(ground.path(), {"file": 1})
 
 
-async def test_a_directory_in_which_a_file_is_being_written_stays_as_a_whole(ground: Ground) -> None:
+async def test_a_directory_in_which_a_file_is_being_written_stays_as_a_whole(
+    ground: Ground,
+) -> None:
     """It was moved but for that file before renames of directories were atomic."""
     await ground.write(ground.path("dir/done"), b"x")
     async with await ground.fs.create(ground.path("dir/open")) as stream:
@@ -246,7 +267,8 @@ async def test_of_racing_renames_of_one_source_one_wins(ground: Ground) -> None:
     await ground.write(ground.path("file"), b"x")
 
     outcomes = await asyncio.gather(
-        *(ground.fs.rename("/file", f"/moved-{number}") for number in range(8)), return_exceptions=True
+        *(ground.fs.rename("/file", f"/moved-{number}") for number in range(8)),
+        return_exceptions=True,
     )
 
     assert outcomes.count(True) == 1
@@ -258,7 +280,9 @@ async def test_of_racing_renames_to_one_target_one_wins(ground: Ground) -> None:
     for number in range(8):
         await ground.write(ground.path(f"file-{number}"), b"%d" % number)
 
-    outcomes = await asyncio.gather(*(ground.fs.rename(f"/file-{number}", "/target") for number in range(8)))
+    outcomes = await asyncio.gather(
+        *(ground.fs.rename(f"/file-{number}", "/target") for number in range(8))
+    )
 
     assert outcomes.count(True) == 1
     assert await ground.read(ground.path("target")) == b"%d" % outcomes.index(True)
@@ -294,12 +318,17 @@ async def test_the_time_of_a_directory_is_that_of_its_making(ground: Ground) -> 
     assert await ground.fs.get_file_status(ground.path("dir")) == before
 
 
-async def test_a_file_that_is_being_written_is_listed_and_counts_for_nothing(ground: Ground) -> None:
+async def test_a_file_that_is_being_written_is_listed_and_counts_for_nothing(
+    ground: Ground,
+) -> None:
     await ground.write(ground.path("dir/done"), b"xyz")
 
     async with await ground.fs.create(ground.path("dir/open")):
         assert names(await ground.fs.list_status("/dir")) == ["done", "open"]
-        assert sorted(names(await collect(ground.fs.list_files("/dir", recursive=True)))) == ["done", "open"]
+        assert sorted(names(await collect(ground.fs.list_files("/dir", recursive=True)))) == [
+            "done",
+            "open",
+        ]
         summary = await ground.fs.get_content_summary("/dir")
         assert (summary.length, summary.file_count, summary.directory_count) == (3, 1, 1)
 

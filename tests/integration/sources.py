@@ -50,7 +50,9 @@ class SourceTree:
 
     def largest_directory(self) -> str:
         """The top-level directory with the most files."""
-        return Counter(path.partition("/")[0] for path in self.files if "/" in path).most_common(1)[0][0]
+        return Counter(path.partition("/")[0] for path in self.files if "/" in path).most_common(1)[
+            0
+        ][0]
 
     def without(self, directory: str) -> SourceTree:
         """What is left when a top-level directory is deleted."""
@@ -72,7 +74,8 @@ class SourceTree:
 
 
 def make_source(root: Path, count: int, *, large: int = LARGE) -> SourceTree:
-    """`count` files of the standard library, one of `large` bytes, and what makes a tree awkward."""
+    """`count` files of the standard library, one of `large` bytes, and what makes a tree
+    awkward."""
     library = Path(sysconfig.get_path("stdlib"))
     modules = list(_regular_files(library))
     for number in range(count):
@@ -92,7 +95,8 @@ def make_source(root: Path, count: int, *, large: int = LARGE) -> SourceTree:
 
 
 def _regular_files(library: Path) -> Iterator[Path]:
-    """Readable files of the standard library without what was installed or compiled, the packages first."""
+    """Readable files of the standard library without what was installed or compiled, the packages
+    first."""
     for directory, names, files in os.walk(library):
         names[:] = sorted(set(names) - {"site-packages", "__pycache__"})
         if Path(directory) == library:

@@ -62,7 +62,10 @@ class Surface(Protocol):
 
 
 def listed(statuses: Sequence[FileStatus], path: str) -> Listed:
-    found = {status.path.removeprefix(path + "/"): None if status.is_dir else status.size for status in statuses}
+    found = {
+        status.path.removeprefix(path + "/"): None if status.is_dir else status.size
+        for status in statuses
+    }
     assert len(found) == len(statuses), "a listing has something twice"
     return found
 
@@ -76,7 +79,8 @@ class CommandLine:
         self._work = work
 
     def run(self, *arguments: str) -> list[dict[str, Any]]:
-        """Run a command with `--json`; the documents it writes, one a line. It must succeed, and silently."""
+        """Run a command with `--json`; the documents it writes, one a line. It must succeed, and
+        silently."""
         done = subprocess.run(
             [sys.executable, "-m", "s3k_async.cli", "--json", *arguments],
             stdin=subprocess.DEVNULL,
@@ -96,7 +100,9 @@ class CommandLine:
     def list(self, path: str) -> Listed:
         found = self.run("ls", "-R", self._at(path))
         sizes = {
-            each["path"].removeprefix(path + "/"): None if each["type"] == "directory" else each["size"]
+            each["path"].removeprefix(path + "/"): None
+            if each["type"] == "directory"
+            else each["size"]
             for each in found
         }
         assert len(sizes) == len(found), "a listing has something twice"
@@ -161,7 +167,11 @@ class AsyncSurface:
 
         async def all_of_it() -> None:
             await gather(one, source.files, limit=AT_ONCE)
-            await gather(lambda path: self._fs.makedirs(f"{target}/{path}"), source.directories, limit=AT_ONCE)
+            await gather(
+                lambda path: self._fs.makedirs(f"{target}/{path}"),
+                source.directories,
+                limit=AT_ONCE,
+            )
 
         self._run(all_of_it())
 
@@ -185,7 +195,10 @@ class AsyncSurface:
         async def all_of_it() -> dict[str, str]:
             files = [status async for status in self._fs.find(path, type="file")]
             found = await gather(one, files, limit=AT_ONCE)
-            return {file.path.removeprefix(path + "/"): digest for file, digest in zip(files, found, strict=True)}
+            return {
+                file.path.removeprefix(path + "/"): digest
+                for file, digest in zip(files, found, strict=True)
+            }
 
         return self._run(all_of_it())
 
@@ -224,7 +237,11 @@ class SyncSurface:
                     file.write(data[start : start + CHUNK])
 
         list(self._threads.map(one, source.files))
-        list(self._threads.map(lambda path: self._fs.makedirs(f"{target}/{path}"), source.directories))
+        list(
+            self._threads.map(
+                lambda path: self._fs.makedirs(f"{target}/{path}"), source.directories
+            )
+        )
 
     def list(self, path: str) -> Listed:
         return listed([*self._fs.list(path, recursive=True)], path)
@@ -234,8 +251,12 @@ class SyncSurface:
 
     def digests(self, path: str) -> dict[str, str]:
         files = [status.path for _, _, files in self._fs.walk(path) for status in files]
-        found = self._threads.map(lambda file: hashlib.sha256(self._fs.read(file)).hexdigest(), files)
-        return {file.removeprefix(path + "/"): digest for file, digest in zip(files, found, strict=True)}
+        found = self._threads.map(
+            lambda file: hashlib.sha256(self._fs.read(file)).hexdigest(), files
+        )
+        return {
+            file.removeprefix(path + "/"): digest for file, digest in zip(files, found, strict=True)
+        }
 
     def etag(self, path: str) -> str:
         return self._fs.stat(path).etag
@@ -253,5 +274,14 @@ class SyncSurface:
 
 def environment(**settings: str) -> dict[str, str]:
     """Of our own environment what any program needs, and the settings given."""
-    needed = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "COVERAGE_PROCESS_START")
+    needed = (
+        "PATH",
+        "HOME",
+        "LANG",
+        "LC_ALL",
+        "TMPDIR",
+        "PYTHONPATH",
+        "VIRTUAL_ENV",
+        "COVERAGE_PROCESS_START",
+    )
     return {name: os.environ[name] for name in needed if name in os.environ} | settings

@@ -14,7 +14,14 @@ from s3k_async.model import ContentSummary
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.integration.sources import SourceTree, make_source
-from tests.integration.surfaces import AsyncSurface, CommandLine, Listed, Surface, SyncSurface, environment
+from tests.integration.surfaces import (
+    AsyncSurface,
+    CommandLine,
+    Listed,
+    Surface,
+    SyncSurface,
+    environment,
+)
 
 pytestmark = pytest.mark.engine
 everywhere = volume_backends("dynamodb_local+seaweedfs", "dynoxide+moto")
@@ -60,7 +67,9 @@ def do_job(surface: Surface, source: SourceTree) -> SourceTree:
     assert moved.bytes == source.bytes
     assert surface.list("/library") == everything
     assert surface.digests("/library") == source.files
-    assert surface.etag("/library/large").strip('"').endswith("-3")  # S3's mark of a file that came in three parts
+    assert (
+        surface.etag("/library/large").strip('"').endswith("-3")
+    )  # S3's mark of a file that came in three parts
 
     doomed = source.largest_directory()
     left = source.without(doomed)
@@ -68,7 +77,9 @@ def do_job(surface: Surface, source: SourceTree) -> SourceTree:
     assert deleted.files == len(source.files) - len(left.files)
     assert deleted.directories == len(source.directories) - len(left.directories)
     assert surface.list("/library") == {**left.sizes, **dict.fromkeys(left.directories)}
-    assert surface.summary("/") == ContentSummary(left.bytes, len(left.files), len(left.directories) + 2)
+    assert surface.summary("/") == ContentSummary(
+        left.bytes, len(left.files), len(left.directories) + 2
+    )
     return left
 
 
@@ -121,16 +132,21 @@ def keywords(config: VolumeConfig) -> dict[str, object]:
 
 @pytest.fixture
 def commands(config: VolumeConfig, tmp_path: Path) -> CommandLine:
-    """The command line, for the volume of a configuration file, with its secrets in the environment."""
+    """The command line, for the volume of a configuration file, with its secrets in the
+    environment."""
     file = config_file(config, tmp_path / "s3k.toml")
-    return CommandLine(f"s3k://{config.name}", environment(S3K_CONFIG=str(file), **secrets(config)), tmp_path)
+    return CommandLine(
+        f"s3k://{config.name}", environment(S3K_CONFIG=str(file), **secrets(config)), tmp_path
+    )
 
 
 WAYS = ("command line", "async client", "blocking client")
 
 
 @pytest.fixture(params=WAYS)
-def surface(request: pytest.FixtureRequest, config: VolumeConfig, commands: CommandLine) -> Iterator[Surface]:
+def surface(
+    request: pytest.FixtureRequest, config: VolumeConfig, commands: CommandLine
+) -> Iterator[Surface]:
     """One way to use a volume, which is new."""
     yield from new_surface(request.param, config, commands)
 
@@ -142,7 +158,9 @@ def new_surface(way: str, config: VolumeConfig, commands: CommandLine) -> Iterat
         yield commands
         return
     asyncio.run(init_volume(config))
-    with closing(AsyncSurface(keywords(config)) if way == "async client" else SyncSurface(config)) as client:
+    with closing(
+        AsyncSurface(keywords(config)) if way == "async client" else SyncSurface(config)
+    ) as client:
         yield client
 
 
@@ -163,15 +181,22 @@ def test_the_job(surface: Surface, source: SourceTree, commands: CommandLine) ->
 
 @everywhere
 @pytest.mark.slow
-def test_the_job_with_3000_files(surface: Surface, many_files: SourceTree, commands: CommandLine) -> None:
+def test_the_job_with_3000_files(
+    surface: Surface, many_files: SourceTree, commands: CommandLine
+) -> None:
     check_clean(commands, do_job(surface, many_files))
 
 
 @volume_backends("dynamodb_local+seaweedfs")
-def test_what_one_surface_writes_the_others_read(config: VolumeConfig, commands: CommandLine, tmp_path: Path) -> None:
+def test_what_one_surface_writes_the_others_read(
+    config: VolumeConfig, commands: CommandLine, tmp_path: Path
+) -> None:
     commands.run("init", f"s3k://{config.name}")
     small = make_source(tmp_path / "small", 5, large=100)
-    with closing(AsyncSurface(keywords(config))) as asynchronous, closing(SyncSurface(config)) as blocking:
+    with (
+        closing(AsyncSurface(keywords(config))) as asynchronous,
+        closing(SyncSurface(config)) as blocking,
+    ):
         surfaces: dict[str, Surface] = {"/a": asynchronous, "/b": blocking, "/c": commands}
         for place, writer in surfaces.items():
             writer.put(small, place)

@@ -1,4 +1,5 @@
-"""A volume as S3-FileSystem 1.0 left it, on real engines, opened through its own Hadoop keys: read and verified."""
+"""A volume as S3-FileSystem 1.0 left it, on real engines, opened through its own Hadoop keys: read
+and verified."""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ async def old(dynoxide: Engine, seaweedfs: Engine) -> AsyncIterator[OldVolume]:
         for path in ("/logs", "/logs/day=1", "/empty"):
             await volume.directory(path)
         for number in range(20):
-            await volume.file(f"/logs/day=1/part-{number:05}", b"%d" % number, version=2 + number % 3)
+            await volume.file(
+                f"/logs/day=1/part-{number:05}", b"%d" % number, version=2 + number % 3
+            )
         await volume.reserve("/logs/being-written")
         yield volume
         await items.close()
@@ -93,13 +96,20 @@ async def old(dynoxide: Engine, seaweedfs: Engine) -> AsyncIterator[OldVolume]:
 async def test_it_is_listed_read_and_not_written(old: OldVolume) -> None:
     async with S3kClient(f"s3k://{old.bucket.bucket}", hadoop=old.hadoop()) as fs:
         paths = {status.path async for status in fs.list("/", recursive=True)}
-        assert paths == {"/logs", "/logs/day=1", "/empty"} | {f"/logs/day=1/part-{n:05}" for n in range(20)}
+        assert paths == {"/logs", "/logs/day=1", "/empty"} | {
+            f"/logs/day=1/part-{n:05}" for n in range(20)
+        }
         assert await fs.read("/logs/day=1/part-00007") == b"7"
         assert (await fs.stat("/logs/day=1/part-00007")).ctime_ms == CTIME * 1000
         assert (await fs.content_summary("/")).file_count == 20
         with pytest.raises(UncommittedFileError):
             await fs.read("/logs/being-written")
-        for change in (fs.write("/new", b""), fs.rename("/logs", "/old"), fs.delete("/empty"), fs.makedirs("/new")):
+        for change in (
+            fs.write("/new", b""),
+            fs.rename("/logs", "/old"),
+            fs.delete("/empty"),
+            fs.makedirs("/new"),
+        ):
             with pytest.raises(ReadOnlyVolumeError):
                 await change
 
@@ -148,7 +158,9 @@ async def test_O1_its_log_can_be_shown_and_not_compacted(
     assert (code, "not ours to compact" in errors) == (ExitCode.DENIED, True)
 
 
-async def test_it_becomes_a_native_volume_over_the_same_bytes(old: OldVolume, dynoxide: Engine, tmp_path: Path) -> None:
+async def test_it_becomes_a_native_volume_over_the_same_bytes(
+    old: OldVolume, dynoxide: Engine, tmp_path: Path
+) -> None:
     """As old jobs name the bytes, by S3A's scheme."""
     target = str(tmp_path / "old.dump")
     with fresh_table(dynoxide) as table:

@@ -17,7 +17,12 @@ import pytest
 
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import BusyError, DirectoryNotEmptyError, UnsupportedError, VolumeNotFoundError
+from s3k_async.errors import (
+    BusyError,
+    DirectoryNotEmptyError,
+    UnsupportedError,
+    VolumeNotFoundError,
+)
 from s3k_async.fsck.restore import RestorePlan
 from s3k_async.fsck.restore_tree import RestoreReport
 from s3k_async.metadata import exclusive
@@ -51,7 +56,10 @@ async def tree_of(config: VolumeConfig, *, read: bool = True) -> Tree:
     found: Tree = {}
     async for entry in entries_of(volume):
         data = await volume.storage.read(str(entry.physical)) if read and not entry.is_dir else None
-        found[entry.path] = (replace(entry, pending="", operation="" if entry.is_dir else entry.operation), data)
+        found[entry.path] = (
+            replace(entry, pending="", operation="" if entry.is_dir else entry.operation),
+            data,
+        )
     await volume.close()
     return found
 
@@ -63,7 +71,9 @@ async def lived(config: VolumeConfig, number: int) -> None:
         names = [f"/in/day={number % 7}/part-{number:06d}" for number in range(number)]
         for start in range(0, number, 5000):
             some = names[start : start + 5000]
-            await fs.write_many([(name, b"" if place % 3 else name.encode()) for place, name in enumerate(some)])
+            await fs.write_many(
+                [(name, b"" if place % 3 else name.encode()) for place, name in enumerate(some)]
+            )
         await fs.makedirs("/empty/one")
         await fs.makedirs("/empty/two")
         await fs.write_many([(name, b"again " + name.encode()) for name in names[::10]])
@@ -82,7 +92,8 @@ async def lose_table(config: VolumeConfig) -> None:
 
 
 async def interrupt_a_rename(config: VolumeConfig) -> None:
-    """As an owner does that died while it was preparing: some of a directory's operations are pending."""
+    """As an owner does that died while it was preparing: some of a directory's operations are
+    pending."""
     volume = await open_volume(config)
     found = [entry async for entry in entries_of(volume) if entry.path.startswith("/in/day=0")]
     directory = next(entry for entry in found if entry.path == "/in/day=0")
@@ -90,7 +101,9 @@ async def interrupt_a_rename(config: VolumeConfig) -> None:
     for some in ([directory], children):
         moves = [
             volume.store.changes.operation(
-                "rename", entry, entry.moved(entry.path.replace("day=0", "day=x"), operation=SYSTEM.uuid())
+                "rename",
+                entry,
+                entry.moved(entry.path.replace("day=0", "day=x"), operation=SYSTEM.uuid()),
             )
             for entry in some
         ]
@@ -98,11 +111,17 @@ async def interrupt_a_rename(config: VolumeConfig) -> None:
     await volume.close()
 
 
-async def restored(config: VolumeConfig, progress: Callable[[Progress], object] | None = None) -> RestoreReport:
+async def restored(
+    config: VolumeConfig, progress: Callable[[Progress], object] | None = None
+) -> RestoreReport:
     plan = await restore_volume(config, progress=progress)
     assert plan.written == 0
     report = await restore_volume(config, dry_run=False, progress=progress)
-    assert (report.files, report.directories, report.counts) == (plan.files, plan.directories, plan.counts)
+    assert (report.files, report.directories, report.counts) == (
+        plan.files,
+        plan.directories,
+        plan.counts,
+    )
     assert report.written == report.restored
     return report
 
@@ -172,7 +191,8 @@ async def test_death_at_every_call_of_a_restore_is_finished_by_restoring_again(
 async def test_the_lock_is_renewed_while_a_large_log_is_decided(
     new_volume: VolumeMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The event loop was busy deciding until the lease was over, and the restore was refused at its first write."""
+    """The event loop was busy deciding until the lease was over, and the restore was refused at its
+    first write."""
     monkeypatch.setattr(exclusive, "RENEW_SECONDS", 0.05)
     config = new_volume()
     await lived(config, 14)
@@ -205,7 +225,10 @@ async def test_a_half_restored_volume_opens_for_nobody(new_volume: VolumeMaker) 
     faults.fail_when(lambda call: call.method == "load", Died("died"), when="after")
     with pytest.raises(Died):
         await restore_volume(config, dry_run=False, faults=faults)
-    with pytest.raises(BusyError, match=r"restore of the volume .*was interrupted; the same restore again finishes it"):
+    with pytest.raises(
+        BusyError,
+        match=r"restore of the volume .*was interrupted; the same restore again finishes it",
+    ):
         await open_volume(config)
     await restore_volume(config, dry_run=False)
     assert await tree_of(config) == before
@@ -218,10 +241,16 @@ async def test_what_the_table_lost_below_a_path_is_put_back(new_volume: VolumeMa
     before = await tree_of(config)
     volume = await open_volume(config)
     keys = volume.store.keys
-    lost = [path for path in before if path.startswith("/moved/") or path == "/moved" or path.endswith("part-000000")]
+    lost = [
+        path
+        for path in before
+        if path.startswith("/moved/") or path == "/moved" or path.endswith("part-000000")
+    ]
     assert len(lost) > 5
     for path in lost:
-        await volume.items.write(Delete(keys.key(path), Condition(equals={"id": before[path][0].id})))
+        await volume.items.write(
+            Delete(keys.key(path), Condition(equals={"id": before[path][0].id}))
+        )
     await volume.close()
     with pytest.raises(DirectoryNotEmptyError, match="--subtree"):
         await restore_volume(config)
@@ -253,7 +282,9 @@ async def test_there_is_nothing_to_restore_where_no_volume_was(new_volume: Volum
 
 
 @volume_backends("memory")
-async def test_O6_what_a_restore_writes_is_in_its_audit_trail_before(new_volume: VolumeMaker) -> None:
+async def test_O6_what_a_restore_writes_is_in_its_audit_trail_before(
+    new_volume: VolumeMaker,
+) -> None:
     config = new_volume()
     await lived(config, 30)
     await lose_table(config)
@@ -287,7 +318,8 @@ async def test_a_table_that_was_emptied_is_lost_too(new_volume: VolumeMaker) -> 
 
 
 def restored_alone(config: VolumeConfig) -> tuple[RestoreReport, float, int]:
-    """Restore, as a process that does nothing else; the report, seconds, and the most memory it had, in MiB."""
+    """Restore, as a process that does nothing else; the report, seconds, and the most memory it
+    had, in MiB."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exclusive, "QUIET_SECONDS", 0.0)
         began = SYSTEM.monotonic()
@@ -307,7 +339,8 @@ async def test_a_hundred_thousand_files_come_back(new_volume: VolumeMaker) -> No
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         report, seconds, peak = process.submit(restored_alone, config).result()
     sys.stdout.write(
-        f"{report.log_records} records of the log read, {report.written} entries written, {report.files} of them files,"
+        f"{report.log_records} records of the log read, {report.written} entries written, "
+        f"{report.files} of them files,"
         f" in {seconds:.1f} s; at most {peak} MiB\n"
     )
     assert report.clean

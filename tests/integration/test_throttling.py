@@ -1,4 +1,5 @@
-"""A table that may do little (ExtendDB limits it as provisioned): everything finishes, and finishes right."""
+"""A table that may do little (ExtendDB limits it as provisioned): everything finishes, and finishes
+right."""
 
 from __future__ import annotations
 
@@ -51,8 +52,13 @@ async def busy(extenddb: Engine, request: pytest.FixtureRequest) -> AsyncIterato
                     {"AttributeName": "path", "KeyType": "HASH"},
                     {"AttributeName": "children", "KeyType": "RANGE"},
                 ],
-                AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("path", "children")],
-                ProvisionedThroughput={"ReadCapacityUnits": request.param, "WriteCapacityUnits": request.param},
+                AttributeDefinitions=[
+                    {"AttributeName": name, "AttributeType": "S"} for name in ("path", "children")
+                ],
+                ProvisionedThroughput={
+                    "ReadCapacityUnits": request.param,
+                    "WriteCapacityUnits": request.param,
+                },
             )
             client.get_waiter("table_exists").wait(TableName=table.name, WaiterConfig={"Delay": 1})
             made = Busy(replace(table, aws=replace(table.aws, endpoint=proxy.url)))
@@ -87,7 +93,8 @@ async def all_names(fetch: Callable[[str | None], Awaitable[ItemPage]]) -> list[
 
 
 async def test_the_port(busy: Busy, items: ReliableItems) -> None:
-    """Single writes and reads, pages, scans, batches and transactions, each above what the table may do."""
+    """Single writes and reads, pages, scans, batches and transactions, each above what the table
+    may do."""
     await gather(lambda number: items.write(put(number)), range(MANY), limit=MANY)
     assert busy.refused > 0
     expected = [name(number) for number in range(MANY)]
@@ -109,7 +116,9 @@ async def test_the_port(busy: Busy, items: ReliableItems) -> None:
     assert busy.refused > 0
 
     keys = [Key("p", name(number)) for number in range(MANY + 50)]
-    assert await items.get_many(keys) == {key: put(number).item for number, key in enumerate(keys[:MANY])}
+    assert await items.get_many(keys) == {
+        key: put(number).item for number, key in enumerate(keys[:MANY])
+    }
 
     async def move(start: int) -> None:
         for_each = range(start, start + 5)
@@ -125,11 +134,17 @@ async def test_the_port(busy: Busy, items: ReliableItems) -> None:
 @pytest.mark.parametrize("busy", [8], indirect=True)
 async def test_a_client(busy: Busy, tmp_path: Path) -> None:
     config = VolumeConfig(
-        "busy", busy.table, LocalDirectory(str(tmp_path / "data")), suffix_count=3, tuning=Tuning(retry=PATIENT)
+        "busy",
+        busy.table,
+        LocalDirectory(str(tmp_path / "data")),
+        suffix_count=3,
+        tuning=Tuning(retry=PATIENT),
     )
     await init_volume(config)
     async with S3kClient(config=config) as fs:
-        await gather(lambda number: fs.write(f"/a/{number % 3}/{name(number)}", b"1"), range(20), limit=20)
+        await gather(
+            lambda number: fs.write(f"/a/{number % 3}/{name(number)}", b"1"), range(20), limit=20
+        )
         assert len([status async for status in fs.list("/a", recursive=True)]) == 20 + 3
         assert (await fs.content_summary("/a")).file_count == 20
         await fs.rename("/a", "/b")
@@ -144,7 +159,12 @@ async def test_a_client(busy: Busy, tmp_path: Path) -> None:
 async def test_a_wrong_secret(extenddb: Engine, busy: Busy, tmp_path: Path) -> None:
     wrong = replace(busy.table, aws=replace(busy.table.aws, secret_access_key=Secret("another")))
     items = WireItems(wrong)
-    for call in (items.get(Key("p", "s")), items.write(put(1)), items.query("p"), items.transact([put(1)], "t")):
+    for call in (
+        items.get(Key("p", "s")),
+        items.write(put(1)),
+        items.query("p"),
+        items.transact([put(1)], "t"),
+    ):
         with pytest.raises(CredentialsError):
             await call
     await items.close()

@@ -42,7 +42,9 @@ def use(fs: PyFileSystem, name: str) -> None:
         stream.write(name.encode())
     fs.move(f"/{name}/log", f"/{name}/moved")
     infos = fs.get_file_info(FileSelector(f"/{name}", recursive=True))
-    assert {info.path for info in infos} == {f"/{name}/{each}" for each in ("1", "1/part-0.parquet", "moved")}
+    assert {info.path for info in infos} == {
+        f"/{name}/{each}" for each in ("1", "1/part-0.parquet", "moved")
+    }
     assert fs.open_input_file(f"/{name}/moved").read() == name.encode()
 
 
@@ -52,7 +54,9 @@ def count(fs: PyFileSystem, path: str) -> int:
 
 def run_children(context: Any, fs: PyFileSystem, number: int = CHILDREN) -> None:
     """Children side by side, each under its own name."""
-    children = [context.Process(target=use, args=(fs, f"child-{next(_turns)}")) for _ in range(number)]
+    children = [
+        context.Process(target=use, args=(fs, f"child-{next(_turns)}")) for _ in range(number)
+    ]
     for each in children:
         each.start()
     for each in children:
@@ -110,7 +114,8 @@ def in_use(context: Any, fs: PyFileSystem) -> None:
 def loop(context: Any, fs: PyFileSystem) -> None:
     async def main() -> None:
         use(fs, "first")
-        # Not from a thread of an executor: there multiprocessing itself ends every forked child with 1.
+        # Not from a thread of an executor: there multiprocessing itself ends every forked child
+        # with 1.
         beside = asyncio.create_task(asyncio.to_thread(use, fs, "second"))
         await asyncio.sleep(0)
         run_children(context, fs)
@@ -128,7 +133,8 @@ def pool(context: Any, fs: PyFileSystem) -> None:
 
 
 class Rows:
-    """A dataset as torch wants one: it has a length, and items that a worker process reads by their numbers."""
+    """A dataset as torch wants one: it has a length, and items that a worker process reads by their
+    numbers."""
 
     def __init__(self, fs: PyFileSystem) -> None:
         self._dataset = ds.dataset("/d", filesystem=fs, partitioning="hive")
@@ -149,7 +155,10 @@ def loader_worker(rows: Rows, wanted: Any, found: Any) -> None:
 def load(context: Any, rows: Rows, batch: int, batches: int) -> Iterator[int]:
     """As a data loader does it: workers that get the dataset once, and then lists of numbers."""
     wanted, found = context.SimpleQueue(), context.SimpleQueue()
-    workers = [context.Process(target=loader_worker, args=(rows, wanted, found), daemon=True) for _ in range(CHILDREN)]
+    workers = [
+        context.Process(target=loader_worker, args=(rows, wanted, found), daemon=True)
+        for _ in range(CHILDREN)
+    ]
     for worker in workers:
         worker.start()
     for start in range(0, batch * batches, batch):

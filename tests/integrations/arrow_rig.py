@@ -44,7 +44,8 @@ def read(fs: PyFileSystem, path: str) -> bytes:
 
 
 def wait_until_nothing_is_reserved(fs: PyFileSystem) -> None:
-    """What Arrow drops is discarded on the client's loop, a moment later; until then its path is reserved."""
+    """What Arrow drops is discarded on the client's loop, a moment later; until then its path is
+    reserved."""
     for _ in range(10_000):
         everything = client_of(fs).list("/", recursive=True, include_uncommitted=True)
         if all(status.is_dir or status.committed for status in everything):

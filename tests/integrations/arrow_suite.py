@@ -1,7 +1,9 @@
-"""pyarrow's own tests of a filesystem, over a volume: those of `pyarrow.tests.test_fs` that take one.
+"""pyarrow's own tests of a filesystem, over a volume: those of `pyarrow.tests.test_fs` that take
+one.
 
-No test module of ours: `test_arrow_suite.py` runs it in a process of its own, with the plugin of pyarrow, which sets
-options, environment and settings of hypothesis for everything that runs beside it.
+No test module of ours: `test_arrow_suite.py` runs it in a process of its own, with the plugin of
+pyarrow, which sets options, environment and settings of hypothesis for everything that runs beside
+it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _numbers = itertools.count()
 
 
 for _name, _test in vars(test_fs).items():
-    if _name.startswith("test_") and {"fs", "filesystem_config"} & set(inspect.signature(_test).parameters):
+    if _name.startswith("test_") and {"fs", "filesystem_config"} & set(
+        inspect.signature(_test).parameters
+    ):
         globals()[_name] = _test
 pickle_with_and_without_subtree_filesystem = test_fs.pickle_with_and_without_subtree_filesystem
 
@@ -40,10 +44,18 @@ def volume() -> PyFileSystem:
 
 @pytest.fixture(params=FORMS)
 def filesystem_config(request: pytest.FixtureRequest, volume: PyFileSystem) -> Config:
-    """What the tests want to know, for paths of one form, in a directory that only one test uses."""
+    """What the tests want to know, for paths of one form, in a directory that only one test
+    uses."""
     place = f"test-{next(_numbers)}/"
-    above = {"relative": "", "absolute": "/", "url": f"s3k://{volume.handler.client.name}/"}[request.param]
-    return {"fs": volume, "pathfn": (above + place).__add__, "allow_move_dir": True, "allow_append_to_file": True}
+    above = {"relative": "", "absolute": "/", "url": f"s3k://{volume.handler.client.name}/"}[
+        request.param
+    ]
+    return {
+        "fs": volume,
+        "pathfn": (above + place).__add__,
+        "allow_move_dir": True,
+        "allow_append_to_file": True,
+    }
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""What of the public suites is slow: all of it on engines, and fsspec's tables of patterns anywhere."""
+"""What of the public suites is slow: all of it on engines, and fsspec's tables of patterns
+anywhere."""
 
 from __future__ import annotations
 

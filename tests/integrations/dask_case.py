@@ -1,7 +1,7 @@
 """Every way to run Dask's tasks in other processes, as a program: `dask_case.py URL`.
 
-The parent has used the volume before its workers exist, as a notebook has. It says which way's workers could read and
-write everything, one after the other, and nothing else.
+The parent has used the volume before its workers exist, as a notebook has. It says which way's
+workers could read and write everything, one after the other, and nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def work(url: str) -> None:
     data.to_csv(f"{url}/text/part-*.csv", index=False)
     read = dd.read_csv(f"{url}/text/*.csv")
     assert float(read["value"].sum().compute()) == float(frame()["value"].sum())
-    sizes = [dask.delayed(held)(fsspec.url_to_fs(url)[0], f"{url}/text/part-{number}.csv") for number in range(4)]
+    sizes = [
+        dask.delayed(held)(fsspec.url_to_fs(url)[0], f"{url}/text/part-{number}.csv")
+        for number in range(4)
+    ]
     assert all(size > 0 for size in dask.compute(*sizes))
 
 

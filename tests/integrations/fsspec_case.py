@@ -1,7 +1,8 @@
 """One filesystem object across processes, as a program: `fsspec_case.py METHOD DIRECTORY`.
 
-A parent with the object in every state that libraries have it in starts children, which use it; then the parent goes
-on. It ends with 0 if everybody could do everything, and says on standard error what could not be done.
+A parent with the object in every state that libraries have it in starts children, which use it;
+then the parent goes on. It ends with 0 if everybody could do everything, and says on standard error
+what could not be done.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def child_with_a_loop(directory: str, name: str) -> None:
 
 
 class Blocks:
-    """A data set as loaders have them: its file is open already, or is opened by whoever reads first."""
+    """A data set as loaders have them: its file is open already, or is opened by whoever reads
+    first."""
 
     def __init__(self, fs: S3kFileSystem, path: str, file: Any = None) -> None:
         self._fs = fs
@@ -93,7 +95,9 @@ def pooled(fs: S3kFileSystem, number: int) -> bytes:
 
 def run_children(context: Any, target: Callable[..., None], *given: object, count: int = 2) -> None:
     """Children side by side, each under its own name."""
-    children = [context.Process(target=target, args=(*given, f"child-{next(_turns)}")) for _ in range(count)]
+    children = [
+        context.Process(target=target, args=(*given, f"child-{next(_turns)}")) for _ in range(count)
+    ]
     for each in children:
         each.start()
     for each in children:
@@ -144,7 +148,8 @@ def used_by_threads(context: Any, fs: S3kFileSystem) -> None:
 
 
 async def from_a_notebook(context: Any, fs: S3kFileSystem) -> None:
-    """As a notebook's cell does it: blocking calls, and children, on the thread of a running loop."""
+    """As a notebook's cell does it: blocking calls, and children, on the thread of a running
+    loop."""
     use(fs, "notebook")
     run_children(context, child, fs)
 
@@ -153,7 +158,12 @@ def main(method: str, directory: str) -> None:
     context: Any = multiprocessing.get_context(method)
     asyncio.run(init_volume(resolve(directory)))
     fs = S3kFileSystem(directory)
-    fs.pipe({"/before": b"before", "/blocks": b"".join(bytes([number]) * 100 for number in range(BLOCKS))})
+    fs.pipe(
+        {
+            "/before": b"before",
+            "/blocks": b"".join(bytes([number]) * 100 for number in range(BLOCKS)),
+        }
+    )
     run_children(context, child_with_a_url, directory)
     run_children(context, child, S3kFileSystem(directory, skip_instance_cache=True))
     fs.close_session()

@@ -12,7 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from s3k_async.config import AwsConfig, DynamoTable, LocalDirectory, S3Bucket, SqliteFile, VolumeConfig
+from s3k_async.config import (
+    AwsConfig,
+    DynamoTable,
+    LocalDirectory,
+    S3Bucket,
+    SqliteFile,
+    VolumeConfig,
+)
 from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import fresh_name
@@ -23,8 +30,11 @@ NOT_PARQUET = b"whoever opens this reads what the filter had ruled out"
 
 
 @contextmanager
-def named_volume(config: VolumeConfig, settings: Mapping[str, str], directory: Path) -> Iterator[str]:
-    """Makes the volume; gives its URL, under which this process and its children find it by S3K_CONFIG."""
+def named_volume(
+    config: VolumeConfig, settings: Mapping[str, str], directory: Path
+) -> Iterator[str]:
+    """Makes the volume; gives its URL, under which this process and its children find it by
+    S3K_CONFIG."""
     asyncio.run(init_volume(config))
     lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
     file = directory / f"{config.name}.toml"
@@ -36,7 +46,8 @@ def named_volume(config: VolumeConfig, settings: Mapping[str, str], directory: P
 
 @contextmanager
 def embedded_volume(directory: Path) -> Iterator[str]:
-    """A new volume in a directory; its name is nobody else's, because fsspec keeps filesystems by it."""
+    """A new volume in a directory; its name is nobody else's, because fsspec keeps filesystems by
+    it."""
     settings = {"directory": str(directory / "volume")}
     config = resolve(f"s3k://{fresh_name('lake')}", directory=settings["directory"])
     with named_volume(config, settings, directory) as url:
@@ -44,14 +55,19 @@ def embedded_volume(directory: Path) -> Iterator[str]:
 
 
 def settings_of(config: VolumeConfig) -> dict[str, str]:
-    """What says where a volume is, as keywords, storage options and the configuration file have it, with secrets."""
+    """What says where a volume is, as keywords, storage options and the configuration file have it,
+    with secrets."""
     if isinstance(config.table, DynamoTable):
         table = {"table": config.table.name, **_service("table", config.table.aws)}
     else:
         assert isinstance(config.table, SqliteFile)
         table = {"table": f"sqlite:{config.table.path}"}
     if isinstance(config.data, S3Bucket):
-        data = {"bucket": config.data.bucket, "prefix": config.data.prefix, **_service("data", config.data.aws)}
+        data = {
+            "bucket": config.data.bucket,
+            "prefix": config.data.prefix,
+            **_service("data", config.data.aws),
+        }
     else:
         assert isinstance(config.data, LocalDirectory)
         data = {"data_location": config.data.path}
@@ -72,14 +88,19 @@ def _service(part: str, aws: AwsConfig) -> dict[str, str]:
 
 
 def spoiled(table: pa.Table, rows: int, group: int) -> bytes:
-    """A Parquet file with row groups of `rows` rows, the pages of one of which are rubbish: reading those fails."""
+    """A Parquet file with row groups of `rows` rows, the pages of one of which are rubbish: reading
+    those fails."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=rows)
     data = bytearray(sink.getvalue())
     metadata = pq.read_metadata(pa.BufferReader(bytes(data))).row_group(group)
     for index in range(metadata.num_columns):
         column = metadata.column(index)
-        start = column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
+        start = (
+            column.data_page_offset
+            if column.dictionary_page_offset is None
+            else column.dictionary_page_offset
+        )
         size = column.total_compressed_size
         data[start : start + size] = bytes(size)
     return bytes(data)

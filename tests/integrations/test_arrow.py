@@ -12,7 +12,15 @@ from pathlib import Path
 import cloudpickle
 import pyarrow as pa
 import pytest
-from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+from pyarrow.fs import (
+    FileInfo,
+    FileSelector,
+    FileSystem,
+    FileType,
+    LocalFileSystem,
+    PyFileSystem,
+    SubTreeFileSystem,
+)
 from pyarrow.fs import copy_files as copy_files_between
 
 from s3k_async.config import VolumeConfig
@@ -71,7 +79,14 @@ def found(fs: FileSystem, base: str, *, recursive: bool = True) -> set[str]:
 
 @pytest.mark.parametrize(
     ("base", "above"),
-    [("d", "d/"), ("d/", "d/"), ("/d", "/d/"), ("/d/", "/d/"), ("x/../d", "x/../d/"), ("s3k://{}/d", "s3k://{}/d/")],
+    [
+        ("d", "d/"),
+        ("d/", "d/"),
+        ("/d", "/d/"),
+        ("/d/", "/d/"),
+        ("x/../d", "x/../d/"),
+        ("s3k://{}/d", "s3k://{}/d/"),
+    ],
 )
 def test_paths_come_back_as_they_were_given(fs: PyFileSystem, base: str, above: str) -> None:
     base, above = base.format(client_of(fs).name), above.format(client_of(fs).name)
@@ -86,7 +101,9 @@ def test_paths_come_back_as_they_were_given(fs: PyFileSystem, base: str, above: 
     assert read(fs, f"{above}e/f") == b"data"
 
 
-@pytest.mark.parametrize(("base", "above"), [("", ""), ("/", "/"), ("s3k://{}", "s3k://{}/"), ("s3k://{}/",) * 2])
+@pytest.mark.parametrize(
+    ("base", "above"), [("", ""), ("/", "/"), ("s3k://{}", "s3k://{}/"), ("s3k://{}/",) * 2]
+)
 def test_the_root_can_be_named_in_four_ways(fs: PyFileSystem, base: str, above: str) -> None:
     base, above = base.format(client_of(fs).name), above.format(client_of(fs).name)
     put(fs, "/d/f")
@@ -118,7 +135,14 @@ def test_normalize_path(fs: PyFileSystem, path: str, normal: str) -> None:
 @pytest.mark.parametrize("path", ["s3k://elsewhere/a", "s3k:///a", "s3k://elsewhere"])
 def test_the_url_of_another_volume_is_refused(fs: PyFileSystem, path: str) -> None:
     put(fs, "/a")
-    for call in (fs.normalize_path, fs.get_file_info, fs.delete_file, fs.delete_dir, fs.create_dir, fs.open_input_file):
+    for call in (
+        fs.normalize_path,
+        fs.get_file_info,
+        fs.delete_file,
+        fs.delete_dir,
+        fs.create_dir,
+        fs.open_input_file,
+    ):
         with pytest.raises(CrossVolumeError):
             call(path)
     for selector in (FileSelector(path), FileSelector(path, allow_not_found=True)):
@@ -129,7 +153,13 @@ def test_the_url_of_another_volume_is_refused(fs: PyFileSystem, path: str) -> No
 
 @pytest.mark.parametrize("path", ["a/../..", "a\0b", "x" * 1025])
 def test_a_path_that_cannot_be_one_is_an_error_of_ours(fs: PyFileSystem, path: str) -> None:
-    for call in (fs.get_file_info, fs.create_dir, fs.open_output_stream, fs.delete_dir_contents, fs.normalize_path):
+    for call in (
+        fs.get_file_info,
+        fs.create_dir,
+        fs.open_output_stream,
+        fs.delete_dir_contents,
+        fs.normalize_path,
+    ):
         with pytest.raises(InvalidPathError):
             call(path)
     assert found(fs, "/") == set()
@@ -161,7 +191,11 @@ def test_what_is_being_written_is_not_found(fs: PyFileSystem) -> None:
 def test_times_are_in_utc_and_exact(fs: PyFileSystem) -> None:
     put(fs, "/d/f", b"12345")
     for path in ("/d", "/d/f"):
-        (info,) = [info for info in fs.get_file_info(FileSelector("/", recursive=True)) if info.path == path]
+        (info,) = [
+            info
+            for info in fs.get_file_info(FileSelector("/", recursive=True))
+            if info.path == path
+        ]
         mtime_ms = client_of(fs).stat(path).mtime_ms
         assert info.mtime_ns == mtime_ms * 1_000_000
         assert info.mtime == datetime.fromtimestamp(mtime_ms / 1000, UTC)
@@ -297,7 +331,9 @@ def test_the_root_is_emptied_only_if_told(fs: PyFileSystem, root: str) -> None:
     assert found(fs, "/") == set()
 
 
-def test_a_large_directory_is_emptied_in_bounded_memory(fs: PyFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_directory_is_emptied_in_bounded_memory(
+    fs: PyFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(arrow, "EMPTYING", 3)
     for number in range(10):
         put(fs, f"/d/{number}")
@@ -329,7 +365,9 @@ def test_a_reader_stays_at_its_version(fs: PyFileSystem) -> None:
         assert (file.size(), file.read(), file.read_at(2, 3)) == (5, b"first", b"st")
 
 
-def test_buffers_are_the_bytes_that_were_fetched(fs: PyFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffers_are_the_bytes_that_were_fetched(
+    fs: PyFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(fs, "/f", bytes(1000))
     fetched: list[bytes] = []
     original = SyncFileReader.read
@@ -356,7 +394,9 @@ def test_a_file_that_is_missing_or_a_directory_cannot_be_opened(fs: PyFileSystem
             opening("/d")
 
 
-def test_append_adds_to_what_is_there_or_makes_a_file(fs: PyFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_append_adds_to_what_is_there_or_makes_a_file(
+    fs: PyFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(arrow, "APPENDING", 100)
     data = bytes(index % 251 for index in range(1000))
     put(fs, "/f", data)
@@ -394,9 +434,13 @@ def test_files_are_copied_to_the_local_disk_and_back(fs: PyFileSystem, tmp_path:
     for name, data in files.items():
         put(fs, f"/d/sub/{name}", data)
     here = tmp_path / "copy"
-    copy_files_between("/d", str(here), source_filesystem=fs, destination_filesystem=LocalFileSystem())
+    copy_files_between(
+        "/d", str(here), source_filesystem=fs, destination_filesystem=LocalFileSystem()
+    )
     assert {path.name: path.read_bytes() for path in (here / "sub").iterdir()} == files
-    copy_files_between(str(here), "back", source_filesystem=LocalFileSystem(), destination_filesystem=fs)
+    copy_files_between(
+        str(here), "back", source_filesystem=LocalFileSystem(), destination_filesystem=fs
+    )
     assert {name: read(fs, f"/back/sub/{name}") for name in files} == files
     copy_files_between("/back", "/again", source_filesystem=fs, destination_filesystem=fs)
     assert {name: read(fs, f"/again/sub/{name}") for name in files} == files
@@ -414,7 +458,9 @@ def test_a_subtree_is_a_filesystem(fs: PyFileSystem) -> None:
 # Which volume
 
 
-def test_filesystems_of_one_volume_are_equal(fs: PyFileSystem, config: VolumeConfig, tmp_path: Path) -> None:
+def test_filesystems_of_one_volume_are_equal(
+    fs: PyFileSystem, config: VolumeConfig, tmp_path: Path
+) -> None:
     same = PyFileSystem(arrow.S3kHandler(S3kSyncClient(config=config)))
     other = PyFileSystem(arrow.S3kHandler(S3kSyncClient(config=memory_config())))
     assert fs.equals(same)
@@ -428,7 +474,12 @@ def test_filesystems_of_one_volume_are_equal(fs: PyFileSystem, config: VolumeCon
     assert a != b
 
 
-SERVICES = {"table": "meta", "bucket": "data", "region": "eu-west-1", "endpoint": "http://127.0.0.1:1"}
+SERVICES = {
+    "table": "meta",
+    "bucket": "data",
+    "region": "eu-west-1",
+    "endpoint": "http://127.0.0.1:1",
+}
 
 
 @pytest.mark.parametrize("pickles", [pickle, cloudpickle])

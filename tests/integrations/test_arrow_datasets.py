@@ -1,4 +1,5 @@
-"""Partitioned datasets over a volume: what is read of them, how they grow, how parts of them are replaced."""
+"""Partitioned datasets over a volume: what is read of them, how they grow, how parts of them are
+replaced."""
 
 from __future__ import annotations
 
@@ -38,12 +39,20 @@ def numbers(dataset: ds.Dataset, **scan: object) -> list[int]:
 
 def bytes_read(fs: PyFileSystem, since: Requests) -> int:
     counts = (client_of(fs).requests - since).counts
-    return sum(count.bytes for count in counts if (count.part, count.operation) == ("data", "GetObject"))
+    return sum(
+        count.bytes for count in counts if (count.part, count.operation) == ("data", "GetObject")
+    )
 
 
 def write(fs: PyFileSystem, rows: pa.Table, **options: object) -> None:
     ds.write_dataset(
-        rows, "/d", filesystem=fs, format="parquet", partitioning=["day"], partitioning_flavor="hive", **options
+        rows,
+        "/d",
+        filesystem=fs,
+        format="parquet",
+        partitioning=["day"],
+        partitioning_flavor="hive",
+        **options,
     )
 
 
@@ -67,7 +76,9 @@ def test_a_dataset_is_all_that_a_subtree_has(fs: PyFileSystem, base: str) -> Non
     write(fs, table(4, day=[1, 1, 2, 2]))
     below = SubTreeFileSystem(base, fs)
     assert below.normalize_path("") == ""
-    assert numbers(ds.dataset("", filesystem=below, partitioning="hive"), filter=ds.field("day") == 2) == [2, 3]
+    assert numbers(
+        ds.dataset("", filesystem=below, partitioning="hive"), filter=ds.field("day") == 2
+    ) == [2, 3]
     assert pq.read_table("", filesystem=below).num_rows == 4
 
 
@@ -77,7 +88,9 @@ def test_datasets_grow_and_their_partitions_are_replaced(fs: PyFileSystem) -> No
     with pytest.raises(pa.ArrowInvalid, match="not empty"):
         write(fs, table(1, day=[1]))
     more = pa.table({"n": [10, 11], "day": [2, 3]})
-    write(fs, more, basename_template="more-{i}.parquet", existing_data_behavior="overwrite_or_ignore")
+    write(
+        fs, more, basename_template="more-{i}.parquet", existing_data_behavior="overwrite_or_ignore"
+    )
     dataset = ds.dataset("/d", filesystem=fs, partitioning="hive")
     assert numbers(dataset) == [0, 1, 2, 3, 10, 11]
     write(fs, pa.table({"n": [20], "day": [2]}), existing_data_behavior="delete_matching")
@@ -91,7 +104,12 @@ def test_datasets_grow_and_their_partitions_are_replaced(fs: PyFileSystem) -> No
 @volume_backends("embedded")
 def test_a_dataset_is_made_visible_at_once_by_a_move(fs: PyFileSystem) -> None:
     ds.write_dataset(
-        table(100), "/staging/d", filesystem=fs, format="parquet", max_rows_per_file=10, max_rows_per_group=10
+        table(100),
+        "/staging/d",
+        filesystem=fs,
+        format="parquet",
+        max_rows_per_file=10,
+        max_rows_per_group=10,
     )
     fs.create_dir("/ready")
     fs.move("/staging/d", "/ready/d")
@@ -126,9 +144,17 @@ def test_the_table_functions_of_pyarrow(fs: PyFileSystem) -> None:
 @pytest.fixture
 def wide(fs: PyFileSystem) -> pq.FileMetaData:
     """A file of many columns without compression, in row groups."""
-    columns = {f"c{number}": pa.array(range(number, ROWS + number), pa.int64()) for number in range(COLUMNS)}
+    columns = {
+        f"c{number}": pa.array(range(number, ROWS + number), pa.int64())
+        for number in range(COLUMNS)
+    }
     pq.write_table(
-        pa.table(columns), "/wide", filesystem=fs, compression="none", use_dictionary=False, row_group_size=ROWS // 4
+        pa.table(columns),
+        "/wide",
+        filesystem=fs,
+        compression="none",
+        use_dictionary=False,
+        row_group_size=ROWS // 4,
     )
     return pq.read_metadata("/wide", filesystem=fs)
 
@@ -141,12 +167,19 @@ def test_of_a_wide_file_no_more_is_fetched_than_is_asked_for(
     before = client_of(fs).requests
     rows = pq.read_table("/wide", filesystem=fs, columns=["c5"], pre_buffer=pre_buffer)
     assert rows.column("c5").to_pylist() == list(range(5, ROWS + 5))
-    column = sum(wide.row_group(group).column(5).total_compressed_size for group in range(wide.num_row_groups))
-    assert column <= bytes_read(fs, before) <= column + 100 * KIB  # the footer is looked for in the last 64 KiB
+    column = sum(
+        wide.row_group(group).column(5).total_compressed_size
+        for group in range(wide.num_row_groups)
+    )
+    assert (
+        column <= bytes_read(fs, before) <= column + 100 * KIB
+    )  # the footer is looked for in the last 64 KiB
 
 
 @volume_backends("embedded")
-def test_a_filter_skips_the_row_groups_in_which_nothing_matches(fs: PyFileSystem, wide: pq.FileMetaData) -> None:
+def test_a_filter_skips_the_row_groups_in_which_nothing_matches(
+    fs: PyFileSystem, wide: pq.FileMetaData
+) -> None:
     before = client_of(fs).requests
     found = ds.dataset("/wide", filesystem=fs).to_table(filter=ds.field("c0") < 10)
     assert found.num_rows == 10

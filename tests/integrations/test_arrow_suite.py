@@ -1,4 +1,5 @@
-"""The public suite of pyarrow's filesystems passes over a volume, on SQLite and a directory and on real engines."""
+"""The public suite of pyarrow's filesystems passes over a volume, on SQLite and a directory and on
+real engines."""
 
 from __future__ import annotations
 
@@ -42,7 +43,16 @@ def run_suite(config: VolumeConfig, directory: Path, forms: str) -> list[ET.Elem
     settings.write_text(toml(config))
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-p", "pyarrow.tests.conftest", "-p", "no:cacheprovider", "--noconftest"),
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-p",
+                "pyarrow.tests.conftest",
+                "-p",
+                "no:cacheprovider",
+                "--noconftest",
+            ),
             *("-q", "--maxfail=5", f"--junitxml={report}", f"--basetemp={directory / 'temporary'}"),
             "tests/integrations/arrow_suite.py",
         ],
@@ -63,5 +73,7 @@ def test_the_suite_of_pyarrow(new_volume: VolumeMaker, tmp_path: Path) -> None:
     config = new_volume()
     asyncio.run(init_volume(config))
     cases = run_suite(config, tmp_path, forms)
-    assert [case.get("name") for case in cases if len(case)] == [], "nothing fails, and nothing is skipped"
+    assert [case.get("name") for case in cases if len(case)] == [], (
+        "nothing fails, and nothing is skipped"
+    )
     assert len(cases) >= LEAST * len(forms.split(","))

@@ -18,7 +18,14 @@ from pyarrow.fs import PyFileSystem, copy_files
 from s3k_async.config import LocalDirectory, SqliteFile, VolumeConfig
 from s3k_async.errors import ConflictError, CorruptDataError
 from tests.client.rig import TUNING, memory_config
-from tests.integrations.arrow_rig import client_of, new_filesystem, put, read, table, wait_until_nothing_is_reserved
+from tests.integrations.arrow_rig import (
+    client_of,
+    new_filesystem,
+    put,
+    read,
+    table,
+    wait_until_nothing_is_reserved,
+)
 
 TABLE = table(n_squared=[n * n for n in range(1000)])
 
@@ -37,7 +44,9 @@ def fs() -> Iterator[PyFileSystem]:
 def everything(fs: PyFileSystem) -> list[str]:
     """Paths of all files, those that are being written included."""
     wait_until_nothing_is_reserved(fs)
-    return sorted(status.path for status in client_of(fs).list("/", recursive=True) if not status.is_dir)
+    return sorted(
+        status.path for status in client_of(fs).list("/", recursive=True) if not status.is_dir
+    )
 
 
 # Left by an exception, each in its own way
@@ -161,7 +170,9 @@ def test_a_file_that_is_written_because_of_an_exception_is_published(fs: PyFileS
     assert pq.read_table("/b", filesystem=fs) == TABLE
 
 
-def test_a_close_that_does_not_publish_says_so(fs: PyFileSystem, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_close_that_does_not_publish_says_so(
+    fs: PyFileSystem, caplog: pytest.LogCaptureFixture
+) -> None:
     opened = fs.open_output_stream("/f")
     try:
         raise BoomError
@@ -182,7 +193,8 @@ def forget_a_stream(fs: PyFileSystem) -> None:
 
 
 def forget_a_parquet_writer(fs: PyFileSystem) -> None:
-    """Its `__del__` writes the footer and closes the file, so that half a table would look like a whole one."""
+    """Its `__del__` writes the footer and closes the file, so that half a table would look like a
+    whole one."""
     pq.ParquetWriter("/f", TABLE.schema, filesystem=fs).write(TABLE)
     gc.collect()
 
@@ -221,7 +233,9 @@ def batches(rows: int, count: int) -> Iterator[pa.RecordBatch]:
 @pytest.mark.parametrize("use_threads", [True, False])
 @pytest.mark.parametrize("form", ["parquet", "ipc", "csv"])
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_dataset_that_fails_leaves_no_half_file(fs: PyFileSystem, form: str, use_threads: bool) -> None:
+def test_a_dataset_that_fails_leaves_no_half_file(
+    fs: PyFileSystem, form: str, use_threads: bool
+) -> None:
     with pytest.raises(BoomError):
         ds.write_dataset(
             batches(1000, 30),
@@ -259,12 +273,16 @@ def test_what_a_failed_dataset_had_finished_is_whole(fs: PyFileSystem) -> None:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_copy_that_fails_leaves_no_half_file(fs: PyFileSystem, tmp_path: Path) -> None:
     """Half of the source's bytes are gone, which is noticed when they are read."""
-    config = VolumeConfig("damaged", SqliteFile(str(tmp_path / "table")), LocalDirectory(str(tmp_path / "data")))
+    config = VolumeConfig(
+        "damaged", SqliteFile(str(tmp_path / "table")), LocalDirectory(str(tmp_path / "data"))
+    )
     with new_filesystem(replace(config, tuning=TUNING)) as source:
         put(source, "/f", bytes(100_000))
         (stored,) = (tmp_path / "data").rglob("*.id=*")
         os.truncate(stored, 50_000)
         with pytest.raises(CorruptDataError):
-            copy_files("/f", "/g", source_filesystem=source, destination_filesystem=fs, chunk_size=1000)
+            copy_files(
+                "/f", "/g", source_filesystem=source, destination_filesystem=fs, chunk_size=1000
+            )
     gc.collect()
     assert everything(fs) == []

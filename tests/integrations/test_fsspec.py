@@ -1,4 +1,5 @@
-"""`s3k://` for fsspec: volumes and paths, what is looked up, what a writer leaves, what travels in a pickle."""
+"""`s3k://` for fsspec: volumes and paths, what is looked up, what a writer leaves, what travels in
+a pickle."""
 
 from __future__ import annotations
 
@@ -69,7 +70,9 @@ def embedded(tmp_path: Path) -> Path:
 
 def test_the_entry_point_is_the_filesystem() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["entry-points"]["fsspec.specs"] == {"s3k": "s3k_async.integrations.fsspec:S3kFileSystem"}
+    assert project["entry-points"]["fsspec.specs"] == {
+        "s3k": "s3k_async.integrations.fsspec:S3kFileSystem"
+    }
     assert fsspec.get_filesystem_class("s3k") is S3kFileSystem
 
 
@@ -88,10 +91,22 @@ def test_a_url_of_another_volume_than_the_option_is_refused(embedded: Path) -> N
         fsspec.filesystem("s3k", volume="s3k://sea", name="lake", table="table", bucket="bucket")
 
 
-def test_an_object_never_touches_its_own_path_for_the_url_of_another_volume(embedded: Path, fs: S3kFileSystem) -> None:
+def test_an_object_never_touches_its_own_path_for_the_url_of_another_volume(
+    embedded: Path, fs: S3kFileSystem
+) -> None:
     unopened = S3kFileSystem(embedded)
     for each in (fs, unopened):
-        for call in (each.info, each.ls, each.rm, each.cat, each.touch, each.isdir, each.find, each.glob, each.walk):
+        for call in (
+            each.info,
+            each.ls,
+            each.rm,
+            each.cat,
+            each.touch,
+            each.isdir,
+            each.find,
+            each.glob,
+            each.walk,
+        ):
             with pytest.raises(CrossVolumeError):
                 list(call("s3k://other/x"))
         with pytest.raises(CrossVolumeError):
@@ -115,7 +130,9 @@ def test_the_name_of_an_embedded_volume_is_found_out_before_a_url_is_taken(embed
     assert asyncio.run(asked()) is True
 
 
-def test_a_relative_directory_is_the_one_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_directory_is_the_one_of_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = []
     for name in ("one", "two"):
         home = tmp_path / name
@@ -140,7 +157,13 @@ def test_an_unknown_option_is_refused_with_the_one_that_was_meant(embedded: Path
 def test_what_info_says(fs: S3kFileSystem) -> None:
     fs.pipe("/a/b", b"12345")
     info = fs.info("/a/b")
-    assert {"name": "/a/b", "size": 5, "type": "file", "version": 2, "committed": True}.items() <= info.items()
+    assert {
+        "name": "/a/b",
+        "size": 5,
+        "type": "file",
+        "version": 2,
+        "committed": True,
+    }.items() <= info.items()
     assert isinstance(info["mtime"], float)
     assert isinstance(info["created"], float)
     assert fs.ls("/a") == [info]
@@ -163,12 +186,18 @@ def test_checksum_and_ukey_change_with_every_write(fs: S3kFileSystem) -> None:
     assert len(seen) == len({ukey for ukey, _ in seen}) == 4
 
 
-def test_nothing_is_remembered_unless_it_was_asked_for(fs: S3kFileSystem, config: VolumeConfig) -> None:
+def test_nothing_is_remembered_unless_it_was_asked_for(
+    fs: S3kFileSystem, config: VolumeConfig
+) -> None:
     with S3kSyncClient(config=config) as other:
         assert fs.ls("/", detail=False) == []
         assert not fs.exists("/a/b")
         other.write("/a/b", b"1")
-        assert (fs.ls("/", detail=False), fs.exists("/a/b"), fs.find("/")) == (["/a"], True, ["/a/b"])
+        assert (fs.ls("/", detail=False), fs.exists("/a/b"), fs.find("/")) == (
+            ["/a"],
+            True,
+            ["/a/b"],
+        )
         other.delete("/a", recursive=True)
         assert (fs.ls("/", detail=False), fs.exists("/a/b"), fs.glob("/*/*")) == ([], False, [])
         with pytest.raises(PathNotFoundError):
@@ -210,9 +239,13 @@ def test_a_file_that_is_being_written_is_not_there(fs: S3kFileSystem) -> None:
     fs.mkdir("/a")
     with fs.open("/a/new", "wb") as file:
         file.write(b"1")
-        assert (fs.exists("/a/new"), fs.isfile("/a/new"), fs.ls("/a"), fs.find("/"), fs.glob("/a/*")) == (
-            (False, False, [], [], [])
-        )
+        assert (
+            fs.exists("/a/new"),
+            fs.isfile("/a/new"),
+            fs.ls("/a"),
+            fs.find("/"),
+            fs.glob("/a/*"),
+        ) == ((False, False, [], [], []))
         for call in (fs.info, fs.cat, fs.open, fs.ls, fs.ukey, fs.rm):
             with pytest.raises(PathNotFoundError):
                 call("/a/new")
@@ -270,7 +303,9 @@ def test_a_file_written_while_an_exception_is_handled_is_published(fs: S3kFileSy
     assert fs.read_text("/report") == "what went wrong"
 
 
-def test_a_close_that_does_not_publish_says_so(fs: S3kFileSystem, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_close_that_does_not_publish_says_so(
+    fs: S3kFileSystem, caplog: pytest.LogCaptureFixture
+) -> None:
     file = fs.open("/report", "wb")
     try:
         raise StopError
@@ -285,7 +320,9 @@ def test_a_close_that_does_not_publish_says_so(fs: S3kFileSystem, caplog: pytest
 
 @pytest.mark.parametrize("mode", ["wb", "w", "gzip"])
 def test_a_forgotten_file_is_discarded(fs: S3kFileSystem, mode: str) -> None:
-    file = fs.open("/new", "wb" if mode == "gzip" else mode, compression="gzip" if mode == "gzip" else None)
+    file = fs.open(
+        "/new", "wb" if mode == "gzip" else mode, compression="gzip" if mode == "gzip" else None
+    )
     file.write("half" if mode == "w" else b"half")
     with pytest.warns(ResourceWarning, match="not closed: /new"):  # noqa: PT031
         del file
@@ -336,7 +373,9 @@ def test_an_open_file_stays_at_its_version(fs: S3kFileSystem) -> None:
         file.read()
 
 
-@pytest.mark.parametrize("cache_type", ["readahead", "none", "bytes", "blockcache", "all", "first", "background"])
+@pytest.mark.parametrize(
+    "cache_type", ["readahead", "none", "bytes", "blockcache", "all", "first", "background"]
+)
 def test_block_caches(fs: S3kFileSystem, cache_type: str) -> None:
     data = bytes(range(256)) * 20
     fs.pipe("/a", data)
@@ -354,7 +393,10 @@ def test_lines(fs: S3kFileSystem) -> None:
         assert (file.readline(2), file.readline(), file.readline(-1)) == (b"on", b"e\n", b"two\n")
         assert file.readlines() == [b"\n", b"three"]
     with fs.open("/a") as file:
-        assert (file.readlines(3), file.readlines(None)) == ([b"one\n"], [b"two\n", b"\n", b"three"])
+        assert (file.readlines(3), file.readlines(None)) == (
+            [b"one\n"],
+            [b"two\n", b"\n", b"three"],
+        )
 
 
 # Changing the tree
@@ -421,7 +463,11 @@ def test_cat_ranges_reads_each_entry_once_and_joins_what_is_near(fs: S3kFileSyst
     sources = [data, data, data[::-1], data, data[::-1], data, data]
     wanted = [source[start:end] for source, start, end in zip(sources, starts, ends, strict=True)]
     assert found == wanted
-    assert fs.cat_ranges(["/a", "/a", "/b"], 1, 3, max_gap=0) == [data[1:3], data[1:3], data[::-1][1:3]]
+    assert fs.cat_ranges(["/a", "/a", "/b"], 1, 3, max_gap=0) == [
+        data[1:3],
+        data[1:3],
+        data[::-1][1:3],
+    ]
 
     async def requests() -> tuple[int, int]:
         client = await fs._client()
@@ -448,7 +494,13 @@ def test_cat(fs: S3kFileSystem) -> None:
         fs.cat(["/a/1", "/nowhere"])
     with pytest.raises(PathNotFoundError):
         fs.cat("/nowhere")
-    assert fs.cat_file("/a/1", start=-1) == fs.read_block("/a/1", 0, 10) == fs.head("/a/1") == fs.tail("/a/1") == b"1"
+    assert (
+        fs.cat_file("/a/1", start=-1)
+        == fs.read_block("/a/1", 0, 10)
+        == fs.head("/a/1")
+        == fs.tail("/a/1")
+        == b"1"
+    )
 
 
 def test_cat_of_many_files_asks_the_table_once(fs: S3kFileSystem) -> None:
@@ -499,7 +551,11 @@ def test_a_mapping(fs: S3kFileSystem) -> None:
     mapping = fs.get_mapper("/store", create=True)
     mapping["a/b"] = b"1"
     mapping.setitems({"c": b"2", "d": b"3"})
-    assert (dict(mapping), len(mapping), "c" in mapping) == ({"a/b": b"1", "c": b"2", "d": b"3"}, 3, True)
+    assert (dict(mapping), len(mapping), "c" in mapping) == (
+        {"a/b": b"1", "c": b"2", "d": b"3"},
+        3,
+        True,
+    )
     assert mapping.getitems(["c", "missing"], on_error="omit") == {"c": b"2"}
     with pytest.raises(KeyError):
         mapping["missing"]
@@ -512,12 +568,22 @@ def test_a_mapping(fs: S3kFileSystem) -> None:
 
 
 def test_a_pickle_holds_no_secret() -> None:
-    aws = AwsConfig("eu-west-1", access_key_id=Secret("the key id"), secret_access_key=Secret("the secret"))
+    aws = AwsConfig(
+        "eu-west-1", access_key_id=Secret("the key id"), secret_access_key=Secret("the secret")
+    )
     config = VolumeConfig("lake", DynamoTable("table", aws), S3Bucket("bucket", aws=aws))
     options: Any = {"table": "table", "bucket": "bucket"}
     options |= {"access_key_id": "the key id", "secret_access_key": "the secret"}
-    for fs in (S3kFileSystem("s3k://lake", region="eu-west-1", **options), S3kFileSystem(config=config)):
-        for text in (pickle.dumps(fs), repr(fs).encode(), fs._fs_token.encode(), repr(fs.storage_options).encode()):
+    for fs in (
+        S3kFileSystem("s3k://lake", region="eu-west-1", **options),
+        S3kFileSystem(config=config),
+    ):
+        for text in (
+            pickle.dumps(fs),
+            repr(fs).encode(),
+            fs._fs_token.encode(),
+            repr(fs.storage_options).encode(),
+        ):
             assert b"the key id" not in text
             assert b"the secret" not in text
         assert pickle.loads(pickle.dumps(fs)).volume == "lake"
@@ -616,7 +682,12 @@ async def test_files_for_coroutines(config: VolumeConfig) -> None:
     async with await fs.open_async("/a", "wb") as file:
         await file.write(b"x" * 1000)
     async with await fs.open_async("/a") as file:
-        assert (await file.read(3), file.seek(-2, 2), await file.read(), file.size) == (b"xxx", 998, b"xx", 1000)
+        assert (await file.read(3), file.seek(-2, 2), await file.read(), file.size) == (
+            b"xxx",
+            998,
+            b"xx",
+            1000,
+        )
 
     async def fail() -> None:
         async with await fs.open_async("/b", "wb") as file:

@@ -1,4 +1,5 @@
-"""The answers of `s3k://` are those of fsspec's local filesystem, over random trees, paths and patterns."""
+"""The answers of `s3k://` are those of fsspec's local filesystem, over random trees, paths and
+patterns."""
 
 from __future__ import annotations
 
@@ -22,14 +23,33 @@ from tests.client.rig import memory_config
 
 NAMES = ["a", "b", "ab", "a.x", "b.x", ".a", "{a}", "[a]"]
 PATTERNS = [
-    *("*", "**", "?", "a*", "*.x", "[ab]", "[!a]*", "[{]a}", "{a}", "{*", "[[]a]", "[a", "[]", "a", "a.x", ".*"),
+    *(
+        "*",
+        "**",
+        "?",
+        "a*",
+        "*.x",
+        "[ab]",
+        "[!a]*",
+        "[{]a}",
+        "{a}",
+        "{*",
+        "[[]a]",
+        "[a",
+        "[]",
+        "a",
+        "a.x",
+        ".*",
+    ),
 ]
 
 PHASES = [Phase.explicit, Phase.generate]
 """Not shrinking: the trees are small as they are, and every look at one is many calls."""
 
 paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map("/".join)
-trees = st.dictionaries(paths, st.sampled_from([None, b"", b"1", b"12345"]), min_size=1, max_size=10)
+trees = st.dictionaries(
+    paths, st.sampled_from([None, b"", b"1", b"12345"]), min_size=1, max_size=10
+)
 patterns = st.builds(
     lambda parts, slash: "/".join(parts) + slash,
     st.lists(st.sampled_from(PATTERNS), min_size=1, max_size=4),
@@ -42,10 +62,14 @@ class Pair:
     """A volume and a local directory that hold the same."""
 
     def __init__(self, fs: S3kFileSystem, directory: Path) -> None:
-        self.sides: tuple[tuple[Any, str], ...] = ((fs, "/tree"), (LocalFileSystem(), str(directory)))
+        self.sides: tuple[tuple[Any, str], ...] = (
+            (fs, "/tree"),
+            (LocalFileSystem(), str(directory)),
+        )
 
     def build(self, tree: dict[str, bytes | None]) -> None:
-        """The tree in place of what was there; None is a directory, and what is below a file is left out."""
+        """The tree in place of what was there; None is a directory, and what is below a file is
+        left out."""
         (fs, root), (_, directory) = self.sides
         if fs.exists(root):
             fs.rm(root, recursive=True)
@@ -54,7 +78,9 @@ class Pair:
             each.makedirs(top)
         for path in sorted(tree, key=len):
             data = tree[path]
-            if any(fs.isfile(f"{root}/{above}") for above in ancestors(path)) or fs.exists(f"{root}/{path}"):
+            if any(fs.isfile(f"{root}/{above}") for above in ancestors(path)) or fs.exists(
+                f"{root}/{path}"
+            ):
                 continue
             for each, top in self.sides:
                 each.makedirs(posixpath.dirname(f"{top}/{path}"), exist_ok=True)
@@ -64,7 +90,8 @@ class Pair:
                     each.pipe_file(f"{top}/{path}", data)
 
     def ask(self, question: Any) -> list[Any]:
-        """What each side says to `question(fs, root)`: paths relative to the root, or the builtin error."""
+        """What each side says to `question(fs, root)`: paths relative to the root, or the builtin
+        error."""
         return [answer(question, fs, root) for fs, root in self.sides]
 
 
@@ -107,27 +134,44 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 EXAMPLES = 100 if "S3K_TEST_ROUNDS" in os.environ else 6
-examples = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+examples = settings(
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES
+)
 
 
 @examples
 @given(trees, st.lists(patterns, min_size=4, max_size=12), depths, st.booleans())
-@example({"a/b": b"1", "ab/a": None}, ["**", "**/", "**/**", "*/**", "a/**", "**/b", "a*/**/", "**/a*"], 1, True)
-@example({"{a}": b"1", "[a]": None, "{a}x": b""}, ["{a}*", "[{]a}", "[[]a]", "[a", "{*"], None, True)
-def test_glob(pair: Pair, tree: dict[str, bytes | None], wanted: list[str], depth: int | None, dirs: bool) -> None:
+@example(
+    {"a/b": b"1", "ab/a": None},
+    ["**", "**/", "**/**", "*/**", "a/**", "**/b", "a*/**/", "**/a*"],
+    1,
+    True,
+)
+@example(
+    {"{a}": b"1", "[a]": None, "{a}x": b""}, ["{a}*", "[{]a}", "[[]a]", "[a", "{*"], None, True
+)
+def test_glob(
+    pair: Pair, tree: dict[str, bytes | None], wanted: list[str], depth: int | None, dirs: bool
+) -> None:
     pair.build(tree)
     for pattern in wanted:
-        found = pair.ask(lambda fs, root, pattern=pattern: fs.glob(f"{root}/{pattern}", maxdepth=depth))
+        found = pair.ask(
+            lambda fs, root, pattern=pattern: fs.glob(f"{root}/{pattern}", maxdepth=depth)
+        )
         assert found[0] == found[1], pattern
         found = pair.ask(
-            lambda fs, root, pattern=pattern: fs.glob(f"{root}/{pattern}", detail=True, withdirs=dirs, maxdepth=depth)
+            lambda fs, root, pattern=pattern: fs.glob(
+                f"{root}/{pattern}", detail=True, withdirs=dirs, maxdepth=depth
+            )
         )
         assert found[0] == found[1], pattern
 
 
 @examples
 @given(trees, st.lists(paths, min_size=1, max_size=4), depths)
-def test_looking(pair: Pair, tree: dict[str, bytes | None], some: list[str], depth: int | None) -> None:
+def test_looking(
+    pair: Pair, tree: dict[str, bytes | None], some: list[str], depth: int | None
+) -> None:
     pair.build(tree)
     for path in ["", "/", *some, *(f"{each}/" for each in some), *list(tree)[:4]]:
         questions = [
@@ -153,7 +197,9 @@ def test_looking(pair: Pair, tree: dict[str, bytes | None], some: list[str], dep
             lambda fs, p: walked(fs, p, on_error="raise"),
         ]
         for number, question in enumerate(questions):
-            mine, theirs = pair.ask(lambda fs, root, question=question, path=path: question(fs, f"{root}/{path}"))
+            mine, theirs = pair.ask(
+                lambda fs, root, question=question, path=path: question(fs, f"{root}/{path}")
+            )
             assert mine == theirs, (number, path)
 
 
@@ -192,11 +238,14 @@ CHANGES: list[Callable[[Any, str, str], object]] = [
     lambda fs, a, b: fs.copy(a, b, recursive=True) if fs.isfile(a) or not fs.exists(b) else None,
     lambda fs, a, b: fs.pipe_file(a, b"new") if fs.isdir(posixpath.dirname(a)) else None,
 ]
-"""Where the local filesystem wants a parent and a volume makes one, only what both do is compared."""
+"""Where the local filesystem wants a parent and a volume makes one, only what both do is compared.
+"""
 
 plain = st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1, max_size=3).map("/".join)
 plain_trees = st.dictionaries(plain, st.sampled_from([None, b"", b"1"]), min_size=1, max_size=8)
-steps = st.lists(st.tuples(st.sampled_from(range(len(CHANGES))), plain, plain), min_size=1, max_size=8)
+steps = st.lists(
+    st.tuples(st.sampled_from(range(len(CHANGES))), plain, plain), min_size=1, max_size=8
+)
 
 
 def comparable(fs: Any, root: str, one: str, other: str) -> bool:
@@ -209,7 +258,9 @@ def comparable(fs: Any, root: str, one: str, other: str) -> bool:
 
 @examples
 @given(plain_trees, steps)
-def test_changing(pair: Pair, tree: dict[str, bytes | None], changes: list[tuple[int, str, str]]) -> None:
+def test_changing(
+    pair: Pair, tree: dict[str, bytes | None], changes: list[tuple[int, str, str]]
+) -> None:
     pair.build(tree)
     for number, one, other in changes:
         if not comparable(*pair.sides[0], one, other):

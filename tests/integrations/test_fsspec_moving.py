@@ -31,7 +31,13 @@ def fs(config: VolumeConfig) -> Iterator[S3kFileSystem]:
     fs.close_session()
 
 
-TREE = {"/a/1": b"new 1", "/a/b/2": b"new 2", "/a/b/c/3": b"new 3", "/to/1": b"old 1", "/to/b/kept": b"kept"}
+TREE = {
+    "/a/1": b"new 1",
+    "/a/b/2": b"new 2",
+    "/a/b/c/3": b"new 3",
+    "/to/1": b"old 1",
+    "/to/b/kept": b"kept",
+}
 
 
 def identities(fs: S3kFileSystem, path: str) -> dict[str, str]:
@@ -54,7 +60,10 @@ def test_mv_is_the_rename(fs: S3kFileSystem) -> None:
     fs.mv("/new/place/*", "/all", recursive=True)
     assert fs.find("/") == ["/all/3", "/all/b/2"]
     fs.mv("/all/", "/new", recursive=True)
-    assert fs.find("/") == ["/new/3", "/new/b/2", "/new/place"] or fs.find("/") == ["/new/3", "/new/b/2"]
+    assert fs.find("/") == ["/new/3", "/new/b/2", "/new/place"] or fs.find("/") == [
+        "/new/3",
+        "/new/b/2",
+    ]
     with pytest.raises(PathNotFoundError):
         fs.mv("/nowhere", "/somewhere/else")
     assert not fs.exists("/somewhere")
@@ -86,7 +95,9 @@ def test_it_ends_as_it_does_on_another_filesystem(fs: S3kFileSystem) -> None:
         each.pipe(TREE)
         each.mv("/a/", "/to", recursive=True)
     assert fs.find("/") == other.find("/")
-    assert {path: fs.cat(path) for path in fs.find("/")} == {path: other.cat(path) for path in other.find("/")}
+    assert {path: fs.cat(path) for path in fs.find("/")} == {
+        path: other.cat(path) for path in other.find("/")
+    }
 
 
 def test_what_is_added_meanwhile_stays_with_its_directory(
@@ -152,7 +163,11 @@ def test_a_directory_that_is_a_target_as_well_is_not_removed(fs: S3kFileSystem) 
     ],
 )
 def test_maxdepth_changes_nothing_of_what_the_target_means(
-    fs: S3kFileSystem, source: str | list[str], target: str | list[str], moved: str, options: dict[str, int]
+    fs: S3kFileSystem,
+    source: str | list[str],
+    target: str | list[str],
+    moved: str,
+    options: dict[str, int],
 ) -> None:
     fs.pipe({"/a/1": b"1", "/to/kept": b"kept"})
     fs.mv(source, target, **options)

@@ -1,4 +1,5 @@
-"""One filesystem object across fork, spawn and forkserver, pools and loaders: everything works, and nothing hangs."""
+"""One filesystem object across fork, spawn and forkserver, pools and loaders: everything works, and
+nothing hangs."""
 
 from __future__ import annotations
 
@@ -15,9 +16,17 @@ LIMIT_SECONDS = 300
 slow = pytest.mark.slow
 
 
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=slow), pytest.param("forkserver", marks=slow)])
+@pytest.mark.parametrize(
+    "method", ["fork", pytest.param("spawn", marks=slow), pytest.param("forkserver", marks=slow)]
+)
 def test_a_filesystem_and_its_children(tmp_path: Path, method: str) -> None:
-    output = run_program("-m", "tests.integrations.fsspec_case", method, str(tmp_path / "volume"), limit=LIMIT_SECONDS)
+    output = run_program(
+        "-m",
+        "tests.integrations.fsspec_case",
+        method,
+        str(tmp_path / "volume"),
+        limit=LIMIT_SECONDS,
+    )
     assert output == ""
 
 

@@ -1,7 +1,8 @@
-"""fsspec's own suite, as it is: what every filesystem owes to `copy`, `get`, `put`, `pipe` and `open`.
+"""fsspec's own suite, as it is: what every filesystem owes to `copy`, `get`, `put`, `pipe` and
+`open`.
 
-137 tests on each volume, none skipped. Most of them are one table of patterns, three times; those, and all on engines,
-are `slow` (conftest.py).
+137 tests on each volume, none skipped. Most of them are one table of patterns, three times; those,
+and all on engines, are `slow` (conftest.py).
 """
 
 from __future__ import annotations

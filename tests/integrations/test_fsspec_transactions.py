@@ -62,7 +62,9 @@ def contents(config: VolumeConfig) -> dict[str, bytes]:
         return {path: b"" if is_dir else other.read(path) for path, is_dir in found.items()}
 
 
-def test_everything_happens_at_the_end(fs: S3kFileSystem, config: VolumeConfig, tmp_path: Path) -> None:
+def test_everything_happens_at_the_end(
+    fs: S3kFileSystem, config: VolumeConfig, tmp_path: Path
+) -> None:
     before = contents(config)
     with fs.transaction:
         change(fs, tmp_path / "local")
@@ -88,7 +90,9 @@ def test_everything_happens_at_the_end(fs: S3kFileSystem, config: VolumeConfig, 
     assert contents(config)["/after"] == b"1"
 
 
-def test_an_exception_leaves_everything_as_it_was(fs: S3kFileSystem, config: VolumeConfig, tmp_path: Path) -> None:
+def test_an_exception_leaves_everything_as_it_was(
+    fs: S3kFileSystem, config: VolumeConfig, tmp_path: Path
+) -> None:
     before = contents(config)
 
     def fail() -> None:
@@ -137,7 +141,9 @@ def test_an_end_without_a_beginning_is_nothing(fs: S3kFileSystem) -> None:
     assert fs.cat("/b") == b"2"
 
 
-def test_what_a_transaction_refuses_changes_nothing(fs: S3kFileSystem, config: VolumeConfig) -> None:
+def test_what_a_transaction_refuses_changes_nothing(
+    fs: S3kFileSystem, config: VolumeConfig
+) -> None:
     before = contents(config)
 
     def unfinished() -> None:

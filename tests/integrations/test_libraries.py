@@ -111,7 +111,9 @@ def test_pandas_appends_to_a_text_file(place: str) -> None:
     url = f"{place}/log.csv"
     frame(3).to_csv(url, index=False)
     frame(6).to_csv(url, index=False, mode="a", header=False)
-    pd.testing.assert_frame_equal(pd.read_csv(url), pd.concat([frame(3), frame(6)], ignore_index=True))
+    pd.testing.assert_frame_equal(
+        pd.read_csv(url), pd.concat([frame(3), frame(6)], ignore_index=True)
+    )
 
 
 class Unwritable:
@@ -135,7 +137,9 @@ def test_a_frame_that_fails_halfway_leaves_what_was_there(place: str) -> None:
 
 
 @EMBEDDED
-def test_a_dataset_written_in_a_transaction_appears_at_once_or_not_at_all(place: str, lake: str) -> None:
+def test_a_dataset_written_in_a_transaction_appears_at_once_or_not_at_all(
+    place: str, lake: str
+) -> None:
     fs = fsspec.filesystem("s3k", volume=lake)
 
     def write(fails: bool) -> None:
@@ -163,7 +167,9 @@ def test_pandas_finds_the_volume_by_storage_options(
     monkeypatch.delenv("S3K_CONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     frame().to_parquet(f"{url}/x.parquet", storage_options=options)
-    pd.testing.assert_frame_equal(pd.read_parquet(f"{url}/x.parquet", storage_options=options), frame())
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(f"{url}/x.parquet", storage_options=options), frame()
+    )
 
 
 @EMBEDDED
@@ -171,7 +177,12 @@ def test_row_groups_that_a_filter_rules_out_are_not_read(place: str) -> None:
     """By pandas, pyarrow, Polars and DuckDB."""
     url = f"{place}/spoiled.parquet"
     fs, path = fsspec.url_to_fs(url)
-    fs.pipe_file(path, spoiled(pa.table({"n": range(1000), "square": [n * n for n in range(1000)]}), rows=100, group=3))
+    fs.pipe_file(
+        path,
+        spoiled(
+            pa.table({"n": range(1000), "square": [n * n for n in range(1000)]}), rows=100, group=3
+        ),
+    )
     dataset = ds.dataset(path, filesystem=arrow_filesystem(place.rpartition("/")[0]))
     connection = duckdb.connect()
     connection.register_filesystem(fs)
@@ -201,7 +212,10 @@ def test_partitions_that_a_filter_rules_out_are_not_read(place: str, lake: str) 
     lazy = pl.scan_pyarrow_dataset(dataset).filter(pl.col("day") == 1)
     assert lazy.collect()["value"].to_list() == expected
     everything = f"SELECT value FROM read_parquet('{place}/*/*.parquet', hive_partitioning=true)"
-    assert sorted(value for (value,) in connection.sql(f"{everything} WHERE day = 1").fetchall()) == expected
+    assert (
+        sorted(value for (value,) in connection.sql(f"{everything} WHERE day = 1").fetchall())
+        == expected
+    )
     with pytest.raises(duckdb.Error):
         connection.sql(everything).fetchall()
 
@@ -215,7 +229,10 @@ POLARS: dict[str, tuple[Callable[[pl.DataFrame, Any], object], Callable[[Any], p
     "arrow": (pl.DataFrame.write_ipc, pl.read_ipc),
     "csv": (pl.DataFrame.write_csv, pl.read_csv),
     "jsonl": (pl.DataFrame.write_ndjson, pl.read_ndjson),
-    "sink": (lambda df, file: df.lazy().sink_parquet(file), lambda file: pl.scan_parquet(file).collect()),
+    "sink": (
+        lambda df, file: df.lazy().sink_parquet(file),
+        lambda file: pl.scan_parquet(file).collect(),
+    ),
 }
 
 
@@ -242,12 +259,17 @@ def test_polars_writes_and_scans_a_partitioned_dataset(place: str, lake: str) ->
 
 @EMBEDDED
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_sink_of_polars_over_partitions_is_published_whole_or_not_at_all(place: str, fails: bool) -> None:
-    """Polars never closes the files that it asks for: who opened them does, and tells them of the exception."""
+def test_a_sink_of_polars_over_partitions_is_published_whole_or_not_at_all(
+    place: str, fails: bool
+) -> None:
+    """Polars never closes the files that it asks for: who opened them does, and tells them of the
+    exception."""
 
     def part(args: Any) -> Any:
         (day,) = args.partition_keys["day"]
-        return files.enter_context(fsspec.open(f"{place}/day={day}/{args.index_in_partition}.parquet", "wb"))
+        return files.enter_context(
+            fsspec.open(f"{place}/day={day}/{args.index_in_partition}.parquet", "wb")
+        )
 
     def sink() -> None:
         scheme = pl.PartitionBy("/", key="day", include_key=False, file_path_provider=part)
@@ -288,7 +310,9 @@ def test_a_query_of_polars_that_fails_publishes_nothing(place: str) -> None:
 def duck(lake: str) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         connection.register_filesystem(fsspec.url_to_fs(lake)[0])
-        connection.sql("CREATE TABLE days AS SELECT i % 3 + 1 AS day, i AS value FROM range(3000) t(i)")
+        connection.sql(
+            "CREATE TABLE days AS SELECT i % 3 + 1 AS day, i AS value FROM range(3000) t(i)"
+        )
         yield connection
 
 
@@ -307,14 +331,21 @@ def test_duckdb_partitions_and_appends(place: str, duck: duckdb.DuckDBPyConnecti
     duck.sql(f"COPY days TO '{place}' (FORMAT parquet, PARTITION_BY (day))")
     assert {name.partition("/")[0] for name in files_below(place)} == {"day=1", "day=2", "day=3"}
     duck.sql(f"COPY days TO '{place}' (FORMAT parquet, PARTITION_BY (day), APPEND)")
-    totals = duck.sql(f"SELECT day, count(*) FROM '{place}/*/*.parquet' GROUP BY day ORDER BY day").fetchall()
+    totals = duck.sql(
+        f"SELECT day, count(*) FROM '{place}/*/*.parquet' GROUP BY day ORDER BY day"
+    ).fetchall()
     assert totals == [(1, 2000), (2, 2000), (3, 2000)]
 
 
 @EMBEDDED
-def test_a_statement_of_duckdb_that_fails_leaves_what_was_there(place: str, duck: duckdb.DuckDBPyConnection) -> None:
+def test_a_statement_of_duckdb_that_fails_leaves_what_was_there(
+    place: str, duck: duckdb.DuckDBPyConnection
+) -> None:
     url = f"{place}.csv"
-    broken = "SELECT CASE WHEN i = 900000 THEN error('enough') ELSE i END AS value FROM range(1000000) t(i)"
+    broken = (
+        "SELECT CASE WHEN i = 900000 THEN error('enough') ELSE i END AS value FROM range(1000000) "
+        "t(i)"
+    )
     with pytest.raises(duckdb.Error, match="enough"):
         duck.sql(f"COPY ({broken}) TO '{url}'")
     assert not fsspec.url_to_fs(url)[0].exists(url)
@@ -325,7 +356,9 @@ def test_a_statement_of_duckdb_that_fails_leaves_what_was_there(place: str, duck
 
 
 @EMBEDDED
-def test_duckdb_attaches_a_database_to_read(place: str, duck: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_duckdb_attaches_a_database_to_read(
+    place: str, duck: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
     with duckdb.connect(tmp_path / "days.duckdb") as local:
         local.sql("CREATE TABLE days AS SELECT 1 AS day")
     fs, path = fsspec.url_to_fs(f"{place}/days.duckdb")
@@ -336,7 +369,8 @@ def test_duckdb_attaches_a_database_to_read(place: str, duck: duckdb.DuckDBPyCon
 
 @EMBEDDED
 async def test_libraries_work_in_a_notebook_whose_loop_runs(place: str, lake: str) -> None:
-    """Jupyter runs cells on a running loop: blocking libraries and the client itself take turns there."""
+    """Jupyter runs cells on a running loop: blocking libraries and the client itself take turns
+    there."""
     await asyncio.sleep(0)
     frame().to_parquet(f"{place}/a.parquet", index=False)
     async with S3kClient(lake) as client:
@@ -345,7 +379,11 @@ async def test_libraries_work_in_a_notebook_whose_loop_runs(place: str, lake: st
         pd.testing.assert_frame_equal(pd.read_parquet(f"{place}/b.parquet"), frame())
         with fsspec.open(f"{place}/c.csv", "w") as file:
             polars_frame().write_csv(file)
-        assert {status.name async for status in client.list(place)} == {"a.parquet", "b.parquet", "c.csv"}
+        assert {status.name async for status in client.list(place)} == {
+            "a.parquet",
+            "b.parquet",
+            "c.csv",
+        }
         fs = fsspec.filesystem("s3k", volume=lake, asynchronous=True)
         assert pd.read_csv(f"{place}/c.csv").shape == (300, 3)
         assert await fs._cat_file(path) == await client.read(path)

@@ -18,12 +18,17 @@ from tests.support import run_program
 
 LIMIT_SECONDS = 240
 
-pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask 2026.8 uses what pandas 3.1 deprecates
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The inplace keyword"
+)  # Dask 2026.8 uses what pandas 3.1 deprecates
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with embedded_volume(tmp_path_factory.mktemp("lake")) as url, dask.config.set(scheduler="threads"):
+    with (
+        embedded_volume(tmp_path_factory.mktemp("lake")) as url,
+        dask.config.set(scheduler="threads"),
+    ):
         yield url
 
 
@@ -50,12 +55,15 @@ def test_dask_partitions_appends_and_overwrites(place: str) -> None:
     assert rows(place) == dict.fromkeys(range(DAYS), ROWS // DAYS)
     data.to_parquet(place, partition_on=["day"], write_index=False, append=True)
     assert rows(place) == dict.fromkeys(range(DAYS), 2 * ROWS // DAYS)
-    data[data["day"] == 2].to_parquet(place, partition_on=["day"], write_index=False, overwrite=True)
+    data[data["day"] == 2].to_parquet(
+        place, partition_on=["day"], write_index=False, overwrite=True
+    )
     assert rows(place) == {2: ROWS // DAYS}
 
 
 def test_partitions_that_a_filter_rules_out_are_not_read(place: str, lake: str) -> None:
-    """Neither through fsspec nor through pyarrow's filesystem, which Dask gives paths without scheme and volume."""
+    """Neither through fsspec nor through pyarrow's filesystem, which Dask gives paths without
+    scheme and volume."""
     fs, path = fsspec.url_to_fs(place)
     data = dd.from_pandas(frame(), npartitions=2)
     data[data["day"] == 1].to_parquet(place, partition_on=["day"], write_index=False)
@@ -71,7 +79,10 @@ def test_rows_come_in_the_order_of_the_files_names(place: str, lake: str) -> Non
     expected = frame()["value"].tolist()
     assert dd.read_parquet(place)["value"].compute().tolist() == expected
     path = place.removeprefix(lake)
-    assert dd.read_parquet(path, filesystem=arrow_filesystem(lake))["value"].compute().tolist() == expected
+    assert (
+        dd.read_parquet(path, filesystem=arrow_filesystem(lake))["value"].compute().tolist()
+        == expected
+    )
 
 
 def test_lines_of_text_go_through_bags(place: str) -> None:

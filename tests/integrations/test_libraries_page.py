@@ -1,4 +1,5 @@
-"""The examples of docs/libraries.md are run as they stand, one after the other, on the volume that it configures."""
+"""The examples of docs/libraries.md are run as they stand, one after the other, on the volume that
+it configures."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LIBRARIES = {"pandas", "pyarrow", "polars", "duckdb", "dask", "zarr", "upath", "s3k_async"}
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask 2026.8 uses what pandas 3.1 deprecates
+@pytest.mark.filterwarnings(
+    "ignore:The inplace keyword"
+)  # Dask 2026.8 uses what pandas 3.1 deprecates
 def test_every_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     (configuration,) = (text for language, text in blocks if language == "toml")

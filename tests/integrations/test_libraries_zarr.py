@@ -39,7 +39,9 @@ def place(lake: str) -> str:
 
 
 def test_an_array_is_read_as_it_was_written(place: str) -> None:
-    array = zarr.create_array(f"{place}/a.zarr", shape=DATA.shape, chunks=(30, 20), dtype=DATA.dtype)
+    array = zarr.create_array(
+        f"{place}/a.zarr", shape=DATA.shape, chunks=(30, 20), dtype=DATA.dtype
+    )
     array[:] = DATA
     array.attrs["unit"] = "m"
     found = zarr.open_array(f"{place}/a.zarr", mode="r")
@@ -49,11 +51,15 @@ def test_an_array_is_read_as_it_was_written(place: str) -> None:
 
 
 def test_a_shard_is_read_in_pieces(place: str) -> None:
-    array = zarr.create_array(f"{place}/a.zarr", shape=DATA.shape, chunks=(10, 10), shards=(60, 80), dtype=DATA.dtype)
+    array = zarr.create_array(
+        f"{place}/a.zarr", shape=DATA.shape, chunks=(10, 10), shards=(60, 80), dtype=DATA.dtype
+    )
     array[:] = DATA
     fs, path = fsspec.url_to_fs(f"{place}/a.zarr")
     assert len([name for name in fs.find(path) if "/c/" in name]) == 2
-    np.testing.assert_array_equal(zarr.open_array(f"{place}/a.zarr", mode="r")[17:23, 70:], DATA[17:23, 70:])
+    np.testing.assert_array_equal(
+        zarr.open_array(f"{place}/a.zarr", mode="r")[17:23, 70:], DATA[17:23, 70:]
+    )
 
 
 def test_arrays_grow_and_are_replaced(place: str) -> None:
@@ -98,7 +104,8 @@ async def copied(source: str, target: str) -> None:
 
 
 def test_the_async_interface_works_on_one_loop_after_the_other(place: str) -> None:
-    """fsspec keeps filesystems by their arguments: the second loop is given what the first, closed one used."""
+    """fsspec keeps filesystems by their arguments: the second loop is given what the first, closed
+    one used."""
     zarr.create_array(f"{place}/0.zarr", data=DATA)
     for number in range(3):
         asyncio.run(copied(f"{place}/{number}.zarr", f"{place}/{number + 1}.zarr"))

@@ -1,4 +1,5 @@
-"""Verbs of the libraries that look before they act: what others put in the place of what was seen stays."""
+"""Verbs of the libraries that look before they act: what others put in the place of what was seen
+stays."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def directory_instead(client: S3kSyncClient, path: str) -> Callable[[], object]:
     return change
 
 
-def then(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str, change: Callable[[], object]) -> None:
+def then(
+    monkeypatch: pytest.MonkeyPatch, holder: Any, name: str, change: Callable[[], object]
+) -> None:
     """Make a change right after the first call of a blocking function."""
     original, left = getattr(holder, name), [change]
 
@@ -75,8 +78,16 @@ def then(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str, change: Callab
     monkeypatch.setattr(holder, name, patched)
 
 
-def soon(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str, config: VolumeConfig, path: str, kind: str) -> None:
-    """Put a file or a directory in the place of another thing right after the first call of a coroutine function."""
+def soon(
+    monkeypatch: pytest.MonkeyPatch,
+    holder: Any,
+    name: str,
+    config: VolumeConfig,
+    path: str,
+    kind: str,
+) -> None:
+    """Put a file or a directory in the place of another thing right after the first call of a
+    coroutine function."""
     original, left = getattr(holder, name), [kind]
 
     async def patched(*arguments: Any, **options: Any) -> Any:

@@ -22,12 +22,28 @@ def resolved(requirements: Sequence[str], directory: Path, *options: str) -> dic
     file = directory / "requirements.in"
     file.write_text("\n".join(requirements), encoding="utf-8")
     uv = Path(sys.executable).parent / "uv"
-    command = [str(uv), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", sys.executable]
+    command = [
+        str(uv),
+        "pip",
+        "compile",
+        "--quiet",
+        "--no-header",
+        "--no-annotate",
+        "--python",
+        sys.executable,
+    ]
     done = subprocess.run(
-        [*command, *options, str(file)], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        [*command, *options, str(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     if re.search(
-        r"dns error|tcp connect error|network is unreachable|error sending request", done.stderr, re.IGNORECASE
+        r"dns error|tcp connect error|network is unreachable|error sending request",
+        done.stderr,
+        re.IGNORECASE,
     ):
         unavailable(f"the package index cannot be asked: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr

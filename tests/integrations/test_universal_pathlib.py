@@ -51,7 +51,12 @@ def test_urls_become_paths_of_our_class_without_a_warning(lake: str) -> None:
 
 def test_a_path_keeps_its_volume(lake: str) -> None:
     path = UPath(f"{lake}/raw/x")
-    for same in (UPath(str(path)), UPath(path.as_uri()), pickle.loads(pickle.dumps(path)), path.parent / "x"):
+    for same in (
+        UPath(str(path)),
+        UPath(path.as_uri()),
+        pickle.loads(pickle.dumps(path)),
+        path.parent / "x",
+    ):
         assert same == path
         assert hash(same) == hash(path)
         assert str(same) == f"{lake}/raw/x"
@@ -92,9 +97,20 @@ def test_directories_are_made_listed_and_removed(root: UPath) -> None:
         (root / name).write_bytes(b"x")
     assert sorted(each.name for each in root.iterdir()) == ["a.csv", "b.csv", "d"]
     assert sorted(str(each.relative_to(root)) for each in root.glob("*.csv")) == ["a.csv", "b.csv"]
-    assert sorted(str(each.relative_to(root)) for each in root.rglob("*.csv")) == ["a.csv", "b.csv", "d/c.csv"]
-    walked = {str(path.relative_to(root)): (sorted(dirs), sorted(files)) for path, dirs, files in root.walk()}
-    assert walked == {".": (["d"], ["a.csv", "b.csv"]), "d": (["e"], ["c.csv"]), "d/e": ([], ["f.txt"])}
+    assert sorted(str(each.relative_to(root)) for each in root.rglob("*.csv")) == [
+        "a.csv",
+        "b.csv",
+        "d/c.csv",
+    ]
+    walked = {
+        str(path.relative_to(root)): (sorted(dirs), sorted(files))
+        for path, dirs, files in root.walk()
+    }
+    assert walked == {
+        ".": (["d"], ["a.csv", "b.csv"]),
+        "d": (["e"], ["c.csv"]),
+        "d/e": ([], ["f.txt"]),
+    }
     (root / "d").rmdir()
     assert not (root / "d" / "e" / "f.txt").exists()
 

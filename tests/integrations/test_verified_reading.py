@@ -1,4 +1,5 @@
-"""Which reads notice that stored bytes are not those that were written: the table of `docs/semantics.md`."""
+"""Which reads notice that stored bytes are not those that were written: the table of
+`docs/semantics.md`."""
 
 from __future__ import annotations
 
@@ -114,7 +115,9 @@ SEQUENTIAL: Mapping[str, Callable[[Opened], bytes]] = {
     "sync, readinto": lambda opened: filled(opened.client.open(PATH)),
     "fsspec, whole": lambda opened: pieces_of(opened.fsspec.open(PATH), -1),
     "fsspec, pieces": lambda opened: pieces_of(opened.fsspec.open(PATH, block_size=64), 50),
-    "fsspec, blocks": lambda opened: pieces_of(opened.fsspec.open(PATH, block_size=64, cache_type="bytes"), 50),
+    "fsspec, blocks": lambda opened: pieces_of(
+        opened.fsspec.open(PATH, block_size=64, cache_type="bytes"), 50
+    ),
     "fsspec, no cache": lambda opened: pieces_of(opened.fsspec.open(PATH, cache_type="none"), 50),
     "fsspec, async": asynchronous_fsspec,
     "pyarrow, stream": lambda opened: bytes(opened.arrow.open_input_stream(PATH).read()),
@@ -131,7 +134,9 @@ HARM: Mapping[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("read", SEQUENTIAL.values(), ids=list(SEQUENTIAL))
-def test_a_file_read_in_order_to_its_end_is_verified(opened: Opened, read: Callable[[Opened], bytes]) -> None:
+def test_a_file_read_in_order_to_its_end_is_verified(
+    opened: Opened, read: Callable[[Opened], bytes]
+) -> None:
     assert read(opened) == DATA
     for name, harm in HARM.items():
         opened.damage(harm)
@@ -157,7 +162,9 @@ def test_what_is_read_whole_is_verified(opened: Opened, read: Callable[[Opened],
         read(opened)
 
 
-def test_what_is_copied_to_a_local_file_is_verified_before_it_appears(opened: Opened, tmp_path: Path) -> None:
+def test_what_is_copied_to_a_local_file_is_verified_before_it_appears(
+    opened: Opened, tmp_path: Path
+) -> None:
     opened.damage(HARM["swapped"])
     with pytest.raises(CorruptDataError):
         opened.client._call(lambda client: download(client, PATH, tmp_path / "one"))
@@ -184,7 +191,8 @@ def test_a_part_of_a_file_is_not_verified(opened: Opened) -> None:
 
 
 def test_places_that_were_read_before_change_nothing(opened: Opened) -> None:
-    """A reader that looks at the end first, goes back, and reads parts twice is verified once it has fetched all."""
+    """A reader that looks at the end first, goes back, and reads parts twice is verified once it
+    has fetched all."""
     with opened.client.open(PATH) as file:
         file.seek(-8, 2)
         assert file.read() == DATA[-8:]

@@ -19,10 +19,15 @@ DEAD = 1
 
 
 async def rename_and_die(
-    config: VolumeConfig, source: str, target: str, when: Literal["before", "after"], *, lease: int | None = DEAD
+    config: VolumeConfig,
+    source: str,
+    target: str,
+    when: Literal["before", "after"],
+    *,
+    lease: int | None = DEAD,
 ) -> str:
-    """Rename a directory, die before or after the publish, and return the job's id. With `lease` None the one that the
-    owner took goes on running."""
+    """Rename a directory, die before or after the publish, and return the job's id. With `lease`
+    None the one that the owner took goes on running."""
     publish = Jobs.publish
 
     async def die_around(jobs: Jobs, job: Job) -> None:

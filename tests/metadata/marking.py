@@ -1,4 +1,5 @@
-"""Jobs written by hand: their records and marks, put into the item store in the order that is promised.
+"""Jobs written by hand: their records and marks, put into the item store in the order that is
+promised.
 
 Each job is a list of steps, so that a test can let a reader run between any two of them.
 """
@@ -16,7 +17,17 @@ from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
 from s3k_async.metadata.marks import GONE, HERE, Mark, Then, parse_mark
 from s3k_async.model import Entry
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.items import ABSENT, OPERATION, PARTITION, SORT, Condition, Delete, Put, Update, Value
+from s3k_async.stores.items import (
+    ABSENT,
+    OPERATION,
+    PARTITION,
+    SORT,
+    Condition,
+    Delete,
+    Put,
+    Update,
+    Value,
+)
 from s3k_async.stores.memory_items import MemoryItems
 
 __all__ = ["Hand", "Step", "a_directory", "a_file"]
@@ -27,7 +38,9 @@ Step: TypeAlias = Callable[[], Awaitable[None]]
 def a_file(path: str, version: int = 2) -> Entry:
     """A committed file whose id is told by its name."""
     name = path.rpartition("/")[2]
-    return Entry(path, False, f"id-{name}", version, 5, 5000, 3, "key", True, "tag", "", SYSTEM.uuid())
+    return Entry(
+        path, False, f"id-{name}", version, 5, 5000, 3, "key", True, "tag", "", SYSTEM.uuid()
+    )
 
 
 def a_directory(path: str) -> Entry:
@@ -45,8 +58,11 @@ class Hand:
         for entry in entries:
             await self.items.write(Put(to_item(entry, self.keys), ABSENT))
 
-    async def record(self, job: str, state: JobState = "preparing", kind: str = "rename", lease: int = 1) -> None:
-        """Write a job's record, new or again; its lease is over, unless one in epoch milliseconds is given."""
+    async def record(
+        self, job: str, state: JobState = "preparing", kind: str = "rename", lease: int = 1
+    ) -> None:
+        """Write a job's record, new or again; its lease is over, unless one in epoch milliseconds
+        is given."""
         item: dict[str, Value] = {
             PARTITION: JOB_PARTITION,
             SORT: job,
@@ -56,7 +72,10 @@ class Hand:
         }
         stored = await self.items.get(job_key(job))
         await self.items.write(
-            Put(item | ({"state": state} if state else {}), ABSENT if stored is None else Condition())
+            Put(
+                item | ({"state": state} if state else {}),
+                ABSENT if stored is None else Condition(),
+            )
         )
 
     async def forget(self, job: str) -> None:
@@ -68,7 +87,8 @@ class Hand:
         await self.items.write(Update(self.keys.key(path), Condition(missing=(NEXT,)), set=change))
 
     async def drop(self, path: str, job: str) -> None:
-        """Drop the mark at a path: of a job that was published to its new side, else to the old one."""
+        """Drop the mark at a path: of a job that was published to its new side, else to the old
+        one."""
         item = await self.items.get(self.keys.key(path))
         assert item is not None
         record = await self.items.get(job_key(job))
@@ -81,28 +101,41 @@ class Hand:
         elif side.id != entry.id or side.version != entry.version:
             await self.items.write(Put(to_item(replace(side, pending=""), self.keys), Condition()))
         else:
-            await self.items.write(Update(key, Condition(), set={OPERATION: SYSTEM.uuid()}, remove=(NEXT,)))
+            await self.items.write(
+                Update(key, Condition(), set={OPERATION: SYSTEM.uuid()}, remove=(NEXT,))
+            )
 
     async def touch(self, path: str) -> None:
         """Change the operation of a directory, as a job does before it is published."""
         if path != "/":
-            await self.items.write(Update(self.keys.key(path), Condition(), set={OPERATION: SYSTEM.uuid()}))
+            await self.items.write(
+                Update(self.keys.key(path), Condition(), set={OPERATION: SYSTEM.uuid()})
+            )
             return
         stored = await self.items.get(ROOT_KEY)
         record = {PARTITION: ROOT_KEY.partition, SORT: ROOT_KEY.sort, OPERATION: SYSTEM.uuid()}
         await self.items.write(Put(record, ABSENT if stored is None else Condition()))
 
     def rename(self, job: str, entries: Sequence[Entry], source: str, target: str) -> list[Step]:
-        """An atomic rename of the directory at `source`, of which `entries` are the whole subtree, parents first."""
-        below = [entry for entry in entries if entry.path == source or entry.path.startswith(source + "/")]
+        """An atomic rename of the directory at `source`, of which `entries` are the whole subtree,
+        parents first."""
+        below = [
+            entry
+            for entry in entries
+            if entry.path == source or entry.path.startswith(source + "/")
+        ]
         moved = [target + entry.path[len(source) :] for entry in below]
         steps: list[Step] = [partial(self.record, job)]
         for entry, path in zip(below, moved, strict=True):
             steps.append(partial(self.mark, entry.path, job, GONE))
             here = replace(entry, path=path, version=entry.version + 1, operation=SYSTEM.uuid())
             steps.append(partial(self.put, replace(here, pending=Mark(job, HERE).text())))
-        steps += [partial(self.touch, parent) for parent in sorted({_parent(source), _parent(target)})]
-        paths = [path for pair in zip(below, moved, strict=True) for path in (pair[0].path, pair[1])]
+        steps += [
+            partial(self.touch, parent) for parent in sorted({_parent(source), _parent(target)})
+        ]
+        paths = [
+            path for pair in zip(below, moved, strict=True) for path in (pair[0].path, pair[1])
+        ]
         return [*steps, *self._end(job, paths, "published")]
 
     def change(self, job: str, thens: Sequence[tuple[Entry, Then]]) -> list[Step]:
@@ -113,15 +146,20 @@ class Hand:
                 steps.append(partial(self.put, replace(entry, pending=Mark(job, HERE).text())))
             else:
                 steps.append(partial(self.mark, entry.path, job, then))
-        steps += [partial(self.touch, parent) for parent in sorted({_parent(entry.path) for entry, _ in thens})]
+        steps += [
+            partial(self.touch, parent)
+            for parent in sorted({_parent(entry.path) for entry, _ in thens})
+        ]
         return [*steps, *self._end(job, [entry.path for entry, _ in thens], "published")]
 
     def aborted(self, steps: Sequence[Step], job: str, paths: Sequence[str]) -> list[Step]:
-        """The first of a job's steps, and then its abortion, of a job that has marked these paths by then."""
+        """The first of a job's steps, and then its abortion, of a job that has marked these paths
+        by then."""
         return [*steps, *self._end(job, paths, "aborted")]
 
     def _end(self, job: str, paths: Sequence[str], state: JobState) -> list[Step]:
-        """The record in its last state, then the marks, children before directories, then the record."""
+        """The record in its last state, then the marks, children before directories, then the
+        record."""
         folded: list[Step] = [partial(self.drop, path, job) for path in reversed(paths)]
         return [partial(self.record, job, state), *folded, partial(self.forget, job)]
 

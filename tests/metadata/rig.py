@@ -36,7 +36,8 @@ class Rig:
     clock: FakeClock = field(default_factory=FakeClock)
     suffix_count: int = 3
     real_time: bool = False
-    """With the fake clock a sleeping task makes time pass at once; where a test holds tasks at a gate it must not."""
+    """With the fake clock a sleeping task makes time pass at once; where a test holds tasks at a
+    gate it must not."""
 
     logs: list[NativeLog] = field(default_factory=list)
 
@@ -63,7 +64,9 @@ class Rig:
     def client(self, faults: FaultPlan | None = None) -> MetadataStore:
         policy = RetryPolicy(attempts=4)
         items = ReliableItems(MemoryItems(self.name, faults), policy, self.sources)
-        log = NativeLog(ReliableBlobs(MemoryBlobs(self.name, faults), policy, self.sources), self.sources)
+        log = NativeLog(
+            ReliableBlobs(MemoryBlobs(self.name, faults), policy, self.sources), self.sources
+        )
         self.logs.append(log)
         tuning = Tuning(busy_timeout=5.0, lease=600.0)
         return MetadataStore(items, KeyScheme("v", self.suffix_count), log, self.sources, tuning)
@@ -71,7 +74,9 @@ class Rig:
     def content(self, object_id: str, size: int = 3) -> Content:
         return Content(self.sources.physical_key(object_id), size, "etag", "xxh128:" + "0" * 32)
 
-    async def write(self, path: str, *, overwrite: bool = True, store: MetadataStore | None = None) -> Entry:
+    async def write(
+        self, path: str, *, overwrite: bool = True, store: MetadataStore | None = None
+    ) -> Entry:
         store = store or self.store
         target = await store.prepare(path)
         return await store.publish(target, self.content(target.object_id), overwrite=overwrite)

@@ -1,4 +1,5 @@
-"""Atomic renames and deletions: at every moment all of it or nothing, whoever dies, and whoever comes next."""
+"""Atomic renames and deletions: at every moment all of it or nothing, whoever dies, and whoever
+comes next."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ from tests.metadata.world import GROWN, Client, Paths, World
 
 EVER: Final = 10**9
 MOMENTS: Final[tuple[Moment, ...]] = ("before", "after")
-MOVED: Final[Paths] = {"/e/z" + path[2:] if path.startswith("/d") else path: data for path, data in GROWN.items()}
+MOVED: Final[Paths] = {
+    "/e/z" + path[2:] if path.startswith("/d") else path: data for path, data in GROWN.items()
+}
 GONE: Final[Paths] = {path: data for path, data in GROWN.items() if not path.startswith("/d")}
 LEFT_FOR_FSCK: Final = {"interrupted_change", "orphan_data"}
 
@@ -80,7 +83,9 @@ async def seen(world: World) -> dict[str, bytes | None]:
         shown: Entry | None = entry
         if entry.pending:
             mark = parse_mark(entry.pending)
-            shown = mark.side(entry, published=mark.job in records and records[mark.job].is_published)
+            shown = mark.side(
+                entry, published=mark.job in records and records[mark.job].is_published
+            )
         if shown is not None:
             found[path] = None if shown.is_dir else await client.storage.read(str(shown.physical))
     return found
@@ -94,7 +99,9 @@ async def settled(world: World) -> None:
 
 async def check_log(world: World) -> None:
     world.clock.advance(1000)
-    assert {finding.kind for finding in await world.findings() if finding.is_problem} <= LEFT_FOR_FSCK
+    assert {
+        finding.kind for finding in await world.findings() if finding.is_problem
+    } <= LEFT_FOR_FSCK
 
 
 async def again(world: World, name: str) -> None:
@@ -108,7 +115,8 @@ async def again(world: World, name: str) -> None:
 
 
 async def a_write(world: World, name: str) -> None:
-    """Another client writes into the old place and into the new one, and then everything else comes to its end."""
+    """Another client writes into the old place and into the new one, and then everything else comes
+    to its end."""
     before = await seen(world)
     client = world.client()
     await client.write("/d/x/new", b"new")
@@ -116,7 +124,11 @@ async def a_write(world: World, name: str) -> None:
     await client.write("/e/z/new", b"newer")
     await client.write("/e/k", b"newest")
     expected = {"/d": None, "/d/x": None, "/e/z": None, **before}
-    assert await seen(world) == expected | {"/d/x/new": b"new", "/e/z/new": b"newer", "/e/k": b"newest"}
+    assert await seen(world) == expected | {
+        "/d/x/new": b"new",
+        "/e/z/new": b"newer",
+        "/e/k": b"newest",
+    }
     await everything(world, name)
 
 
@@ -221,7 +233,7 @@ async def test_a_failure_at_every_call_changes_nothing_or_is_none(name: str, tim
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_a_change_whose_answer_was_lost_is_not_said_to_have_failed_when_the_service_is_down_then(
+async def test_a_lost_answer_is_not_taken_for_a_failure_when_the_service_is_down_then(
     name: str,
 ) -> None:
     change, after = CHANGES[name]
@@ -248,7 +260,9 @@ async def test_a_change_whose_answer_was_lost_is_not_said_to_have_failed_when_th
 async def test_T7_a_live_reservation_below_refuses_the_whole_rename() -> None:
     async with grown("atomic-reserved") as world:
         client = world.client()
-        reserved = await client.store.reserve(await client.store.prepare("/d/x/new"), exclusive=True)
+        reserved = await client.store.reserve(
+            await client.store.prepare("/d/x/new"), exclusive=True
+        )
         with pytest.raises(UncommittedFileError):
             await client.run_change(rename)
         assert {path for path, entry in (await world.scanned()).items() if entry.pending} == set()
@@ -263,7 +277,9 @@ async def test_T7_a_live_reservation_below_refuses_the_whole_rename() -> None:
 async def test_T8_a_delete_takes_reservations_along() -> None:
     async with grown("atomic-reserved-delete") as world:
         client = world.client()
-        reserved = await client.store.reserve(await client.store.prepare("/d/x/new"), exclusive=True)
+        reserved = await client.store.reserve(
+            await client.store.prepare("/d/x/new"), exclusive=True
+        )
         await client.run_change(delete)
         assert await seen(world) == GONE
         with pytest.raises(ConflictError):
@@ -273,7 +289,8 @@ async def test_T8_a_delete_takes_reservations_along() -> None:
 
 @pytest.mark.parametrize("name", CHANGES)
 async def test_an_owner_that_wakes_up_late_publishes_nothing(name: str) -> None:
-    """It stalls before each of its calls in turn; meanwhile another client writes below, and so aborts it."""
+    """It stalls before each of its calls in turn; meanwhile another client writes below, and so
+    aborts it."""
     change, after = CHANGES[name]
     for number in range(3, await calls_of(name) + 1):
         async with grown(f"atomic-{name}-stalled-{number}") as world:
@@ -284,7 +301,8 @@ async def test_an_owner_that_wakes_up_late_publishes_nothing(name: str) -> None:
                     return
                 world.clock.advance(60)
                 other = world.client()
-                # To its end, though the owner's other parts find out meanwhile that their time is over.
+                # To its end, though the owner's other parts find out meanwhile that their time is
+                # over.
                 await to_the_end(lambda: other.write("/d/x/other", b"other"))
 
             faults.gate = gate
@@ -302,7 +320,9 @@ async def test_an_owner_that_wakes_up_late_publishes_nothing(name: str) -> None:
                 assert name == "delete"
                 assert found == after
             else:
-                assert found == (published if raised is None else {**GROWN, "/d/x/other": b"other"}), (number, raised)
+                assert found == (
+                    published if raised is None else {**GROWN, "/d/x/other": b"other"}
+                ), (number, raised)
 
 
 async def test_T3_two_crossing_renames_never_detach_anything() -> None:
@@ -323,7 +343,9 @@ async def test_T3_two_crossing_renames_never_detach_anything() -> None:
             tasks.start_soon(move, two, "/e", "/d/e")
         assert results.count(None) <= 1
         found = await seen(world)
-        assert sorted(data for data in found.values() if data) == sorted(data for data in GROWN.values() if data)
+        assert sorted(data for data in found.values() if data) == sorted(
+            data for data in GROWN.values() if data
+        )
         assert all(path.rpartition("/")[0] in {*found, ""} for path in found)
         await settled(world)
 
@@ -339,7 +361,9 @@ async def test_readers_see_one_side_at_every_step(name: str) -> None:
             found = await seen(world)
             assert found in (GROWN, after)
             sides.append(found == after)
-            listed = {entry.path async for page in walk(world.client().store, "/") for entry in page}
+            listed = {
+                entry.path async for page in walk(world.client().store, "/") for entry in page
+            }
             assert listed == found.keys()
 
         faults.gate = gate
@@ -349,13 +373,16 @@ async def test_readers_see_one_side_at_every_step(name: str) -> None:
 
 
 async def test_T2_nobody_is_told_of_a_creation_that_a_rename_did_not_see() -> None:
-    """Another client creates a file before each call of the rename: whoever was told so finds it, on one side."""
+    """Another client creates a file before each call of the rename: whoever was told so finds it,
+    on one side."""
     for number in range(1, await calls_of("rename") + 1):
         async with grown(f"atomic-creating-{number}") as world:
             faults = FaultPlan()
             told: list[str] = []
 
-            async def gate(call: Call, number: int = number, world: World = world, told: list[str] = told) -> None:
+            async def gate(
+                call: Call, number: int = number, world: World = world, told: list[str] = told
+            ) -> None:
                 if call.number == number:
                     try:
                         await world.client().write("/d/x/created", b"created")
@@ -405,7 +432,8 @@ async def test_an_empty_directory_with_something_hidden_in_it_stays() -> None:
 
 
 async def test_a_damaged_item_refuses_a_rename_and_does_not_close_its_directory_for_ever() -> None:
-    """Neither owner nor successor can list what is left of such a rename; who needs a directory drops its mark."""
+    """Neither owner nor successor can list what is left of such a rename; who needs a directory
+    drops its mark."""
     async with grown("atomic-damaged") as world:
         client = world.client()
         key = client.store.keys.key("/d/x/h")

@@ -75,7 +75,9 @@ async def test_a_page_is_one_segment_and_few_transactions(rig: Rig) -> None:
     assert calls(rig.faults, "put") == 2
     assert await there(rig, "/t") == names("/t", range(FILES))
     assert await there(rig, "/d") == set()
-    moved = in_columns([await rig.need(path) for path in sorted(names("/t", range(FILES)))], rig.store.keys)
+    moved = in_columns(
+        [await rig.need(path) for path in sorted(names("/t", range(FILES)))], rig.store.keys
+    )
     rig.faults.calls.clear()
     assert await delete_files(rig.store, moved) == Done(FILES, 3 * FILES)
     assert calls(rig.faults, "transact") == 2
@@ -111,7 +113,10 @@ async def test_conditions_that_fail_keep_no_other_row_back(rig: Rig) -> None:
     await rig.store.make_directory("/d/129")
     done = await move_files(rig.store, files, "/t")
     assert done.gone == ["/d/003"]
-    assert {path: type(error) for path, error in done.failures} == {"/d/100": PathExistsError, "/d/129": BusyError}
+    assert {path: type(error) for path, error in done.failures} == {
+        "/d/100": PathExistsError,
+        "/d/129": BusyError,
+    }
     assert done.files == FILES - 3
     assert (await rig.need("/t/060")).version == files[60].version + 2
     assert await there(rig, "/d") == {"/d/100", "/d/129"}
@@ -120,8 +125,12 @@ async def test_conditions_that_fail_keep_no_other_row_back(rig: Rig) -> None:
 async def test_a_conflict_that_lasts_halves_the_transaction(rig: Rig) -> None:
     files = await planted(rig, 7)
     conflict = TransactionConflictError("somebody else was there")
-    rig.faults.fail_when(lambda call: call.method == "transact" and call.key.endswith("/003"), conflict, times=10**6)
-    rig.faults.fail_when(lambda call: call.method == "transact" and call.key.endswith("/000"), conflict, times=4)
+    rig.faults.fail_when(
+        lambda call: call.method == "transact" and call.key.endswith("/003"), conflict, times=10**6
+    )
+    rig.faults.fail_when(
+        lambda call: call.method == "transact" and call.key.endswith("/000"), conflict, times=4
+    )
     done = await delete_files(rig.store, files)
     assert {path: type(error) for path, error in done.failures} == {"/d/003": BusyError}
     assert done.files == 6
@@ -232,7 +241,9 @@ async def test_a_transaction_that_ended_in_no_known_way_stays_pending(rig: Rig) 
         assert (truth.committed, len(truth.pending)) == (None, 1)
 
 
-async def test_few_full_portions_are_held_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_few_full_portions_are_held_at_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("s3k_async.metadata.portions.PORTION", 5)
     await planted(rig)
     held, most = 0, 0

@@ -1,4 +1,5 @@
-"""Who works under another's exclusive lock: never a request after the lock may be somebody else's."""
+"""Who works under another's exclusive lock: never a request after the lock may be somebody
+else's."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ import pytest
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import BusyError, LeaseExpiredError, UnreachableError, UnsupportedError
 from s3k_async.metadata.deputies import Deputy
-from s3k_async.metadata.exclusive import HELD_SECONDS, LEASE_SECONDS, LOOK_SECONDS, QUIET_SECONDS, ExclusiveLock
+from s3k_async.metadata.exclusive import (
+    HELD_SECONDS,
+    LEASE_SECONDS,
+    LOOK_SECONDS,
+    QUIET_SECONDS,
+    ExclusiveLock,
+)
 from s3k_async.metadata.record import DESTROYING, LOCK, RECORD_KEY, STATE
 from s3k_async.sources import Sources
 from s3k_async.stores.items import Condition, Item, Key, Update
@@ -95,7 +102,8 @@ async def test_nobody_is_deputy_of_a_lock_that_is_not_held(rig: Rig) -> None:
 
 
 async def test_before_the_lock_is_given_up_no_deputy_writes_any_more(rig: Rig) -> None:
-    """Dismissed, each stops in time for what it has sent to arrive while the volume is still locked."""
+    """Dismissed, each stops in time for what it has sent to arrive while the volume is still
+    locked."""
     lock = lock_of(rig)
     ended: list[float] = []
 
@@ -166,7 +174,8 @@ async def test_a_deputy_that_cannot_look_stops(rig: Rig, monkeypatch: pytest.Mon
 async def test_what_waits_to_be_sent_is_not_sent_when_the_lock_is_given_up(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request may wait for credentials, or for a connection, when the lock was looked after already."""
+    """A request may wait for credentials, or for a connection, when the lock was looked after
+    already."""
     lock, load = lock_of(rig), MemoryItems.load
     sent: list[float] = []
 
@@ -191,7 +200,9 @@ async def test_what_waits_to_be_sent_is_not_sent_when_the_lock_is_given_up(
     assert not sent
 
 
-async def test_a_lease_that_runs_out_ends_the_work_before_anybody_can_take_it_over(rig: Rig) -> None:
+async def test_a_lease_that_runs_out_ends_the_work_before_anybody_can_take_it_over(
+    rig: Rig,
+) -> None:
     lock = lock_of(rig)
     at_work: list[bool] = []
     async with rig.volume() as volume:

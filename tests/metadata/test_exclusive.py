@@ -180,7 +180,11 @@ async def test_interrupted_work_is_finished_by_the_same_work_only(rig: Rig) -> N
     await rig.interrupt(lock)
     with pytest.raises(BusyError, match=r"a load of the volume \(one\) was interrupted"):
         await rig.open()
-    others: list[tuple[LockPurpose, str]] = [("load", "two"), ("reshard", "one"), ("restore", "one")]
+    others: list[tuple[LockPurpose, str]] = [
+        ("load", "two"),
+        ("reshard", "one"),
+        ("restore", "one"),
+    ]
     for purpose, subject in others:
         with pytest.raises(BusyError, match=r"a load of the volume \(one\) was interrupted"):
             async with rig.held(rig.lock(purpose, subject)):
@@ -270,7 +274,9 @@ async def test_an_open_client_notices_the_lock_before_the_quiet_is_over(rig: Rig
     await volume.store.make_directory("/a")
     async with rig.held(rig.lock()):
         rig.clock.advance(LOOK_SECONDS - 1)
-        await volume.store.make_directory("/b")  # it has looked a moment ago; the holder still waits
+        await volume.store.make_directory(
+            "/b"
+        )  # it has looked a moment ago; the holder still waits
         rig.clock.advance(1)
         for _ in range(2):
             with pytest.raises(BusyError, match="for itself"):
@@ -366,7 +372,8 @@ async def test_a_look_that_fails_is_tried_again_no_more_often_than_the_request(r
 
 
 async def test_a_look_whose_answer_was_lost_leaves_the_outcome_of_the_write_known(rig: Rig) -> None:
-    """The write itself was not sent then, so a condition that fails is somebody else's doing for certain."""
+    """The write itself was not sent then, so a condition that fails is somebody else's doing for
+    certain."""
     faults = FaultPlan()
     volume = await rig.open(faults)
     await volume.items.write(Put({**ITEM, "op": "theirs"}, ABSENT))
@@ -383,8 +390,11 @@ async def test_a_look_whose_answer_was_lost_leaves_the_outcome_of_the_write_know
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["locked", "was locked"])
-async def test_D1_a_write_that_was_held_up_is_not_acknowledged_once_the_volume_was_locked(rig: Rig, over: bool) -> None:
-    """The request arrives after the holder of the lock has waited: what it wrote may be overwritten or never seen."""
+async def test_D1_a_write_that_was_held_up_is_not_acknowledged_once_the_volume_was_locked(
+    rig: Rig, over: bool
+) -> None:
+    """The request arrives after the holder of the lock has waited: what it wrote may be overwritten
+    or never seen."""
     faults = FaultPlan()
     volume = await rig.open(faults)
     held = rig.held(rig.lock())
@@ -405,7 +415,9 @@ async def test_D1_a_write_that_was_held_up_is_not_acknowledged_once_the_volume_w
         await held.__aexit__(None, None, None)
 
 
-async def test_an_answer_that_was_held_up_is_not_believed_once_the_volume_was_locked(rig: Rig) -> None:
+async def test_an_answer_that_was_held_up_is_not_believed_once_the_volume_was_locked(
+    rig: Rig,
+) -> None:
     faults = FaultPlan()
     volume = await rig.open(faults)
 
@@ -421,7 +433,9 @@ async def test_an_answer_that_was_held_up_is_not_believed_once_the_volume_was_lo
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["locked", "was locked"])
-async def test_a_condition_that_fails_late_is_not_believed_once_the_volume_was_locked(rig: Rig, over: bool) -> None:
+async def test_a_condition_that_fails_late_is_not_believed_once_the_volume_was_locked(
+    rig: Rig, over: bool
+) -> None:
     """A reshard had taken the item away, and the caller was told that there is none."""
     faults = FaultPlan()
     volume = await rig.open(faults)

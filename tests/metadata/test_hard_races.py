@@ -50,7 +50,8 @@ async def test_a_directory_made_where_a_reservation_ran_out_is_not_written_over(
     reaped = False
 
     async def gate(call: Call) -> None:
-        # The reservation is reaped; before the path is read again, somebody makes a directory there.
+        # The reservation is reaped; before the path is read again, somebody makes a directory
+        # there.
         nonlocal reaped
         if reaped and call.method.startswith("get"):
             faults.gate = None
@@ -85,7 +86,9 @@ async def test_a_cancellation_is_not_lost_when_the_work_it_waits_for_fails() -> 
 
 
 @pytest.mark.parametrize("what", ["files", "directories"])
-async def test_what_is_moved_after_the_lease_was_lost_keeps_its_parents(rig: Rig, what: str) -> None:
+async def test_what_is_moved_after_the_lease_was_lost_keeps_its_parents(
+    rig: Rig, what: str
+) -> None:
     rig.stop_renewing()
     await rig.store.make_directory("/a")
     if what == "files":
@@ -96,7 +99,8 @@ async def test_what_is_moved_after_the_lease_was_lost_keeps_its_parents(rig: Rig
     stalled = False
 
     async def gate(call: Call) -> None:
-        # The owner stalls with its move under way; whoever comes next takes the job for dead and deletes the target.
+        # The owner stalls with its move under way; whoever comes next takes the job for dead and
+        # deletes the target.
         nonlocal stalled
         moving = call.store == "items" and call.method == "transact" and ("/d" in call.key)
         if moving and not stalled:
@@ -114,7 +118,9 @@ async def test_what_is_moved_after_the_lease_was_lost_keeps_its_parents(rig: Rig
     assert {path.rpartition("/")[2] for path in await rig.paths()} >= {"d"}
 
 
-async def test_a_file_moved_into_a_directory_that_was_listed_for_deletion_keeps_its_parents(rig: Rig) -> None:
+async def test_a_file_moved_into_a_directory_that_was_listed_for_deletion_keeps_its_parents(
+    rig: Rig,
+) -> None:
     rig.stop_renewing()
     await rig.write("/a/f")
     listed, moved = asyncio.Event(), asyncio.Event()
@@ -152,8 +158,8 @@ async def test_a_job_whose_lease_ran_out_does_not_get_it_back(rig: Rig) -> None:
 
 
 class Meanwhile:
-    """Something that happens between the moment at which a client writes a new file and its second look at the
-    parent; what readers are told at that moment is in `seen`.
+    """Something that happens between the moment at which a client writes a new file and its second
+    look at the parent; what readers are told at that moment is in `seen`.
     """
 
     def __init__(self, rig: Rig, happens: Callable[[], Awaitable[object]]) -> None:
@@ -210,7 +216,9 @@ async def test_many_creations_that_were_seen_get_their_directory_back(rig: Rig) 
     assert await rig.paths() == await rig.scanned() == {"/a", "/a/f", "/a/g"}
 
 
-async def test_a_creation_that_somebody_moved_on_does_not_bring_its_directory_back(rig: Rig) -> None:
+async def test_a_creation_that_somebody_moved_on_does_not_bring_its_directory_back(
+    rig: Rig,
+) -> None:
     await rig.store.make_directory("/a")
     await rig.store.make_directory("/b")
 
@@ -240,14 +248,16 @@ async def test_a_creation_that_is_cancelled_while_it_is_withdrawn_leaves_no_file
     directory = await rig.need("/a")
 
     async def gate(call: Call) -> None:
-        # The file cannot be kept, because its directory cannot be made again; as it is withdrawn, the caller goes.
+        # The file cannot be kept, because its directory cannot be made again; as it is withdrawn,
+        # the caller goes.
         await meanwhile.gate(call)
         if meanwhile.seen is not None and call.method == "put" and call.key.endswith(".pending"):
             writing.cancel()
 
     faults = FaultPlan(gate)
     faults.fail_when(
-        lambda call: meanwhile.seen is not None and call.method == "get_many", ServiceError("no", service_code="X")
+        lambda call: meanwhile.seen is not None and call.method == "get_many",
+        ServiceError("no", service_code="X"),
     )
     writing = asyncio.create_task(rig.write("/a/f", store=rig.client(faults)))
     with pytest.raises(asyncio.CancelledError):
@@ -312,7 +322,9 @@ async def test_a_creation_that_is_cancelled_below_a_marked_directory_is_withdraw
     assert await rig.paths() == await rig.scanned() == {"/a"}
 
 
-async def test_creations_of_a_list_that_is_cancelled_below_a_marked_directory_are_withdrawn(rig: Rig) -> None:
+async def test_creations_of_a_list_that_is_cancelled_below_a_marked_directory_are_withdrawn(
+    rig: Rig,
+) -> None:
     rig = await Rig("cancelled-list", real_time=True).start()
     await rig.store.make_directory("/a")
     targets = [await rig.store.prepare(path) for path in ("/a/f", "/a/g")]
@@ -333,7 +345,9 @@ async def test_creations_of_a_list_that_is_cancelled_below_a_marked_directory_ar
 
 async def test_a_recursive_change_has_a_bounded_number_of_parts_under_way() -> None:
     rig = await Rig("bounded", real_time=True).start()
-    for path in (f"/t/{one}/{two}/{three}" for one in range(6) for two in range(6) for three in range(6)):
+    for path in (
+        f"/t/{one}/{two}/{three}" for one in range(6) for two in range(6) for three in range(6)
+    ):
         await rig.store.make_directory(path)
     most = 0
 
@@ -387,14 +401,17 @@ async def test_a_pending_directory_that_was_marked_since_is_seen_to_have_happene
     async with rig.store.jobs.hold("mark", "/a") as job:
         await rig.store.unmark(await rig.store.mark(await rig.need("/a"), job), job)
     entry = await rig.need("/a")
-    found = decide(Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [entry], (await rig.truths())[entry.id]))
+    found = decide(
+        Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [entry], (await rig.truths())[entry.id])
+    )
     assert [(one.kind, "it happened" in one.detail) for one in found] == [("log_pending", True)]
 
 
 async def test_what_an_aborted_job_had_marked_is_not_taken_for_what_a_later_one_began_from(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mark gives a directory the id of the operation that is being prepared, and the abortion leaves it."""
+    """The mark gives a directory the id of the operation that is being prepared, and the abortion
+    leaves it."""
     rig.stop_renewing()
     await rig.store.make_directory("/a/s")
     entry = await rig.need("/a/s")
@@ -414,11 +431,20 @@ async def test_what_an_aborted_job_had_marked_is_not_taken_for_what_a_later_one_
     later = rig.client(faults)
     await AtomicTree(later, Tree(later)).rename(await rig.need("/a"), "/c")
     moved, truth = await rig.need("/c/s"), (await rig.truths())[entry.id]
-    assert decide(Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [moved], truth)) == [], "told with the two jobs"
+    assert decide(Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [moved], truth)) == [], (
+        "told with the two jobs"
+    )
     # As if marks of the segments said that nobody knows it.
-    pending = tuple(replace(one, key=one.key.replace(".pending", ".committed")) for one in truth.pending)
-    found = decide(Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [moved], replace(truth, pending=pending)))
-    assert {(one.path, one.action) for one in found} == {("/b/s", "roll_back_log"), ("/c/s", "commit_log")}
+    pending = tuple(
+        replace(one, key=one.key.replace(".pending", ".committed")) for one in truth.pending
+    )
+    found = decide(
+        Facts(entry.id, rig.clock.now_ms() + 10**6, 0, [moved], replace(truth, pending=pending))
+    )
+    assert {(one.path, one.action) for one in found} == {
+        ("/b/s", "roll_back_log"),
+        ("/c/s", "commit_log"),
+    }
 
 
 async def test_a_wide_tree_is_not_held_at_once_while_it_is_walked() -> None:

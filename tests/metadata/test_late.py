@@ -1,4 +1,5 @@
-"""Clients that were stopped just before a write of a job, and go on when others have acted: their conditions fail."""
+"""Clients that were stopped just before a write of a job, and go on when others have acted: their
+conditions fail."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ async def test_who_publishes_late_finds_the_job_aborted(world: World) -> None:
 
 
 async def test_who_folds_in_a_mark_late_leaves_what_has_come_since(world: World) -> None:
-    """Of two that meet the mark of a published removal, the faster one writes a new file in its place."""
+    """Of two that meet the mark of a published removal, the faster one writes a new file in its
+    place."""
     faults = FaultPlan()
     slow, fast = world.client(faults), world.client()
     await fast.write("/d/f", b"old")
@@ -74,7 +76,9 @@ async def test_who_folds_in_a_mark_late_leaves_what_has_come_since(world: World)
     assert await fast.storage.read(str(found.physical)) == b"new"
 
 
-async def test_a_job_that_is_cancelled_while_its_record_is_written_leaves_none(world: World) -> None:
+async def test_a_job_that_is_cancelled_while_its_record_is_written_leaves_none(
+    world: World,
+) -> None:
     written, answered = asyncio.Event(), asyncio.Event()
 
     class SlowAnswers(MemoryItems):

@@ -25,7 +25,8 @@ def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Service:
-    """A table that a client asks one thing at a time, and that does not answer reads, or renewals, until it may."""
+    """A table that a client asks one thing at a time, and that does not answer reads, or renewals,
+    until it may."""
 
     def __init__(self) -> None:
         self.answers_reads = asyncio.Event()

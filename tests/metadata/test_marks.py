@@ -10,8 +10,34 @@ from s3k_async.errors import ItemFormatError
 from s3k_async.metadata.marks import GONE, HERE, Mark, Then, parse_mark
 from s3k_async.model import Entry
 
-OLD = Entry("/a/é", False, "11111111-1111-4111-8111-111111111111", 2, 5, 5000, 3, "key", True, "tag", "sum", "op")
-NEW = Entry("/a/é", False, "22222222-2222-4222-8222-222222222222", 7, 6, 6000, 4, "other", True, "", "", "op2")
+OLD = Entry(
+    "/a/é",
+    False,
+    "11111111-1111-4111-8111-111111111111",
+    2,
+    5,
+    5000,
+    3,
+    "key",
+    True,
+    "tag",
+    "sum",
+    "op",
+)
+NEW = Entry(
+    "/a/é",
+    False,
+    "22222222-2222-4222-8222-222222222222",
+    7,
+    6,
+    6000,
+    4,
+    "other",
+    True,
+    "",
+    "",
+    "op2",
+)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +61,8 @@ def test_a_mark_holds_another_entry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("then", "before", "after"), [(None, OLD, OLD), (GONE, OLD, None), (HERE, None, OLD), (NEW, OLD, NEW)]
+    ("then", "before", "after"),
+    [(None, OLD, OLD), (GONE, OLD, None), (HERE, None, OLD), (NEW, OLD, NEW)],
 )
 def test_the_sides_of_a_marked_entry(then: Then, before: Entry | None, after: Entry | None) -> None:
     mark = Mark("j", then)

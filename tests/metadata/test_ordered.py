@@ -17,7 +17,9 @@ from s3k_async.metadata.ordered import in_order, walk_in_order
 from s3k_async.model import Entry
 
 KEYS = KeyScheme("v", 1)
-NAMES = st.text(st.sampled_from("ab!-.é😀\uffff"), min_size=1, max_size=3).filter(lambda name: name not in {".", ".."})
+NAMES = st.text(st.sampled_from("ab!-.é😀\uffff"), min_size=1, max_size=3).filter(
+    lambda name: name not in {".", ".."}
+)
 
 
 def _directory(path: str) -> Entry:
@@ -33,9 +35,12 @@ def _in_order(paths: Sequence[str]) -> list[str]:
 
 
 class Stream:
-    """Pages cut from paths in order, empty ones among them; it knows how far it was read and whether it was left."""
+    """Pages cut from paths in order, empty ones among them; it knows how far it was read and
+    whether it was left."""
 
-    def __init__(self, paths: Sequence[str], sizes: Sequence[int], error: Exception | None = None) -> None:
+    def __init__(
+        self, paths: Sequence[str], sizes: Sequence[int], error: Exception | None = None
+    ) -> None:
         self.pages = []
         rest = _in_order(paths)
         for size in sizes:
@@ -66,9 +71,15 @@ def test_streams_become_one(parts: list[tuple[list[str], list[int]]]) -> None:
     streams = [Stream([f"/d/{name}" for name in set(names)], sizes) for names, sizes in parts]
 
     async def told() -> list[str]:
-        return [path async for page in in_order([stream() for stream in streams]) for path in page.paths()]
+        return [
+            path
+            async for page in in_order([stream() for stream in streams])
+            for path in page.paths()
+        ]
 
-    assert asyncio.run(told()) == _in_order([f"/d/{name}" for names, _ in parts for name in set(names)])
+    assert asyncio.run(told()) == _in_order(
+        [f"/d/{name}" for names, _ in parts for name in set(names)]
+    )
     assert all(stream.left for stream in streams)
 
 
@@ -86,7 +97,9 @@ async def test_no_more_than_two_pages_of_a_stream_are_read_ahead() -> None:
 
 async def test_more_streams_than_are_read_at_a_time() -> None:
     streams = [Stream([f"/{number:03}", f"/{number + 500:03}"], [1]) for number in range(150)]
-    paths = [path async for page in in_order([stream() for stream in streams]) for path in page.paths()]
+    paths = [
+        path async for page in in_order([stream() for stream in streams]) for path in page.paths()
+    ]
     assert paths == sorted(path for stream in streams for page in stream.pages for path in page)
 
 
@@ -108,7 +121,9 @@ class Reader:
     async def children_in_order(self, path: str) -> AsyncGenerator[Entries, None]:
         self.open += 1
         try:
-            children = _in_order([child for child in self.paths if child.rpartition("/")[0] == path.rstrip("/")])
+            children = _in_order(
+                [child for child in self.paths if child.rpartition("/")[0] == path.rstrip("/")]
+            )
             for start in range(0, len(children), self.size):
                 yield _page(children[start : start + self.size])
         finally:

@@ -1,4 +1,5 @@
-"""The volume record: its two forms, and what becomes of a table in which one of them is missing or wrong."""
+"""The volume record: its two forms, and what becomes of a table in which one of them is missing or
+wrong."""
 
 from __future__ import annotations
 
@@ -57,7 +58,14 @@ RECORD = VolumeRecord(
     volume_id="5f0a6f0e-7c3c-4a53-9a39-1f6d0e6a9a11",
     created_ms=1_700_000_000_123,
 )
-ENTRY: Item = {"path": "ks://analytics/-sf1", "children": "a", "isdir": True, "ver": 1, "id": "x", "ctime": 1}
+ENTRY: Item = {
+    "path": "ks://analytics/-sf1",
+    "children": "a",
+    "isdir": True,
+    "ver": 1,
+    "id": "x",
+    "ctime": 1,
+}
 
 
 def test_the_item() -> None:
@@ -120,7 +128,14 @@ def test_text_that_utf8_cannot_hold_is_refused() -> None:
 def both_forms(change: dict[str, Value | None]) -> list[tuple[str, Callable[[], VolumeRecord]]]:
     changed = {**RECORD.to_item("op"), **change}
     item = {name: value for name, value in changed.items() if value is not None}
-    letters = {"format": "f", "kind": "k", "suffix_count": "s", "flags": "g", "min_client": "c", "volume_id": "i"}
+    letters = {
+        "format": "f",
+        "kind": "k",
+        "suffix_count": "s",
+        "flags": "g",
+        "min_client": "c",
+        "volume_id": "i",
+    }
     tag = RECORD.to_tag()
     for name, value in change.items():
         letter = letters[name]
@@ -148,14 +163,18 @@ def both_forms(change: dict[str, Value | None]) -> list[tuple[str, Callable[[], 
         ({"volume_id": ""}, NotAVolumeError),
     ],
 )
-def test_a_record_that_cannot_be_used_is_named(change: dict[str, Value | None], error: type[S3kError]) -> None:
+def test_a_record_that_cannot_be_used_is_named(
+    change: dict[str, Value | None], error: type[S3kError]
+) -> None:
     for what, read in both_forms(change):
         with pytest.raises(error, match=what) as caught:
             read()
         assert caught.value.path == "table-1"
 
 
-@pytest.mark.parametrize("tag", ["", "nonsense", "f:1", "f:1 " * 20, "f:=31", RECORD.to_tag() + " z:9"])
+@pytest.mark.parametrize(
+    "tag", ["", "nonsense", "f:1", "f:1 " * 20, "f:=31", RECORD.to_tag() + " z:9"]
+)
 def test_a_damaged_tag_is_not_a_volume(tag: str) -> None:
     with pytest.raises(NotAVolumeError, match=TAG):
         VolumeRecord.from_tag(tag, "table-1")
@@ -166,7 +185,9 @@ def test_locations_are_recorded_so_that_an_embedded_volume_can_be_moved() -> Non
     assert location_text(LocalDirectory("/srv/vol/data"), table) == "./data/"
     assert location_text(LocalDirectory("/srv/vol"), table) == "file:///srv/vol/"
     assert location_text(LocalDirectory("/srv/volume2/data"), table) == "file:///srv/volume2/data/"
-    assert location_text(LocalDirectory("/srv/vol/data"), MemoryTable("t")) == "file:///srv/vol/data/"
+    assert (
+        location_text(LocalDirectory("/srv/vol/data"), MemoryTable("t")) == "file:///srv/vol/data/"
+    )
     assert location_text(S3Bucket("b", "p/"), table) == "s3://b/p/"
     assert location_text(S3Bucket("b"), table) == "s3://b/"
     assert location_text(MemoryBlobs("m"), table) == "memory://m/"
@@ -179,7 +200,9 @@ def test_locations_are_recorded_so_that_an_embedded_volume_can_be_moved() -> Non
 class Tags:
     """A table whose tags behave otherwise; everything else is the real one's."""
 
-    def __init__(self, table: ItemTable, *, read: Exception | None = None, write: Exception | None = None) -> None:
+    def __init__(
+        self, table: ItemTable, *, read: Exception | None = None, write: Exception | None = None
+    ) -> None:
         self._table = table
         self._read = read
         self._write = write
@@ -211,11 +234,18 @@ class Rig:
 
     async def load(self, table: ItemTable | None = None, **options: Any) -> VolumeRecord:
         return await load_or_repair(
-            self.items, table or self.table, "table-1", sources=self.sources, policy=POLICY, **options
+            self.items,
+            table or self.table,
+            "table-1",
+            sources=self.sources,
+            policy=POLICY,
+            **options,
         )
 
     async def create(self, record: VolumeRecord = RECORD, table: ItemTable | None = None) -> None:
-        await create_record(self.items, table or self.table, record, "table-1", sources=self.sources, policy=POLICY)
+        await create_record(
+            self.items, table or self.table, record, "table-1", sources=self.sources, policy=POLICY
+        )
 
     async def stored(self) -> VolumeRecord | None:
         item = await self.raw.get(RECORD_KEY)
@@ -259,7 +289,9 @@ async def test_item_and_tag_missing_in_a_table_with_items_is_not_a_volume(rig: R
     assert rig.clock.sleeps == []
 
 
-async def test_item_and_tag_missing_in_an_empty_table_is_no_volume_after_a_bounded_wait(rig: Rig) -> None:
+async def test_item_and_tag_missing_in_an_empty_table_is_no_volume_after_a_bounded_wait(
+    rig: Rig,
+) -> None:
     with pytest.raises(VolumeNotFoundError, match="empty"):
         await rig.load()
     assert 0 < len(rig.clock.sleeps) < 10
@@ -315,7 +347,9 @@ async def test_tag_missing_is_added_again(rig: Rig) -> None:
     assert await rig.table.read_tag(TAG) == RECORD.to_tag()
 
 
-@pytest.mark.parametrize("error", [PermissionDeniedError("no tags for you"), ThrottledError("slow down")])
+@pytest.mark.parametrize(
+    "error", [PermissionDeniedError("no tags for you"), ThrottledError("slow down")]
+)
 async def test_tag_missing_that_cannot_be_added_is_only_logged(
     rig: Rig, error: S3kError, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -367,7 +401,9 @@ async def test_item_fine_with_a_damaged_tag_names_the_tag(rig: Rig) -> None:
         await rig.load()
 
 
-@pytest.mark.parametrize("error", [UnsupportedError("no tags"), PermissionDeniedError("not for you")])
+@pytest.mark.parametrize(
+    "error", [UnsupportedError("no tags"), PermissionDeniedError("not for you")]
+)
 async def test_tags_that_cannot_be_read_leave_it_to_the_item(rig: Rig, error: S3kError) -> None:
     table = Tags(rig.table, read=error, write=AssertionError("nothing to write"))
     with pytest.raises(VolumeNotFoundError):
@@ -376,7 +412,9 @@ async def test_tags_that_cannot_be_read_leave_it_to_the_item(rig: Rig, error: S3
     assert await rig.load(table) == RECORD
 
 
-async def test_tags_that_cannot_be_read_and_no_item_in_a_table_with_items_is_not_a_volume(rig: Rig) -> None:
+async def test_tags_that_cannot_be_read_and_no_item_in_a_table_with_items_is_not_a_volume(
+    rig: Rig,
+) -> None:
     await rig.put(ENTRY)
     with pytest.raises(NotAVolumeError):
         await rig.load(Tags(rig.table, read=UnsupportedError("no tags")))
@@ -445,7 +483,9 @@ async def test_an_opener_waits_for_the_creator_that_has_made_the_table(rig: Rig)
     assert len(clock.sleeps) == 3
 
 
-async def test_an_opener_that_looks_just_before_the_record_and_the_first_file_finds_them(rig: Rig) -> None:
+async def test_an_opener_that_looks_just_before_the_record_and_the_first_file_finds_them(
+    rig: Rig,
+) -> None:
     class Late(ReliableItems):
         """Between the look for the record and the look for other items, a creator is quick."""
 
@@ -461,7 +501,9 @@ async def test_an_opener_that_looks_just_before_the_record_and_the_first_file_fi
 
     items = Late(rig.raw, POLICY, rig.sources)
     tags = Tags(rig.table, read=UnsupportedError("no tags"))
-    assert await load_or_repair(items, tags, "table-1", sources=rig.sources, policy=POLICY) == RECORD
+    assert (
+        await load_or_repair(items, tags, "table-1", sources=rig.sources, policy=POLICY) == RECORD
+    )
 
 
 async def test_a_volume_that_is_being_destroyed_cannot_be_opened(rig: Rig) -> None:
@@ -475,5 +517,7 @@ async def test_a_volume_that_is_being_destroyed_cannot_be_opened(rig: Rig) -> No
 async def test_another_volume_is_not_marked_for_destruction(rig: Rig) -> None:
     await rig.create()
     with pytest.raises(VolumeNotFoundError):
-        await mark_destroying(rig.items, replace(RECORD, volume_id="other"), "table-1", sources=rig.sources)
+        await mark_destroying(
+            rig.items, replace(RECORD, volume_id="other"), "table-1", sources=rig.sources
+        )
     assert await rig.load() == RECORD

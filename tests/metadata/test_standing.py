@@ -198,7 +198,9 @@ async def test_where_one_fails_to_look_each_looks_for_himself_at_once() -> None:
     await turns()
     assert seen == 1
     go.set()
-    assert [type(result) for result in await asyncio.gather(*tasks, return_exceptions=True)] == [BusyError] * 4
+    assert [type(result) for result in await asyncio.gather(*tasks, return_exceptions=True)] == [
+        BusyError
+    ] * 4
     assert seen == 4
 
 
@@ -206,16 +208,26 @@ async def test_where_one_fails_to_look_each_looks_for_himself_at_once() -> None:
 
 
 def reads_of(faults: FaultPlan, *, since: int = 0) -> list[tuple[str, str]]:
-    return [(call.method, call.key) for call in faults.calls[since:] if call.method in {"get", "get_many"}]
+    return [
+        (call.method, call.key)
+        for call in faults.calls[since:]
+        if call.method in {"get", "get_many"}
+    ]
 
 
 async def test_a_new_file_in_a_known_directory_reads_itself_and_then_its_parent(rig: Rig) -> None:
     await rig.write("/a/b/c/f")
     before = len(rig.faults.calls)
     await rig.write("/a/b/c/g")
-    found = [key for method, key in reads_of(rig.faults, since=before) if method == "get" and "ks://" in key]
+    found = [
+        key
+        for method, key in reads_of(rig.faults, since=before)
+        if method == "get" and "ks://" in key
+    ]
     assert [key.rpartition("/")[2] for key in found] == ["g", "c"]
-    assert calls(rig.faults, "get_many") == len([1 for call in rig.faults.calls[:before] if call.method == "get_many"])
+    assert calls(rig.faults, "get_many") == len(
+        [1 for call in rig.faults.calls[:before] if call.method == "get_many"]
+    )
 
 
 async def test_a_directory_is_looked_at_again_after_some_seconds(rig: Rig) -> None:
@@ -232,14 +244,18 @@ async def test_many_new_files_in_a_new_directory_make_it_once(rig: Rig) -> None:
     assert len(transactions) == 1
     # The path's chain, and the directory's once more to make it.
     assert calls(rig.faults, "get_many") == 2
-    assert {entry.version for entry in [await rig.need(f"/a/b/c/f{number}") for number in range(50)]} == {2}
+    assert {
+        entry.version for entry in [await rig.need(f"/a/b/c/f{number}") for number in range(50)]
+    } == {2}
 
 
 async def test_a_file_that_exists_is_read_while_its_directory_stood(rig: Rig) -> None:
     await rig.write("/a/f")
     before = len(rig.faults.calls)
     await rig.write("/a/f")
-    assert [method for method, _ in reads_of(rig.faults, since=before) if method == "get_many"] == ["get_many"]
+    assert [method for method, _ in reads_of(rig.faults, since=before) if method == "get_many"] == [
+        "get_many"
+    ]
 
 
 async def test_a_known_directory_that_others_removed_is_made_again(rig: Rig) -> None:
@@ -271,8 +287,11 @@ async def test_a_directory_that_this_client_removed_is_not_known(rig: Rig) -> No
     assert entry.version == 2
 
 
-async def test_a_read_that_began_before_a_write_does_not_confirm_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The directory is marked between the read that the first file waits for and the write of the second one."""
+async def test_a_read_that_began_before_a_write_does_not_confirm_its_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The directory is marked between the read that the first file waits for and the write of the
+    second one."""
     rig = await Rig("began-before", real_time=True).start()
     await rig.write("/a/keep")
     store = rig.client()

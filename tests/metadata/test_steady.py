@@ -1,4 +1,5 @@
-"""Listings see every job wholly or not at all, whatever the job does between two of their requests."""
+"""Listings see every job wholly or not at all, whatever the job does between two of their
+requests."""
 
 from __future__ import annotations
 
@@ -10,7 +11,15 @@ from itertools import combinations_with_replacement
 import pytest
 
 from s3k_async.errors import PathNotFoundError
-from s3k_async.listing import Filter, Listing, find_pages, glob_pages, list_pages, summary, walk_pages
+from s3k_async.listing import (
+    Filter,
+    Listing,
+    find_pages,
+    glob_pages,
+    list_pages,
+    summary,
+    walk_pages,
+)
 from s3k_async.metadata import steady
 from s3k_async.metadata.marks import GONE, HERE, Mark
 from s3k_async.metadata.steady import ATTEMPTS, View, steadily
@@ -38,7 +47,8 @@ Look = Callable[["Place"], Awaitable[Found]]
 
 @dataclass
 class Place:
-    """A volume in memory, whose reader's calls are numbered, and what happens before some of them."""
+    """A volume in memory, whose reader's calls are numbered, and what happens before some of
+    them."""
 
     store: MetadataStore
     hand: Hand
@@ -48,7 +58,9 @@ class Place:
     @property
     def second_readings(self) -> int:
         """Batches that were read of entries."""
-        return sum(call.method == "get_many" and "s3k:job" not in call.key for call in self.faults.calls)
+        return sum(
+            call.method == "get_many" and "s3k:job" not in call.key for call in self.faults.calls
+        )
 
 
 async def place(name: str, suffix_count: int = 1) -> Place:
@@ -73,7 +85,9 @@ def told(status: object) -> str:
     return f"{status.path} {status.version}"
 
 
-async def listed(place: Place, path: str = "/", *, recursive: bool = True, sorted: bool = False) -> Found:
+async def listed(
+    place: Place, path: str = "/", *, recursive: bool = True, sorted: bool = False
+) -> Found:
     pages = list_pages(place, path, Listing(recursive=recursive, sorted=sorted))
     return frozenset([told(status) async for page in pages for status in page])
 
@@ -91,11 +105,15 @@ async def walked(place: Place) -> Found:
 
 
 async def searched(place: Place) -> Found:
-    return frozenset([told(each) async for page in find_pages(place, "/", Filter(type="file")) for each in page])
+    return frozenset(
+        [told(each) async for page in find_pages(place, "/", Filter(type="file")) for each in page]
+    )
 
 
 async def globbed(place: Place) -> Found:
-    return frozenset([told(each) async for page in glob_pages(place, "/{a,b,k}/*/[fgh]") for each in page])
+    return frozenset(
+        [told(each) async for page in glob_pages(place, "/{a,b,k}/*/[fgh]") for each in page]
+    )
 
 
 async def globbed_from_the_root(place: Place) -> Found:
@@ -113,7 +131,15 @@ def renaming(hand: Hand) -> list[Step]:
 def renaming_twice(hand: Hand) -> list[Step]:
     """One job after the other, at the same entries."""
     again = [
-        Entry("/b" + entry.path[2:], entry.is_dir, entry.id, entry.version + 1, 5, 5000, physical=entry.physical)
+        Entry(
+            "/b" + entry.path[2:],
+            entry.is_dir,
+            entry.id,
+            entry.version + 1,
+            5,
+            5000,
+            physical=entry.physical,
+        )
         for entry in TREE[:5]
     ]
     return [*renaming(hand), *hand.rename("K", again, "/b", "/c")]
@@ -126,7 +152,9 @@ def aborting(hand: Hand) -> list[Step]:
 
 def changing(hand: Hand) -> list[Step]:
     """Files of several directories: one is replaced, one removed, one made."""
-    return hand.change("J", [(TREE[2], a_file("/a/d/f", version=9)), (TREE[6], GONE), (a_file("/a/e/new"), HERE)])
+    return hand.change(
+        "J", [(TREE[2], a_file("/a/d/f", version=9)), (TREE[6], GONE), (a_file("/a/e/new"), HERE)]
+    )
 
 
 async def moments(name: str, script: Script, look: Look) -> set[Found]:
@@ -140,8 +168,9 @@ async def moments(name: str, script: Script, look: Look) -> set[Found]:
 
 
 async def interleavings(name: str, script: Script, look: Look, *, whole: bool) -> set[Found]:
-    """What is seen if the job's steps up to one happen before one of the listing's requests, and the rest before
-    another, for all pairs of requests and some of the steps, or with `whole` all steps before one of them."""
+    """What is seen if the job's steps up to one happen before one of the listing's requests, and
+    the rest before another, for all pairs of requests and some of the steps, or with `whole` all
+    steps before one of them."""
     alone = await place(f"{name} alone")
     await look(alone)
     requests = range(1, len(alone.faults.calls) + 1)
@@ -151,7 +180,11 @@ async def interleavings(name: str, script: Script, look: Look, *, whole: bool) -
             continue
         steps = script(alone.hand)
         stride = len(steps) // 8
-        cuts = [len(steps)] if first == second else range(1 + (first + second) % stride, len(steps), stride)
+        cuts = (
+            [len(steps)]
+            if first == second
+            else range(1 + (first + second) % stride, len(steps), stride)
+        )
         for cut in cuts:
             there = await place(f"{name} {first} {second} {cut}")
             steps = script(there.hand)
@@ -161,7 +194,12 @@ async def interleavings(name: str, script: Script, look: Look, *, whole: bool) -
     return seen
 
 
-SCRIPTS = {"rename": renaming, "two renames": renaming_twice, "abort": aborting, "transaction": changing}
+SCRIPTS = {
+    "rename": renaming,
+    "two renames": renaming_twice,
+    "abort": aborting,
+    "transaction": changing,
+}
 LOOKS: dict[str, Look] = {
     "list": listed,
     "sorted": in_order,
@@ -175,7 +213,9 @@ LOOKS: dict[str, Look] = {
 
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("script", SCRIPTS)
-async def test_T1_a_job_between_two_requests_is_seen_wholly_or_not_at_all(script: str, look: str) -> None:
+async def test_T1_a_job_between_two_requests_is_seen_wholly_or_not_at_all(
+    script: str, look: str
+) -> None:
     name = f"{script} {look}"
     allowed = await moments(name, SCRIPTS[script], LOOKS[look])
     expected = {"rename": 2, "two renames": 3, "abort": 1, "transaction": 2}[script]
@@ -186,7 +226,9 @@ async def test_T1_a_job_between_two_requests_is_seen_wholly_or_not_at_all(script
 
 
 @pytest.mark.parametrize("look", sorted(set(LOOKS) - {"content_summary"}))
-async def test_without_the_second_reading_half_a_job_is_seen(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_second_reading_half_a_job_is_seen(
+    look: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The interleavings above are such that the second reading matters."""
 
     async def stands(_: View) -> bool:
@@ -200,7 +242,8 @@ async def test_without_the_second_reading_half_a_job_is_seen(look: str, monkeypa
 
 @pytest.mark.parametrize("pattern", ["", "/*", "/{a,[d]}", "/{a,d}", "/[ad]/d"])
 async def test_T1_a_rename_between_two_partitions_of_one_directory(pattern: str) -> None:
-    """Of the root, of which no entry is marked that stays: its record tells. With no pattern, it is listed."""
+    """Of the root, of which no entry is marked that stays: its record tells. With no pattern, it is
+    listed."""
 
     async def look(there: Place) -> Found:
         if not pattern:
@@ -251,20 +294,31 @@ async def requests_of(name: str, early: int) -> list[str]:
 
 async def test_a_listing_that_nothing_disturbs_reads_its_directories_once_more() -> None:
     """One batch; the root's record is the first request."""
-    assert await requests_of("calm", 0) == ["get", "query", "query", "query", "query", "query", "get_many"]
+    assert await requests_of("calm", 0) == [
+        "get",
+        "query",
+        "query",
+        "query",
+        "query",
+        "query",
+        "get_many",
+    ]
 
 
 async def test_a_job_that_is_not_published_costs_its_record_twice() -> None:
-    """The record once for all of its entries, the directories once more, and the record once more."""
+    """The record once for all of its entries, the directories once more, and the record once
+    more."""
     there = await place("unpublished")
     steps = renaming(there.hand)
-    published = next(number for number, step in enumerate(steps) if "published" in getattr(step, "args", ()))
+    published = next(
+        number for number, step in enumerate(steps) if "published" in getattr(step, "args", ())
+    )
     for step in steps[:published]:
         await step()
     assert await listed(there) == OLD
-    assert [call.key.partition("/")[0] for call in there.faults.calls if call.method == "get_many"].count(
-        "s3k:job"
-    ) == 2
+    assert [
+        call.key.partition("/")[0] for call in there.faults.calls if call.method == "get_many"
+    ].count("s3k:job") == 2
     assert there.second_readings == 1
 
 
@@ -286,14 +340,16 @@ async def test_a_job_that_was_aborted_meanwhile_changes_nothing_that_was_seen() 
     for step in steps[:7]:
         await step()
     calm = len(await requests_of("aborted calm", 7))
-    # Aborted, and nothing dropped yet, between the second reading of the directories and that of the job.
+    # Aborted, and nothing dropped yet, between the second reading of the directories and that of
+    # the job.
     there.due[calm] = steps[7:8]
     assert await listed(there) == OLD
     assert there.second_readings == 1
 
 
 async def test_a_directory_that_was_marked_when_first_seen_names_its_job() -> None:
-    """Its operation does not change any more; that the job is published is seen by the job's record."""
+    """Its operation does not change any more; that the job is published is seen by the job's
+    record."""
     there = await place("marked first")
     steps = renaming(there.hand)
     marks = len(steps) - 14
@@ -324,7 +380,8 @@ async def test_a_directory_that_keeps_moving_is_listed_in_the_end() -> None:
 
 
 async def test_a_large_listing_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first page comes as soon as more was read than is held, and its directories are not read again."""
+    """Its first page comes as soon as more was read than is held, and its directories are not read
+    again."""
     monkeypatch.setattr(steady, "STEADY_ROWS", len(TREE) - 1)
     there = await place("large")
     assert await listed(there) == OLD
@@ -334,7 +391,9 @@ async def test_a_large_listing_is_not_held_back(monkeypatch: pytest.MonkeyPatch)
     assert there.second_readings == 1
 
 
-async def test_what_is_searched_counts_and_not_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_searched_counts_and_not_what_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Memory is bounded however little of a tree meets the conditions."""
     monkeypatch.setattr(steady, "STEADY_ROWS", 3)
     there = await place("searched")
@@ -346,7 +405,9 @@ async def test_what_is_searched_counts_and_not_what_is_found(monkeypatch: pytest
     assert await listed(there) == OLD
 
 
-async def test_a_large_listing_that_is_left_early_reads_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_listing_that_is_left_early_reads_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(steady, "STEADY_ROWS", 2)
     there = await place("left")
     pages = list_pages(there, "/", Listing(recursive=True))
@@ -362,13 +423,16 @@ async def test_a_large_listing_that_is_left_early_reads_no_more(monkeypatch: pyt
 
 async def test_an_error_of_the_second_reading_is_raised_before_the_first_page() -> None:
     there = await place("failing")
-    there.faults.fail_when(lambda call: call.method == "get_many", PathNotFoundError("no", path="/"))
+    there.faults.fail_when(
+        lambda call: call.method == "get_many", PathNotFoundError("no", path="/")
+    )
     with pytest.raises(PathNotFoundError):
         await anext(list_pages(there, "/", Listing()))
 
 
 async def test_a_volume_open_for_reading_only_has_no_jobs() -> None:
-    """S3-FileSystem 1.0 writes no operations: neither is the root's record looked for nor anything read twice."""
+    """S3-FileSystem 1.0 writes no operations: neither is the root's record looked for nor anything
+    read twice."""
     there = await place("1.0")
     there.store.read_only = True
     assert await listed(there) == OLD
@@ -408,7 +472,8 @@ async def test_parts_of_any_kind_are_given_once() -> None:
 
 
 async def test_a_mark_that_only_holds_a_directory_is_no_change() -> None:
-    """A change that is not atomic, whose job ends meanwhile, does not start a listing again by its end alone."""
+    """A change that is not atomic, whose job ends meanwhile, does not start a listing again by its
+    end alone."""
     there = await place("held")
     await there.hand.record("J", "", kind="mark")
     await there.hand.mark("/a", "J", None)

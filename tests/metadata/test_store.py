@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from s3k_async.errors import InvalidPathError, ItemFormatError, LeaseExpiredError, NotDirectoryError, PathExistsError
+from s3k_async.errors import (
+    InvalidPathError,
+    ItemFormatError,
+    LeaseExpiredError,
+    NotDirectoryError,
+    PathExistsError,
+)
 from s3k_async.metadata.codec import from_item, to_item
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.standing import KNOWN_SECONDS
@@ -18,8 +24,11 @@ async def rig(request: pytest.FixtureRequest) -> Rig:
     return await Rig(request.node.name).start()
 
 
-async def test_a_directory_whose_path_leaves_no_room_for_a_child_is_empty_and_can_go(rig: Rig) -> None:
-    # ks://v/ and -sf2 leave 2,036 bytes for the parent; the directory itself is longer than a parent may be.
+async def test_a_directory_whose_path_leaves_no_room_for_a_child_is_empty_and_can_go(
+    rig: Rig,
+) -> None:
+    # ks://v/ and -sf2 leave 2,036 bytes for the parent; the directory itself is longer than a
+    # parent may be.
     path = "/" + "/".join(["d" * 1000, "e" * 1000, "f" * 500])
     entry = await rig.store.make_directory(path)
     with pytest.raises(InvalidPathError):
@@ -78,7 +87,20 @@ async def test_missing_ancestors_are_made_good(rig: Rig) -> None:
     assert await rig.scanned() == await rig.paths()
 
 
-FILE = Entry("/d/f", False, "id", 3, 1_600_000_000, 1_600_000_000_123, 5, "key", True, "etag", "xxh128:0", "op")
+FILE = Entry(
+    "/d/f",
+    False,
+    "id",
+    3,
+    1_600_000_000,
+    1_600_000_000_123,
+    5,
+    "key",
+    True,
+    "etag",
+    "xxh128:0",
+    "op",
+)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""The counterparts of S3-FileSystem 1.0's integration tests of its metadata store, under their old names."""
+"""The counterparts of S3-FileSystem 1.0's integration tests of its metadata store, under their old
+names."""
 
 from __future__ import annotations
 
@@ -46,7 +47,15 @@ class Ground:
         """A file whose parents have no entries, as damage would leave it."""
         identity = SYSTEM.uuid()
         entry = Entry(
-            path, False, identity, 2, 1_600_000_000, 1_600_000_000_000, 7, SYSTEM.physical_key(identity), True
+            path,
+            False,
+            identity,
+            2,
+            1_600_000_000,
+            1_600_000_000_000,
+            7,
+            SYSTEM.physical_key(identity),
+            True,
         )
         await self.store.restore(entry, None)
         return entry
@@ -75,7 +84,11 @@ class Ground:
     async def operations(self, entry: Entry) -> list[tuple[str, int, str]]:
         """(kind, version, state) of everything the log holds of an object, oldest first."""
         await self.store.changes.log.drained()
-        records = [record for record in await self.log.history(entry.id) if not isinstance(record, DamagedLog)]
+        records = [
+            record
+            for record in await self.log.history(entry.id)
+            if not isinstance(record, DamagedLog)
+        ]
         committed = {record.operation.id for record in records if record.state == "committed"}
         return [
             (record.operation.kind, record.operation.version, record.state)
@@ -90,8 +103,14 @@ class Ground:
             record = truths[entry.id].committed
             assert record is not None
             assert record.operation.after is not None
-            assert (record.operation.after.path, record.operation.after.version) == (entry.path, entry.version)
-            assert (record.operation.after.size, record.operation.after.physical) == (entry.size, entry.physical)
+            assert (record.operation.after.path, record.operation.after.version) == (
+                entry.path,
+                entry.version,
+            )
+            assert (record.operation.after.size, record.operation.after.physical) == (
+                entry.size,
+                entry.physical,
+            )
             assert not truths[entry.id].pending
 
     async def assert_gone_from_log(self, *entries: Entry) -> None:
@@ -100,7 +119,10 @@ class Ground:
         for entry in entries:
             record = truths[entry.id].committed
             assert record is not None
-            assert (record.operation.kind, record.operation.version) == ("delete", entry.version + 1)
+            assert (record.operation.kind, record.operation.version) == (
+                "delete",
+                entry.version + 1,
+            )
             assert record.operation.before is not None
             assert record.operation.before.physical == entry.physical
             assert not truths[entry.id].pending
@@ -142,7 +164,12 @@ async def test_get_returns_previously_added_key(ground: Ground) -> None:
     created = await ground.file("/file", size=100)
 
     assert await ground.store.get("/file") == created
-    assert (created.is_dir, created.size, created.committed, created.version) == (False, 100, True, 2)
+    assert (created.is_dir, created.size, created.committed, created.version) == (
+        False,
+        100,
+        True,
+        2,
+    )
     assert await ground.operations(created) == [("update", 2, "committed")]
     await ground.assert_logged_as(created)
 
@@ -218,7 +245,10 @@ async def test_recursive_listing(ground: Ground) -> None:
 
 
 async def test_file_object_rename(ground: Ground) -> None:
-    source, target = await ground.store.make_directory("/source"), await ground.store.make_directory("/target")
+    source, target = (
+        await ground.store.make_directory("/source"),
+        await ground.store.make_directory("/target"),
+    )
     file = await ground.file("/source/file")
 
     moved = await ground.store.rename_file(file, "/target/moved")

@@ -106,7 +106,11 @@ async def rename_to_the_end(store: MetadataStore, source: Entry, target: str) ->
 
 
 async def expected_paths() -> set[str]:
-    return {"/a"} | {f"/a/d{d}" for d in range(3)} | {f"/a/d{d}/f{f}" for d in range(3) for f in range(7)}
+    return (
+        {"/a"}
+        | {f"/a/d{d}" for d in range(3)}
+        | {f"/a/d{d}/f{f}" for d in range(3) for f in range(7)}
+    )
 
 
 async def test_an_interrupted_delete_is_finished_by_the_same_call(rig: Rig) -> None:
@@ -159,7 +163,8 @@ async def test_T2_a_file_created_while_its_directory_is_removed_is_withdrawn_or_
     removed = asyncio.Event()
 
     async def gate(call: Call) -> None:
-        # The creator's entry is written; before it reads the parent again, the directory is removed.
+        # The creator's entry is written; before it reads the parent again, the directory is
+        # removed.
         if call.method == "get" and not created.is_set():
             created.set()
             await removed.wait()
@@ -223,7 +228,9 @@ async def test_T3_renames_into_each_others_subtree_never_detach_anything(rig: Ri
     assert found == await rig.scanned()
     assert {path.rpartition("/")[2] for path in found} >= {"f", "g"}
     for outcome in outcomes:
-        assert not isinstance(outcome, BaseException) or isinstance(outcome, BusyError | PathNotFoundError)
+        assert not isinstance(outcome, BaseException) or isinstance(
+            outcome, BusyError | PathNotFoundError
+        )
 
 
 async def test_a_reservation_below_makes_a_rename_fail_in_part_and_resume(rig: Rig) -> None:
@@ -231,7 +238,9 @@ async def test_a_reservation_below_makes_a_rename_fail_in_part_and_resume(rig: R
     target = await rig.store.prepare("/a/open")
     reservation = await rig.store.reserve(target, exclusive=True)
     result = await rig.tree.rename(await rig.need("/a"), "/z")
-    assert [(path, type(error)) for path, error in result.failures] == [("/a/open", UncommittedFileError)]
+    assert [(path, type(error)) for path, error in result.failures] == [
+        ("/a/open", UncommittedFileError)
+    ]
     await rig.store.commit(reservation, rig.content(reservation.id))
     again = await rig.tree.rename(await rig.need("/a"), "/z")
     assert again.failures == []
@@ -242,7 +251,9 @@ async def test_a_failure_below_is_listed_and_the_rest_is_deleted(rig: Rig) -> No
     await grow(rig, "/a")
     faults = FaultPlan()
     faults.fail_when(
-        lambda call: call.method == "transact" and "/a/d1" in call.key, ServiceError("no", service_code="X"), times=3
+        lambda call: call.method == "transact" and "/a/d1" in call.key,
+        ServiceError("no", service_code="X"),
+        times=3,
     )
     result = await Tree(rig.client(faults)).delete(await rig.need("/a"))
     assert result.failures
@@ -272,13 +283,17 @@ async def test_every_change_is_in_the_log(rig: Rig) -> None:
         assert truth.committed.operation.after.version == entries[identity].version
     await rig.tree.delete(await rig.need("/z"))
     assert all(
-        truth.committed and truth.committed.operation.kind == "delete" for truth in (await rig.truths()).values()
+        truth.committed and truth.committed.operation.kind == "delete"
+        for truth in (await rig.truths()).values()
     )
 
 
 async def test_files_are_taken_by_the_portion_whatever_the_pages() -> None:
     keys = KeyScheme("volume", 4)
-    files = [Entry(f"/a/{number:05}", False, "id", 2, 1, 1, physical="p", committed=True) for number in range(12_345)]
+    files = [
+        Entry(f"/a/{number:05}", False, "id", 2, 1, 1, physical="p", committed=True)
+        for number in range(12_345)
+    ]
     directory = Entry("/a/d", True, "id", 1, 1, 1)
 
     async def pages() -> AsyncGenerator[Entries, None]:
@@ -288,12 +303,18 @@ async def test_files_are_taken_by_the_portion_whatever_the_pages() -> None:
     divided = [portion async for portion in portions(pages())]
     of_files = [portion for portion in divided if not portion[0].is_dir]
     assert [len(portion) for portion in of_files] == [PORTION, PORTION, 12_345 - 2 * PORTION]
-    assert [path for portion in of_files for path in portion.paths()] == [entry.path for entry in files]
+    assert [path for portion in of_files for path in portion.paths()] == [
+        entry.path for entry in files
+    ]
     assert sum(len(portion) for portion in divided if portion[0].is_dir) == 16
-    assert PORTION % MAX_TRANSACTION == 0  # or the last transaction of each portion would not be full
+    assert (
+        PORTION % MAX_TRANSACTION == 0
+    )  # or the last transaction of each portion would not be full
 
 
-async def test_pages_of_directories_are_not_held_for_their_files(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_of_directories_are_not_held_for_their_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     keys = KeyScheme("v", 3)
     file = Entry("/d/f", False, "i", 2, 1, 1, physical="p", committed=True)
     sorted_parts: list[int] = []

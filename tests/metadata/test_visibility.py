@@ -90,7 +90,9 @@ async def among_children(store: MetadataStore) -> Entry | None:
 
 
 async def among_sorted_children(store: MetadataStore) -> Entry | None:
-    return next(iter([entry async for page in store.children_in_order("/d") for entry in page]), None)
+    return next(
+        iter([entry async for page in store.children_in_order("/d") for entry in page]), None
+    )
 
 
 READS = [got, got_of_many, got_each, in_chain, among_children, among_sorted_children]
@@ -100,7 +102,10 @@ READS = [got, got_of_many, got_each, in_chain, among_children, among_sorted_chil
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("then", THENS, ids=["hold", "gone", "here", "other"])
 async def test_a_marked_entry_is_on_the_side_of_its_job(
-    ground: Ground, then: Then, state: JobState | None, read: Callable[[MetadataStore], Awaitable[Entry | None]]
+    ground: Ground,
+    then: Then,
+    state: JobState | None,
+    read: Callable[[MetadataStore], Awaitable[Entry | None]],
 ) -> None:
     await ground.hand.put(TOP, OLD)
     await ground.job(state)
@@ -111,7 +116,9 @@ async def test_a_marked_entry_is_on_the_side_of_its_job(
     found = await read(ground.store)
     # One that is seen keeps its mark: nobody may change it before the job is settled.
     stamped = stored.operation if expected == OLD else NEW.operation
-    assert found == (None if expected is None else replace(expected, pending=stored.pending, operation=stamped))
+    assert found == (
+        None if expected is None else replace(expected, pending=stored.pending, operation=stamped)
+    )
     assert await ground.store.has_children("/d") is (expected is not None)
     assert await ground.store.has_stored_children("/d")
 
@@ -123,8 +130,14 @@ async def test_what_is_stored_is_given_as_it_is(ground: Ground) -> None:
     stored = await ground.store.stored("/d/f")
     assert stored is not None
     assert replace(stored, pending="", operation=OLD.operation) == OLD
-    assert await ground.store.stored_many(["/d/f", "/", "/x"]) == [stored, await ground.store.stored("/"), None]
-    assert [entry async for page in ground.store.stored_children("/d") for entry in page] == [stored]
+    assert await ground.store.stored_many(["/d/f", "/", "/x"]) == [
+        stored,
+        await ground.store.stored("/"),
+        None,
+    ]
+    assert [entry async for page in ground.store.stored_children("/d") for entry in page] == [
+        stored
+    ]
     assert stored in [entry async for page in ground.store.scan("/") for entry in page]
     assert ground.reads_of_jobs() == 0
 
@@ -254,9 +267,13 @@ async def test_a_record_that_cannot_be_understood_is_an_error(ground: Ground) ->
         await ground.store.get("/d/f")
 
 
-async def test_damage_of_one_item_does_not_keep_the_marks_of_others_from_being_seen(ground: Ground) -> None:
+async def test_damage_of_one_item_does_not_keep_the_marks_of_others_from_being_seen(
+    ground: Ground,
+) -> None:
     await ground.hand.put(TOP, OLD, a_file("/d/g"))
-    await ground.hand.items.write(Update(ground.store.keys.key("/d/g"), Condition(), set={"ver": 0}))
+    await ground.hand.items.write(
+        Update(ground.store.keys.key("/d/g"), Condition(), set={"ver": 0})
+    )
     await ground.hand.record("J", "published")
     await ground.hand.mark("/d/f", "J", GONE)
     gone, damaged = await ground.store.get_each(["/d/f", "/d/g"])
@@ -266,7 +283,9 @@ async def test_damage_of_one_item_does_not_keep_the_marks_of_others_from_being_s
 
 NAMES = [f"n{number}" for number in range(8)]
 JOBS = {"P": "preparing", "Q": "published", "A": "aborted", "-none-": None}
-MARKS = st.none() | st.tuples(st.sampled_from(sorted(JOBS)), st.sampled_from(["hold", GONE, HERE, "other"]))
+MARKS = st.none() | st.tuples(
+    st.sampled_from(sorted(JOBS)), st.sampled_from(["hold", GONE, HERE, "other"])
+)
 _numbers = count()
 
 
@@ -289,7 +308,12 @@ def test_marks_are_resolved_as_a_plain_reading_of_the_table_does(
             version: int | None = 2
             if mark is not None:
                 job, then = mark
-                changes: dict[str, Then] = {"hold": None, GONE: GONE, HERE: HERE, "other": a_file(path, version=7)}
+                changes: dict[str, Then] = {
+                    "hold": None,
+                    GONE: GONE,
+                    HERE: HERE,
+                    "other": a_file(path, version=7),
+                }
                 await hand.mark(path, job, changes[then])
                 published = JOBS[job] == "published"
                 if then == ("gone" if published else "here"):
@@ -299,7 +323,9 @@ def test_marks_are_resolved_as_a_plain_reading_of_the_table_does(
             if version is not None:
                 expected[path] = version
         paths = [f"/d/{name}" for name in NAMES]
-        assert {entry.path: entry.version for entry in await store.get_many(paths) if entry is not None} == expected
+        assert {
+            entry.path: entry.version for entry in await store.get_many(paths) if entry is not None
+        } == expected
         pages = [page async for page in store.children("/d")]
         assert {entry.path: entry.version for page in pages for entry in page} == expected
         in_order = [entry.path async for page in store.children_in_order("/d") for entry in page]

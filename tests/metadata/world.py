@@ -75,7 +75,8 @@ class World:
         sources = fake_sources(self.clock, seed=7)
 
         async def sleep(seconds: float) -> None:
-            # A lease is not renewed while nothing takes time, or renewals would be most of the calls.
+            # A lease is not renewed while nothing takes time, or renewals would be most of the
+            # calls.
             await (sleep_forever() if seconds == RENEW_SECONDS else sources.sleep(seconds))
 
         self.sources = replace(sources, sleep=sleep)
@@ -92,9 +93,15 @@ class World:
     def client(self, faults: FaultPlan | None = None) -> Client:
         policy = RetryPolicy(attempts=4)
         items = ReliableItems(MemoryItems(self.name, faults, self.sources), policy, self.sources)
-        log = ReliableBlobs(MemoryBlobs(self.name, faults, sources=self.sources), policy, self.sources)
-        data = ReliableBlobs(MemoryBlobs(self.name + "-data", faults, sources=self.sources), policy, self.sources)
-        store = MetadataStore(items, KeyScheme("v", 2), NativeLog(log, self.sources), self.sources, TUNING)
+        log = ReliableBlobs(
+            MemoryBlobs(self.name, faults, sources=self.sources), policy, self.sources
+        )
+        data = ReliableBlobs(
+            MemoryBlobs(self.name + "-data", faults, sources=self.sources), policy, self.sources
+        )
+        store = MetadataStore(
+            items, KeyScheme("v", 2), NativeLog(log, self.sources), self.sources, TUNING
+        )
         storage = PhysicalStorage(data, self.sources, TUNING, MemoryLocation(self.name))
         tree = Tree(store)
         return Client(store, storage, tree, AtomicTree(store, tree))

@@ -69,7 +69,9 @@ def lines_of(path: str) -> list[str]:
     return bytes_of(path).decode("ascii").splitlines()
 
 
-async def dump(settings: VolumeConfig, target: str, form: DumpForm = "jsonl", **options: Any) -> None:
+async def dump(
+    settings: VolumeConfig, target: str, form: DumpForm = "jsonl", **options: Any
+) -> None:
     async with opened(settings) as volume:
         await dump_volume(volume, target, form=form, **options)
 
@@ -93,7 +95,9 @@ def plain(found: dict[str, Entry]) -> dict[str, Entry]:
     return {path: replace(entry, pending="") for path, entry in found.items()}
 
 
-async def test_P5_what_is_loaded_is_what_was_dumped_whatever_the_suffix_count(form: DumpForm, target: str) -> None:
+async def test_P5_what_is_loaded_is_what_was_dumped_whatever_the_suffix_count(
+    form: DumpForm, target: str
+) -> None:
     source = await made(config(4))
     await dump(source, target, form)
     wanted = await entries(source)
@@ -143,7 +147,11 @@ async def test_bytes_are_copied_along(form: DumpForm, target: str) -> None:
 async def test_from_one_engine_to_another_and_back(new_volume: VolumeMaker, tmp_path: Path) -> None:
     """Entry for entry; the bytes are copied, so the physical keys are others."""
     first, third = new_volume(), new_volume()
-    second = VolumeConfig("second", SqliteFile(str(tmp_path / "v" / "t.db")), LocalDirectory(str(tmp_path / "v" / "d")))
+    second = VolumeConfig(
+        "second",
+        SqliteFile(str(tmp_path / "v" / "t.db")),
+        LocalDirectory(str(tmp_path / "v" / "d")),
+    )
     await made(first)
     for number, (source, other) in enumerate([(first, second), (second, third)]):
         path = str(tmp_path / f"{number}.dump")
@@ -178,7 +186,9 @@ async def test_a_dump_in_parquet_has_the_columns_of_a_listing(target: str) -> No
     table = pq.read_table(target)
     assert table.column_names[-2:] == ["op", "lease"]
     assert set(table["path"].to_pylist()) == set(await entries(source))
-    assert pa.compute.sum(table["size"]).as_py() == sum(entry.size for entry in (await entries(source)).values())
+    assert pa.compute.sum(table["size"]).as_py() == sum(
+        entry.size for entry in (await entries(source)).values()
+    )
 
 
 async def test_a_dump_of_a_path_brings_its_parents_along_when_it_is_loaded(target: str) -> None:
@@ -200,7 +210,9 @@ async def test_reservations_are_dumped_if_asked_for(form: DumpForm, target: str)
     async with S3kClient(config=source) as fs:
         file = await fs.open("/a/reserved", "xb")
         await dump(source, target, form)
-        assert "/a/reserved" not in {entry.path for portion in open_dump(target).portions() for entry in portion}
+        assert "/a/reserved" not in {
+            entry.path for portion in open_dump(target).portions() for entry in portion
+        }
         await dump(source, target, form, include_uncommitted=True)
         await file.close()
     other = config()
@@ -224,7 +236,9 @@ async def test_what_was_loaded_is_in_the_log(target: str) -> None:
     assert logged == set(await entries(other))
 
 
-async def test_a_volume_with_more_entries_than_a_portion(form: DumpForm, target: str, monkeypatch: Any) -> None:
+async def test_a_volume_with_more_entries_than_a_portion(
+    form: DumpForm, target: str, monkeypatch: Any
+) -> None:
     for module in ("formats", "jsonl", "parquet", "dump"):
         monkeypatch.setattr(f"s3k_async.moving.{module}.PORTION", 7)
     source, other = config(), config(3)
@@ -234,7 +248,9 @@ async def test_a_volume_with_more_entries_than_a_portion(form: DumpForm, target:
     await dump(source, target, form)
     await share(source, other)
     told: list[int] = []
-    done = await load(target, other, check=True, progress=lambda progress: told.append(progress.done))
+    done = await load(
+        target, other, check=True, progress=lambda progress: told.append(progress.done)
+    )
     assert plain(await entries(other)) == plain(await entries(source))
     assert told[-1] == done.entries == 103
     assert len(told) == 15
@@ -243,11 +259,22 @@ async def test_a_volume_with_more_entries_than_a_portion(form: DumpForm, target:
 # What is refused changes nothing
 
 
-async def test_a_truncated_dump_is_refused_wherever_it_was_cut(form: DumpForm, target: str, tmp_path: Path) -> None:
+async def test_a_truncated_dump_is_refused_wherever_it_was_cut(
+    form: DumpForm, target: str, tmp_path: Path
+) -> None:
     source, other = await made(config()), config()
     await dump(source, target, form)
     whole = bytes_of(target)
-    places = {0, 1, 3, 4, 5, len(whole) // 2, len(whole) - 1, *range(0, len(whole), max(1, len(whole) // 60))}
+    places = {
+        0,
+        1,
+        3,
+        4,
+        5,
+        len(whole) // 2,
+        len(whole) - 1,
+        *range(0, len(whole), max(1, len(whole) // 60)),
+    }
     if form == "jsonl":
         places |= {at + 1 for at, byte in enumerate(whole[:-1]) if byte == ord("\n")}
     cut = tmp_path / "cut.dump"
@@ -272,7 +299,15 @@ async def test_a_damaged_dump_is_refused(form: DumpForm, target: str, tmp_path: 
         assert isinstance(caught.value, CorruptDataError | InvalidArgumentError)
         if form == "jsonl":
             assert isinstance(caught.value, CorruptDataError)
-    for text in (b"", b"{}\n", b"[1]\n", b'{"s3k":"dump"}\n', b'{"s3k":"dump","format":2}\n', b"PAR1", b"\xff\n"):
+    for text in (
+        b"",
+        b"{}\n",
+        b"[1]\n",
+        b'{"s3k":"dump"}\n',
+        b'{"s3k":"dump","format":2}\n',
+        b"PAR1",
+        b"\xff\n",
+    ):
         bad.write_bytes(text)
         with pytest.raises(CorruptDataError):
             await load(str(bad), other)
@@ -309,7 +344,10 @@ ODD: dict[str, Any] = {
     "a name that is too long": lambda found: [{**found[0], "path": "/" + "x" * 1025}, *found],
     "no id": lambda found: [{**found[0], "id": ""}, *found],
     "version 0": lambda found: [{**found[0], "version": 0}, *found],
-    "a file without bytes": lambda found: [{**found[0], "path": "/f", "is_dir": False, "committed": True}, *found],
+    "a file without bytes": lambda found: [
+        {**found[0], "path": "/f", "is_dir": False, "committed": True},
+        *found,
+    ],
 }
 
 
@@ -349,7 +387,9 @@ async def test_what_was_written_before_everybody_noticed_counts_as_well(target: 
                 await late.write("/late", b"acknowledged")
 
         with pytest.raises(DirectoryNotEmptyError):
-            await load_volume(target, other, bytes_from=volume, sources=replace(HURRIED, sleep=sleep))
+            await load_volume(
+                target, other, bytes_from=volume, sources=replace(HURRIED, sleep=sleep)
+            )
     assert set(await entries(other)) == {"/late"}
 
 
@@ -368,7 +408,9 @@ async def test_entries_without_their_bytes_are_refused(target: str) -> None:
     assert await stored(other) == []
 
 
-async def test_a_lost_table_is_loaded_where_its_bytes_still_are(tmp_path: Path, target: str) -> None:
+async def test_a_lost_table_is_loaded_where_its_bytes_still_are(
+    tmp_path: Path, target: str
+) -> None:
     home = tmp_path / "v"
     source = VolumeConfig("v", SqliteFile(str(home / "t.db")), LocalDirectory(str(home / "data")))
     await made(source)
@@ -417,7 +459,9 @@ async def test_a_dump_replaces_a_file_when_it_is_whole(target: str, monkeypatch:
         await dump(source, str(Path(target) / "below"))
 
 
-async def test_bytes_that_cannot_be_copied_stop_the_load_before_anything_is_changed(target: str) -> None:
+async def test_bytes_that_cannot_be_copied_stop_the_load_before_anything_is_changed(
+    target: str,
+) -> None:
     """The volume was left locked, for a load that could never be finished."""
     source, other = await made(config()), config()
     async with opened(source) as volume:
@@ -466,7 +510,11 @@ async def test_O6_a_load_that_dies_at_any_call_is_finished_by_loading_again(
     wanted = await entries(source)
     for number in range(1, len(await calls_of_a_load(target, source)) + 1):
         other, plan = config(3), FaultPlan()
-        plan.fail_when(lambda call, number=number: call.number >= number, Died("died"), when=moment, times=1)  # type: ignore[misc]
+        plan.fail_when(
+            lambda call, number=number: call.number >= number,  # type: ignore[misc]
+            Died("died"),
+            when=moment,
+        )
         plan.fail_when(lambda call, number=number: call.number > number, Died("dead"), times=10**9)  # type: ignore[misc]
         async with opened(source) as volume:
             with suppress(Died, BaseExceptionGroup):  # no two loads make exactly as many calls
@@ -474,7 +522,9 @@ async def test_O6_a_load_that_dies_at_any_call_is_finished_by_loading_again(
             await _finish(target, other, volume)
         found = await entries(other)
         assert found.keys() == wanted.keys()
-        assert {path: entry.id for path, entry in found.items()} == {path: entry.id for path, entry in wanted.items()}
+        assert {path: entry.id for path, entry in found.items()} == {
+            path: entry.id for path, entry in wanted.items()
+        }
         await keys(other)
         async with S3kClient(config=other) as fs:
             for path, entry in found.items():
@@ -497,7 +547,8 @@ async def test_a_load_of_a_single_entry_that_was_interrupted_is_finished(target:
 
 
 async def test_entries_that_are_loaded_twice_are_logged_as_one_operation() -> None:
-    """Entries of a table of S3-FileSystem 1.0 have none; two of them for one version would contradict each other."""
+    """Entries of a table of S3-FileSystem 1.0 have none; two of them for one version would
+    contradict each other."""
     source, other = await made(config(4)), config(3)
     wanted = [replace(entry, operation="") for entry in (await entries(source)).values()]
     await init_volume(other)
@@ -509,12 +560,15 @@ async def test_entries_that_are_loaded_twice_are_logged_as_one_operation() -> No
         assert volume.log_blobs is not None
         truths = latest([record async for record in LogReader(volume.log_blobs).records()])
     found = {entry.id: entry.operation for entry in (await entries(other)).values()}
-    assert {each: truth.committed and truth.committed.operation.id for each, truth in truths.items()} == found
+    assert {
+        each: truth.committed and truth.committed.operation.id for each, truth in truths.items()
+    } == found
     assert not any(truth.conflict or truth.pending for truth in truths.values())
 
 
 async def _finish(target: str, other: VolumeConfig, source: Any) -> None:
-    """Load again, once the lease of the dead is over; if it died at the very end there is nothing to finish."""
+    """Load again, once the lease of the dead is over; if it died at the very end there is nothing
+    to finish."""
     later = replace(HURRIED, now_ms=lambda: HURRIED.now_ms() + 100_000)
     with suppress(DirectoryNotEmptyError):
         await load_volume(target, other, bytes_from=source, sources=later)

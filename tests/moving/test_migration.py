@@ -1,4 +1,5 @@
-"""From a volume of S3-FileSystem 1.0 to a native one over the same bytes, and its log out of the way."""
+"""From a volume of S3-FileSystem 1.0 to a native one over the same bytes, and its log out of the
+way."""
 
 from __future__ import annotations
 
@@ -55,10 +56,17 @@ class Scene:
             await dump_volume(volume, str(self.dump))
 
     async def load(self, faults: FaultPlan | None = None) -> None:
-        await load_volume(str(self.dump), self.new_config, adopt=True, sources=HURRIED, faults=faults)
+        await load_volume(
+            str(self.dump), self.new_config, adopt=True, sources=HURRIED, faults=faults
+        )
 
     async def retire(
-        self, *, dry_run: bool = False, force: bool = False, grace: float = NOW, faults: FaultPlan | None = None
+        self,
+        *,
+        dry_run: bool = False,
+        force: bool = False,
+        grace: float = NOW,
+        faults: FaultPlan | None = None,
     ) -> Retirement:
         async with opened(self.old_config, faults) as old, opened(self.new_config) as new:
             return await retire_log(old, new, dry_run=dry_run, force=force, grace=grace)
@@ -91,9 +99,13 @@ async def started(directory: Path, files: Mapping[str, bytes] = FILES) -> Scene:
     old, config = await memory_volume(fresh_name("old"))
     for path in ("/a", "/a/deep", "/hollow"):
         await old.directory(path)
-    ids = {path: await old.file(path, data, version=2 + len(path) % 3) for path, data in files.items()}
+    ids = {
+        path: await old.file(path, data, version=2 + len(path) % 3) for path, data in files.items()
+    }
     await old.reserve("/a/never-closed")
-    await old.blobs.put("0123abcd.id=00000000-0000-4000-8000-00000000abcd", b"garbage of the old volume")
+    await old.blobs.put(
+        "0123abcd.id=00000000-0000-4000-8000-00000000abcd", b"garbage of the old volume"
+    )
     new = VolumeConfig(fresh_name("new"), MemoryTable(fresh_name("table")), config.data)
     scene = Scene(old, config, new, directory / f"{new.name}.dump", ids, {})
     scene.before = await scene.blobs()
@@ -130,13 +142,20 @@ async def test_a_whole_migration(scene: Scene) -> None:
     await scene.load()
     await check_files(scene)
     told = await scene.retire(dry_run=True)
-    assert (told.objects, told.moved, told.reservations, told.differing) == (len(scene.log), 0, 1, [])
+    assert (told.objects, told.moved, told.reservations, told.differing) == (
+        len(scene.log),
+        0,
+        1,
+        [],
+    )
     assert {key: (await scene.blobs()).get(key) for key in scene.before} == scene.before
     done = await scene.retire()
     assert (done.objects, done.moved) == (len(scene.log), len(scene.log))
     await check_files(scene)
     blobs = await scene.blobs()
-    assert {key.removeprefix(RETIRED): data for key, data in blobs.items() if key.startswith(RETIRED)} == scene.log
+    assert {
+        key.removeprefix(RETIRED): data for key, data in blobs.items() if key.startswith(RETIRED)
+    } == scene.log
     assert old_sees(blobs) == {key for key in scene.before if ".id=" in key} | {f"{GUARD}.info"}
     again = await scene.retire()
     assert (again.objects, again.moved) == (0, 0)
@@ -162,7 +181,15 @@ async def test_the_new_volume_is_sound_and_collects_nothing(scene: Scene) -> Non
 async def test_the_log_of_another_old_volume_in_the_bucket_stays_where_it_is(scene: Scene) -> None:
     identity = "01234567-89ab-4cde-8f01-23456789abcd"
     entry = JavaEntryV2(
-        1, 3, f"s3a://bucket/k.id={identity}", "ks://neighbour/f", True, 2, identity, "COMMITTED", "UPDATE"
+        1,
+        3,
+        f"s3a://bucket/k.id={identity}",
+        "ks://neighbour/f",
+        True,
+        2,
+        identity,
+        "COMMITTED",
+        "UPDATE",
     )
     await scene.old.blobs.put(f"{identity}.info", write_java(entry))
     large = f"11{identity[2:]}.info"
@@ -176,7 +203,8 @@ async def test_the_log_of_another_old_volume_in_the_bucket_stays_where_it_is(sce
 
 
 async def test_a_full_restore_of_the_old_system_ends_at_the_guard(scene: Scene) -> None:
-    """It requires of an entry that is CREATE and COMMITTED that its bytes are not, and drops those of other roots."""
+    """It requires of an entry that is CREATE and COMMITTED that its bytes are not, and drops those
+    of other roots."""
     await scene.dumped()
     await scene.load()
     await scene.retire()
@@ -187,7 +215,9 @@ async def test_a_full_restore_of_the_old_system_ends_at_the_guard(scene: Scene) 
     assert guard.id == GUARD
 
 
-async def test_the_guard_stands_before_anything_goes_and_no_state_of_the_log_is_lost(tmp_path: Path) -> None:
+async def test_the_guard_stands_before_anything_goes_and_no_state_of_the_log_is_lost(
+    tmp_path: Path,
+) -> None:
     files = {"/one": b"one", "/two": b""}
     plan = FaultPlan()
     scene = await started(tmp_path, files)
@@ -211,7 +241,11 @@ async def test_the_guard_stands_before_anything_goes_and_no_state_of_the_log_is_
             assert f"{GUARD}.info" in blobs, number
         await scene.retire()
         blobs = await scene.blobs()
-        assert {key.removeprefix(RETIRED): data for key, data in blobs.items() if key.startswith(RETIRED)} == scene.log
+        assert {
+            key.removeprefix(RETIRED): data
+            for key, data in blobs.items()
+            if key.startswith(RETIRED)
+        } == scene.log
         assert not scene.log.keys() & blobs.keys()
 
 
@@ -264,7 +298,9 @@ async def test_a_log_of_several_batches(scene: Scene, monkeypatch: pytest.Monkey
     await scene.load()
     assert (await scene.retire()).moved == len(scene.log)
     blobs = await scene.blobs()
-    assert {key.removeprefix(RETIRED): data for key, data in blobs.items() if key.startswith(RETIRED)} == scene.log
+    assert {
+        key.removeprefix(RETIRED): data for key, data in blobs.items() if key.startswith(RETIRED)
+    } == scene.log
 
 
 async def test_another_state_of_a_log_object_is_kept_beside_the_retired_one(scene: Scene) -> None:
@@ -324,7 +360,9 @@ async def test_only_an_old_volume_is_adopted_and_retired(scene: Scene, tmp_path:
     async with opened(scene.new_config) as new, opened(scene.old_config) as old:
         target = str(tmp_path / "native.dump")
         await dump_volume(new, target)
-        other = replace(scene.new_config, table=MemoryTable(fresh_name("table")), name=fresh_name("other"))
+        other = replace(
+            scene.new_config, table=MemoryTable(fresh_name("table")), name=fresh_name("other")
+        )
         with pytest.raises(InvalidArgumentError, match="of a native volume are its own"):
             await load_volume(target, other, adopt=True, sources=HURRIED)
         for pair in ((new, new), (old, old)):

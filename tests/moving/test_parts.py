@@ -45,10 +45,14 @@ async def dump(settings: VolumeConfig, target: str) -> Manifest:
             kind = entry.is_dir, depth
             if kind not in writers:
                 name = f"{number:06d}-{depth}"
-                writers[kind] = PartWriter(target, header, name, "directories" if entry.is_dir else "files", depth)
+                writers[kind] = PartWriter(
+                    target, header, name, "directories" if entry.is_dir else "files", depth
+                )
             writers[kind].write(in_columns([entry], volume.store.keys))
     # The tasks end in any order.
-    manifest = Manifest.of(header, [part for writer in reversed(writers.values()) for part in writer.finish()])
+    manifest = Manifest.of(
+        header, [part for writer in reversed(writers.values()) for part in writer.finish()]
+    )
     write_manifest(target, manifest)
     return manifest
 
@@ -74,7 +78,9 @@ def target(tmp_path: Path) -> str:
     return str(tmp_path / "dump")
 
 
-async def test_a_dump_in_parts_holds_what_a_dump_in_a_file_holds(target: str, monkeypatch: Any) -> None:
+async def test_a_dump_in_parts_holds_what_a_dump_in_a_file_holds(
+    target: str, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("s3k_async.moving.parts.PART_ENTRIES", 3)
     source = await made(config(4))
     manifest = await dump(source, target)
@@ -85,7 +91,9 @@ async def test_a_dump_in_parts_holds_what_a_dump_in_a_file_holds(target: str, mo
     assert sorted(found, key=lambda entry: entry.path) == sorted(
         read(f"{target}.parquet"), key=lambda entry: entry.path
     )
-    assert [entry.is_dir for entry in found] == sorted((entry.is_dir for entry in found), reverse=True)
+    assert [entry.is_dir for entry in found] == sorted(
+        (entry.is_dir for entry in found), reverse=True
+    )
     for place, entry in enumerate(found):
         parent = os.path.dirname(entry.path)
         assert parent == "/" or parent in {before.path for before in found[:place]}
@@ -122,7 +130,8 @@ async def test_a_part_is_read_by_itself(target: str) -> None:
 
 
 async def test_what_is_no_whole_dump_is_refused(target: str, tmp_path: Path) -> None:
-    """Without its manifest, cut or changed anywhere, with a part that is missing, or another dump's."""
+    """Without its manifest, cut or changed anywhere, with a part that is missing, or another
+    dump's."""
     source, other = await made(config()), config()
     manifest = await dump(source, target)
     bad = str(tmp_path / "bad")

@@ -70,7 +70,9 @@ async def test_P4_names_that_fall_into_one_partition_are_spread() -> None:
         await fs.write_many([(f"/d/part-r-{number:05}.gz", b"") for number in range(300)])
 
     async def hottest() -> int:
-        found = Counter(item["path"] for item in await stored(settings) if str(item["children"]).endswith(".gz"))
+        found = Counter(
+            item["path"] for item in await stored(settings) if str(item["children"]).endswith(".gz")
+        )
         return max(found.values())
 
     before = await hottest()
@@ -109,7 +111,10 @@ async def test_refusals_change_nothing() -> None:
         with pytest.raises(ConfigError):
             await reshard_volume(settings, count, sources=HURRIED)
     items = MemoryItems(settings.name)
-    stray = {**before[0], "path": f"{str(before[0]['path'])[:-1]}{(int(str(before[0]['path'])[-1]) + 1) % 4}"}
+    stray = {
+        **before[0],
+        "path": f"{str(before[0]['path'])[:-1]}{(int(str(before[0]['path'])[-1]) + 1) % 4}",
+    }
     odd = {"path": "ks://another/-sf0", "children": "x", "ver": 1}
     for bad in (stray, odd):
         put = Put(bad, ABSENT)  # type: ignore[arg-type]
@@ -228,7 +233,11 @@ async def test_a_reshard_that_dies_at_any_call_is_finished_by_the_same_call(mome
     for number in range(1, await calls_of_a_reshard() + 1):
         settings, plan = await made(config(2)), FaultPlan()
         wanted = await entries(settings)
-        plan.fail_when(lambda call, number=number: call.number >= number, Died("died"), when=moment, times=1)  # type: ignore[misc]
+        plan.fail_when(
+            lambda call, number=number: call.number >= number,  # type: ignore[misc]
+            Died("died"),
+            when=moment,
+        )
         plan.fail_when(lambda call, number=number: call.number > number, Died("dead"), times=10**9)  # type: ignore[misc]
         with suppress(Died, BaseExceptionGroup):  # no two make exactly as many calls
             await reshard_volume(settings, 5, sources=HURRIED, faults=plan)
@@ -240,7 +249,7 @@ async def test_a_reshard_that_dies_at_any_call_is_finished_by_the_same_call(mome
             assert await volume.table.read_tag(TAG) == volume.record.to_tag()
 
 
-async def test_an_interrupted_reshard_keeps_the_volume_closed_and_is_finished_to_the_same_count_only() -> None:
+async def test_an_interrupted_reshard_is_finished_to_the_same_count_only() -> None:
     settings, plan = await made(config(4)), FaultPlan()
     plan.fail_when(lambda call: call.method == "load", PermissionDeniedError("no more"))
     with pytest.raises(PermissionDeniedError):

@@ -33,7 +33,9 @@ async def renaming(settings: VolumeConfig, steps: int) -> None:
         await step()
 
 
-@pytest.mark.parametrize(("steps", "visible"), [(0, OLD), (4, OLD), (8, OLD), (9, NEW), (11, NEW), (99, NEW)])
+@pytest.mark.parametrize(
+    ("steps", "visible"), [(0, OLD), (4, OLD), (8, OLD), (9, NEW), (11, NEW), (99, NEW)]
+)
 async def test_a_dump_is_of_what_is_visible(steps: int, visible: set[str], tmp_path: Path) -> None:
     settings, target = config(4), str(tmp_path / "x.dump")
     await renaming(settings, steps)
@@ -44,7 +46,9 @@ async def test_a_dump_is_of_what_is_visible(steps: int, visible: set[str], tmp_p
     assert {entry.pending for entry in found} == {""}
 
 
-async def test_a_directory_that_is_renamed_during_a_dump_is_in_it_under_one_name(tmp_path: Path) -> None:
+async def test_a_directory_that_is_renamed_during_a_dump_is_in_it_under_one_name(
+    tmp_path: Path,
+) -> None:
     """Under both, the files were in it twice, with one id; under neither, not at all."""
     sides = set()
     for number in range(24):
@@ -55,7 +59,9 @@ async def test_a_directory_that_is_renamed_during_a_dump_is_in_it_under_one_name
             await fs.write("/b/f", b"")
             plan, asked = FaultPlan(), count()
 
-            async def rename(call: Call, fs: S3kClient = fs, number: int = number, asked: Any = asked) -> None:
+            async def rename(
+                call: Call, fs: S3kClient = fs, number: int = number, asked: Any = asked
+            ) -> None:
                 if call.method == "query" and next(asked) == number:
                     await fs.rename("/a/1/2/d", "/b/d")
 

@@ -19,7 +19,9 @@ from tests.moving.rig import HURRIED, config, entries, keys, made, opened
 
 async def lose_and_restore(settings: VolumeConfig) -> dict[str, Entry]:
     await MemoryItems(settings.name).drop()
-    report = await restore_volume(replace(settings, suffix_count=None, hash=None), dry_run=False, sources=HURRIED)
+    report = await restore_volume(
+        replace(settings, suffix_count=None, hash=None), dry_run=False, sources=HURRIED
+    )
     assert report.clean
     await keys(settings)
     return await entries(settings)
@@ -40,7 +42,9 @@ async def test_a_volume_that_was_loaded_can_be_restored(tmp_path: Path) -> None:
     assert plain(await lose_and_restore(other)) == plain(wanted)
 
 
-async def test_a_load_that_was_interrupted_and_finished_can_be_restored(tmp_path: Path, monkeypatch: Any) -> None:
+async def test_a_load_that_was_interrupted_and_finished_can_be_restored(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     from s3k_async.errors import PermissionDeniedError
     from s3k_async.stores.faults import FaultPlan
 
@@ -49,7 +53,9 @@ async def test_a_load_that_was_interrupted_and_finished_can_be_restored(tmp_path
     source, other, target = await made(config(4)), config(9), str(tmp_path / "x.dump")
     plan = FaultPlan()
     plan.fail_when(
-        lambda _: sum(call.method == "load" for call in plan.calls) == 3, PermissionDeniedError("no"), when="after"
+        lambda _: sum(call.method == "load" for call in plan.calls) == 3,
+        PermissionDeniedError("no"),
+        when="after",
     )
     async with opened(source) as volume:
         await dump_volume(volume, target)
@@ -81,7 +87,12 @@ async def test_fsck_finds_nothing_wrong_with_what_was_moved(tmp_path: Path) -> N
     async with opened(other) as volume:
         assert volume.log_blobs is not None
         verifier = Verifier(
-            volume.store, volume.blobs, LogReader(volume.log_blobs), HURRIED, grace=0, place=volume.place
+            volume.store,
+            volume.blobs,
+            LogReader(volume.log_blobs),
+            HURRIED,
+            grace=0,
+            place=volume.place,
         )
         problems: list[Finding] = (await verifier.verify(deep=True)).problems
     assert problems == []

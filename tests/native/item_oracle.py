@@ -1,4 +1,5 @@
-"""What an item means, in plain Python: one attribute after the other, as S3-FileSystem 1.0 reads it."""
+"""What an item means, in plain Python: one attribute after the other, as S3-FileSystem 1.0 reads
+it."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def _meaning(item: Item, path: str) -> Entry:
         pending=_get(item, "next", str, ""),
     )
     if ctime <= 0 or entry.version <= 0 or entry.size < 0 or not entry.id:
-        raise ItemFormatError("ctime and version must be positive, size not negative, the id not empty", path=path)
+        raise ItemFormatError(
+            "ctime and version must be positive, size not negative, the id not empty", path=path
+        )
     if entry.committed and entry.physical == UNCOMMITTED:
         raise ItemFormatError("a committed file must name its physical object", path=path)
     return entry
@@ -50,7 +53,9 @@ def _need(item: Item, name: str, kind: type[T]) -> T:
     value = item.get(name)
     if type(value) is not kind:
         where = f"{item.get(PARTITION)} / {item.get(SORT)}"
-        raise ItemFormatError(f"attribute {name!r} is missing or not of type {kind.__name__}", path=where)
+        raise ItemFormatError(
+            f"attribute {name!r} is missing or not of type {kind.__name__}", path=where
+        )
     return value
 
 

@@ -1,4 +1,5 @@
-"""What the native functions should answer, in plain Python: slow, and written from the rules alone."""
+"""What the native functions should answer, in plain Python: slow, and written from the rules
+alone."""
 
 from __future__ import annotations
 

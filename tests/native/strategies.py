@@ -12,15 +12,21 @@ CHARACTERS = st.one_of(
 )
 NAMES = st.one_of(
     st.text(CHARACTERS, min_size=1, max_size=12),
-    st.sampled_from(["polygenelubricants", "a-sf1", "-sf0", "...", "x:y", "part-00000", "é" * 512, "n" * 1024]),
+    st.sampled_from(
+        ["polygenelubricants", "a-sf1", "-sf0", "...", "x:y", "part-00000", "é" * 512, "n" * 1024]
+    ),
 ).filter(lambda name: name not in {".", ".."} and len(name.encode()) <= 1024)
 
-COMPONENTS = st.one_of(NAMES, st.sampled_from(["", ".", "..", "n" * 1025, "é" * 513, "a\0b", "\ud800", "\udc80x"]))
+COMPONENTS = st.one_of(
+    NAMES, st.sampled_from(["", ".", "..", "n" * 1025, "é" * 513, "a\0b", "\ud800", "\udc80x"])
+)
 """Also what is no name."""
 
 SPELLINGS = st.one_of(
     st.builds(
-        lambda lead, parts: lead + "/".join(parts), st.sampled_from(["", "/", "//"]), st.lists(COMPONENTS, max_size=6)
+        lambda lead, parts: lead + "/".join(parts),
+        st.sampled_from(["", "/", "//"]),
+        st.lists(COMPONENTS, max_size=6),
     ),
     st.text(max_size=8),
 )

@@ -13,13 +13,18 @@ from hypothesis import strategies as st
 from s3k_async import _native
 
 PIECES = st.lists(
-    st.one_of(st.binary(max_size=300), st.integers(0, 70_000).map(lambda size: bytes(range(251)) * (size // 251))),
+    st.one_of(
+        st.binary(max_size=300),
+        st.integers(0, 70_000).map(lambda size: bytes(range(251)) * (size // 251)),
+    ),
     max_size=8,
 )
 
 
 @given(PIECES, st.sampled_from([bytes, bytearray, memoryview]))
-def test_as_the_oracle_whatever_the_pieces(pieces: list[bytes], kind: type[bytes | bytearray | memoryview]) -> None:
+def test_as_the_oracle_whatever_the_pieces(
+    pieces: list[bytes], kind: type[bytes | bytearray | memoryview]
+) -> None:
     digest, whole = _native.Xxh3_128(), b"".join(pieces)
     for piece in pieces:
         digest.update(kind(piece))

@@ -14,20 +14,43 @@ from hypothesis import strategies as st
 from s3k_async import _native
 from s3k_async.errors import InvalidArgumentError, InvalidPathError
 from s3k_async.stores.dynamodb_codec import encode_item, encode_request, encode_transaction_action
-from s3k_async.stores.items import ABSENT, PARTITION, SORT, Action, Check, Condition, Delete, Key, Put, Update, Value
+from s3k_async.stores.items import (
+    ABSENT,
+    PARTITION,
+    SORT,
+    Action,
+    Check,
+    Condition,
+    Delete,
+    Key,
+    Put,
+    Update,
+    Value,
+)
 
-TEXTS = st.one_of(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(['"', "\\", "\0\x1f\x7f", "é😀"]))
+TEXTS = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.sampled_from(['"', "\\", "\0\x1f\x7f", "é😀"]),
+)
 NAMES = st.one_of(st.sampled_from(["id", "ver", "next", "op", "path", "size"]), TEXTS)
 VALUES: st.SearchStrategy[Value] = st.one_of(
-    TEXTS, st.booleans(), st.integers(), st.integers(-(10**40), 10**40), st.sampled_from([0, -1, 2**63, -(2**63) - 1])
+    TEXTS,
+    st.booleans(),
+    st.integers(),
+    st.integers(-(10**40), 10**40),
+    st.sampled_from([0, -1, 2**63, -(2**63) - 1]),
 )
 ATTRIBUTES = st.dictionaries(NAMES, VALUES, max_size=5)
 KEYS = st.builds(Key, TEXTS, TEXTS)
 CONDITIONS = st.one_of(
-    st.just(ABSENT), st.builds(Condition, equals=ATTRIBUTES, missing=st.lists(NAMES, max_size=3).map(tuple))
+    st.just(ABSENT),
+    st.builds(Condition, equals=ATTRIBUTES, missing=st.lists(NAMES, max_size=3).map(tuple)),
 )
 PUTS = st.builds(
-    lambda item, key, when: Put(item | {PARTITION: key.partition, SORT: key.sort}, when), ATTRIBUTES, KEYS, CONDITIONS
+    lambda item, key, when: Put(item | {PARTITION: key.partition, SORT: key.sort}, when),
+    ATTRIBUTES,
+    KEYS,
+    CONDITIONS,
 )
 WRITES: st.SearchStrategy[Put | Update | Delete] = st.one_of(
     PUTS,
@@ -58,7 +81,9 @@ def test_transactions_as_the_reference(table: str, actions: list[Action], token:
 
 @given(TABLES, st.lists(PUTS, max_size=4))
 def test_loads_as_the_reference(table: str, puts: list[Put]) -> None:
-    wanted = {"RequestItems": {table: [{"PutRequest": {"Item": encode_item(put.item)}} for put in puts]}}
+    wanted = {
+        "RequestItems": {table: [{"PutRequest": {"Item": encode_item(put.item)}} for put in puts]}
+    }
     assert json.loads(_native.encode_load(table, [put.item for put in puts])) == wanted
 
 
@@ -73,7 +98,9 @@ def test_reads_of_items(table: str, keys: list[Key]) -> None:
 
 
 @given(TABLES, TEXTS, st.none() | KEYS, st.none() | st.integers(1, 10**6), st.integers(0, 10**6))
-def test_reads_of_pages(table: str, partition: str, start: Key | None, limit: int | None, segment: int) -> None:
+def test_reads_of_pages(
+    table: str, partition: str, start: Key | None, limit: int | None, segment: int
+) -> None:
     page: dict[str, Any] = {"TableName": table, "ConsistentRead": True}
     if start is not None:
         page["ExclusiveStartKey"] = _key(start)

@@ -25,7 +25,9 @@ WHOLE = st.one_of(st.integers(1, 2**53), st.sampled_from([1, 10**9, 922337203685
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 
-def _file(path: str, version: int, ctime: int, mtime: int, size: int, committed: bool, texts: list[str]) -> Entry:
+def _file(
+    path: str, version: int, ctime: int, mtime: int, size: int, committed: bool, texts: list[str]
+) -> Entry:
     etag, checksum, operation, pending = texts
     return Entry(
         path,
@@ -46,10 +48,19 @@ def _file(path: str, version: int, ctime: int, mtime: int, size: int, committed:
 
 
 FILES = st.builds(
-    _file, PATHS, WHOLE, WHOLE, st.integers(-5, 2**60), WHOLE, st.booleans(), st.lists(TEXTS, min_size=4, max_size=4)
+    _file,
+    PATHS,
+    WHOLE,
+    WHOLE,
+    st.integers(-5, 2**60),
+    WHOLE,
+    st.booleans(),
+    st.lists(TEXTS, min_size=4, max_size=4),
 )
 DIRECTORIES = st.builds(
-    lambda path, version, ctime, pending: Entry(path, True, "id", version, ctime, ctime * 1000, pending=pending),
+    lambda path, version, ctime, pending: Entry(
+        path, True, "id", version, ctime, ctime * 1000, pending=pending
+    ),
     PATHS,
     WHOLE,
     WHOLE,
@@ -89,7 +100,17 @@ DAMAGE: st.SearchStrategy[Mapping[str, Value | None]] = st.dictionaries(
         st.integers(-(2**62), 9223372036854775),
         st.sampled_from([0, -1, 1]),
         NAMES,
-        st.sampled_from(["", "<uncommitted>", "ks://v/-sf0", "ks://w/-sf0", "ks://v/a//b-sf0", "ks://v/a-sf01", "a/b"]),
+        st.sampled_from(
+            [
+                "",
+                "<uncommitted>",
+                "ks://v/-sf0",
+                "ks://w/-sf0",
+                "ks://v/a//b-sf0",
+                "ks://v/a-sf01",
+                "a/b",
+            ]
+        ),
     ),
     max_size=3,
 )
@@ -103,7 +124,9 @@ def _outcome(read: Callable[[], Entry]) -> tuple[Entry | None, str, str | None]:
 
 
 @given(st.one_of(FILES, DIRECTORIES), DAMAGE)
-def test_items_mean_what_the_reference_reads(entry: Entry, damage: Mapping[str, Value | None]) -> None:
+def test_items_mean_what_the_reference_reads(
+    entry: Entry, damage: Mapping[str, Value | None]
+) -> None:
     """The same entry, or the same error, whatever is in the item."""
     damaged = {**to_item(entry, KEYS), **damage}
     item: Item = {name: value for name, value in damaged.items() if value is not None}
@@ -113,7 +136,9 @@ def test_items_mean_what_the_reference_reads(entry: Entry, damage: Mapping[str, 
     assert (found, path) == (wanted[0], wanted[2])
 
 
-@pytest.mark.parametrize("damage", [{"size": 2**63}, {"ver": 10**38}, {"ctime": 2**54}, {"mtime": -(2**63) - 1}])
+@pytest.mark.parametrize(
+    "damage", [{"size": 2**63}, {"ver": 10**38}, {"ctime": 2**54}, {"mtime": -(2**63) - 1}]
+)
 def test_numbers_beyond_64_bits_are_refused(damage: dict[str, Value]) -> None:
     """Times are told in milliseconds, so a second counts a thousand."""
     item = to_item(Entry("/f", False, "i", 2, 1, 1, 1, "k", True), KEYS) | damage
@@ -133,7 +158,13 @@ def test_the_first_bad_item_is_told(entries: list[Entry]) -> None:
 
 def test_records_are_left_out_on_request() -> None:
     good = to_item(Entry("/f", True, "i", 2, 1, 1), KEYS)
-    rows = Rows([{"path": "s3k:volume", "children": "record"}, good, {"path": "s3k:job", "children": "1", "x": 1}])
+    rows = Rows(
+        [
+            {"path": "s3k:volume", "children": "record"},
+            good,
+            {"path": "s3k:job", "children": "1", "x": 1},
+        ]
+    )
     assert rows.entries(VOLUME, records=True).paths() == ["/f"]
     with pytest.raises(ItemFormatError):
         rows.entries(VOLUME)
@@ -167,7 +198,11 @@ def test_selections(entries: list[Entry], data: st.DataObject) -> None:
     assert found.files() == [entry for entry in entries if not entry.is_dir]
     assert found.directories() == [entry for entry in entries if entry.is_dir]
     assert found.without_reservations() == [entry for entry in entries if not entry.is_reservation]
-    for prefix in ("/", *(entry.path + "/" for entry in entries), *(entry.path[:-1] for entry in entries)):
+    for prefix in (
+        "/",
+        *(entry.path + "/" for entry in entries),
+        *(entry.path[:-1] for entry in entries),
+    ):
         assert found.below(prefix) == [entry for entry in entries if entry.path.startswith(prefix)]
     places = data.draw(st.lists(st.integers(0, len(entries) - 1), max_size=9)) if entries else []
     assert found.take(places) == [entries[place] for place in places]
@@ -178,12 +213,18 @@ def test_selections(entries: list[Entry], data: st.DataObject) -> None:
     directories = sum(entry.is_dir for entry in entries)
     assert found.totals() == (len(committed), directories, sum(entry.size for entry in committed))
     for start in range(len(entries) + 1):
-        wanted = next((place for place in range(start, len(entries)) if entries[place].is_dir), None)
+        wanted = next(
+            (place for place in range(start, len(entries)) if entries[place].is_dir), None
+        )
         assert found.next_directory(start) == wanted
-    assert found.marked() == [(place, entry.pending) for place, entry in enumerate(entries) if entry.pending]
+    assert found.marked() == [
+        (place, entry.pending) for place, entry in enumerate(entries) if entry.pending
+    ]
     for mark in {entry.pending for entry in entries} | {"other"}:
         assert found.carrying(mark) == [entry for entry in entries if entry.pending == mark]
-    assert found[1:].marked() == [(place, entry.pending) for place, entry in enumerate(entries[1:]) if entry.pending]
+    assert found[1:].marked() == [
+        (place, entry.pending) for place, entry in enumerate(entries[1:]) if entry.pending
+    ]
 
 
 @given(ENTRIES)
@@ -209,19 +250,29 @@ def test_sorted_by_components(parts: list[list[Entry]]) -> None:
 @given(st.lists(st.tuples(ENTRIES, st.booleans()), max_size=4))
 def test_merging_tells_what_nothing_can_come_before(parts: list[tuple[list[Entry], bool]]) -> None:
     ordered = [(sorted(part, key=_components), ended) for part, ended in parts]
-    ready, rests = Entries.merged([_entries(part) for part, _ in ordered], [ended for _, ended in ordered])
+    ready, rests = Entries.merged(
+        [_entries(part) for part, _ in ordered], [ended for _, ended in ordered]
+    )
     told = list(ready)
     assert told == sorted(told, key=_components)
     for (part, _), rest in zip(ordered, rests, strict=True):
         assert list(rest) == part[len(part) - len(rest) :]
-    cut = [entry for (part, _), rest in zip(ordered, rests, strict=True) for entry in part[: len(part) - len(rest)]]
+    cut = [
+        entry
+        for (part, _), rest in zip(ordered, rests, strict=True)
+        for entry in part[: len(part) - len(rest)]
+    ]
     assert told == sorted(cut, key=_components)
     last = [_components(part[-1]) if part else None for part, ended in ordered if not ended]
-    assert all(bound is not None and _components(entry) <= bound for bound in last for entry in told)
+    assert all(
+        bound is not None and _components(entry) <= bound for bound in last for entry in told
+    )
     assert all(len(rest) == 0 for rest in rests) or None in last or any(last)
     if None not in last:
         bound = min((bound for bound in last if bound is not None), default=None)
-        assert all(bound is not None and _components(entry) > bound for rest in rests for entry in rest)
+        assert all(
+            bound is not None and _components(entry) > bound for rest in rests for entry in rest
+        )
 
 
 def test_merging_needs_to_know_of_every_part() -> None:
@@ -231,8 +282,14 @@ def test_merging_needs_to_know_of_every_part() -> None:
 
 def test_entries_keep_what_they_were_made_of() -> None:
     """Selections of selections, and columns made anew."""
-    entries = [Entry(f"/d{number % 3}/é{number}", number % 2 == 0, f"i{number}", 2, 7, 8) for number in range(20)]
-    entries = [replace(entry, physical=None if entry.is_dir else "k", committed=not entry.is_dir) for entry in entries]
+    entries = [
+        Entry(f"/d{number % 3}/é{number}", number % 2 == 0, f"i{number}", 2, 7, 8)
+        for number in range(20)
+    ]
+    entries = [
+        replace(entry, physical=None if entry.is_dir else "k", committed=not entry.is_dir)
+        for entry in entries
+    ]
     found = _entries(entries)[::-1].files()[1:]
     wanted = [entry for entry in entries[::-1] if not entry.is_dir][1:]
     assert Entries.joined([found, found]) == wanted * 2

@@ -31,7 +31,9 @@ FIELDS: dict[str, Any] = {
     "checksum": "xxh128:0",
     "physical": "k.id=i",
 }
-FILE = Entry("/d/é", False, "i", 3, 1_700_000_000, 1_700_000_000_123, 5, "k.id=i", True, "e", "xxh128:0")
+FILE = Entry(
+    "/d/é", False, "i", 3, 1_700_000_000, 1_700_000_000_123, 5, "k.id=i", True, "e", "xxh128:0"
+)
 RESERVATION = Entry("/r", False, "i", 1, 7, 8, 0, "<uncommitted>", False)
 DIRECTORY = Entry("/d", True, "i", 1, 7, 8)
 
@@ -40,13 +42,18 @@ def _listed(entry: Entry) -> FileStatus:
     return Rows([to_item(entry, KEYS)]).entries("v").statuses()[0]
 
 
-@pytest.mark.parametrize("status", [FileStatus(**FIELDS), FileStatus.of(FILE), _listed(FILE)], ids=["own", "of", "row"])
+@pytest.mark.parametrize(
+    "status", [FileStatus(**FIELDS), FileStatus.of(FILE), _listed(FILE)], ids=["own", "of", "row"]
+)
 def test_all_forms_are_one_value(status: FileStatus) -> None:
     assert {name: getattr(status, name) for name in FIELDS} == FIELDS
     assert (status.name, status.is_file) == ("é", True)
     assert status == FileStatus(*FIELDS.values())
     assert hash(status) == hash(FileStatus(**FIELDS))
-    assert repr(status) == "FileStatus(" + ", ".join(f"{name}={value!r}" for name, value in FIELDS.items()) + ")"
+    assert (
+        repr(status)
+        == "FileStatus(" + ", ".join(f"{name}={value!r}" for name, value in FIELDS.items()) + ")"
+    )
     assert tuple(FIELDS) == FileStatus.__match_args__
     for same in (copy.copy(status), copy.deepcopy(status), pickle.loads(pickle.dumps(status))):
         assert same == status
@@ -55,7 +62,13 @@ def test_all_forms_are_one_value(status: FileStatus) -> None:
 
 def test_defaults() -> None:
     status = FileStatus("/", True, 0, 0, 0, "i", 1, True)
-    assert (status.etag, status.checksum, status.physical, status.name, status.is_file) == ("", "", None, "", False)
+    assert (status.etag, status.checksum, status.physical, status.name, status.is_file) == (
+        "",
+        "",
+        None,
+        "",
+        False,
+    )
 
 
 @pytest.mark.parametrize("make", [FileStatus.of, _listed])

@@ -28,7 +28,9 @@ ITEM: Item = {
 }
 ITEMS = _native.Rows([ITEM] * ROWS)
 ENTRIES = ITEMS.entries("v")
-PAGE = json.dumps({"Items": [{"path": {"S": "ks://v/d-sf0"}, "children": {"S": "f"}}] * ROWS}).encode()
+PAGE = json.dumps(
+    {"Items": [{"path": {"S": "ks://v/d-sf0"}, "children": {"S": "f"}}] * ROWS}
+).encode()
 
 BULK: dict[str, Callable[[], object]] = {
     "normalize_many": lambda: _native.normalize_many(PATHS),
@@ -86,4 +88,7 @@ def test_another_thread_runs_during(name: str) -> None:
 @pytest.mark.usefixtures("no_forced_switches")
 def test_no_other_thread_runs_without_a_release() -> None:
     """What makes the test above tell anything."""
-    assert not any(_another_thread_ran_during(lambda: [number * number for number in range(100_000)]) for _ in range(5))
+    assert not any(
+        _another_thread_ran_during(lambda: [number * number for number in range(100_000)])
+        for _ in range(5)
+    )

@@ -16,11 +16,18 @@ from tests.native.strategies import COMPONENTS, COUNTS, HASHES, NAMES, PATHS, SP
 def test_the_layout_of_keys() -> None:
     assert _native.item_key("bucket", "/a/b", 10, "java31") == ("ks://bucket/a-sf8", "b")
     assert _native.item_key("bucket", "/a", 10, "java31") == ("ks://bucket/-sf7", "a")
-    assert _native.item_key("bucket", "/logs/part-00000", 80, "java31") == ("ks://bucket/logs-sf10", "part-00000")
+    assert _native.item_key("bucket", "/logs/part-00000", 80, "java31") == (
+        "ks://bucket/logs-sf10",
+        "part-00000",
+    )
     assert _native.item_key("bucket", "a b/é", 3, "java31") == ("ks://bucket/a b-sf2", "é")
     assert _native.partition_key("bucket", "/", 4) == "ks://bucket/-sf4"
     assert _native.partition_key("bucket", "/a/b/", 0) == "ks://bucket/a/b-sf0"
-    assert _native.partition_keys("bucket", "/", 3) == ["ks://bucket/-sf0", "ks://bucket/-sf1", "ks://bucket/-sf2"]
+    assert _native.partition_keys("bucket", "/", 3) == [
+        "ks://bucket/-sf0",
+        "ks://bucket/-sf1",
+        "ks://bucket/-sf2",
+    ]
     assert _native.partition_keys("bucket", "a", 12)[9:] == [
         "ks://bucket/a-sf9",
         "ks://bucket/a-sf10",
@@ -57,7 +64,9 @@ def test_item_key_as_the_oracle(volume: str, path: str, count: int, algorithm: H
 
 
 @given(VOLUMES, PATHS, COUNTS, HASHES)
-def test_a_path_is_read_back_from_its_keys(volume: str, path: str, count: int, algorithm: HashName) -> None:
+def test_a_path_is_read_back_from_its_keys(
+    volume: str, path: str, count: int, algorithm: HashName
+) -> None:
     try:
         partition, sort = _native.item_key(volume, path, count, algorithm)
     except InvalidPathError:
@@ -68,11 +77,16 @@ def test_a_path_is_read_back_from_its_keys(volume: str, path: str, count: int, a
 
 @given(
     VOLUMES,
-    st.lists(st.one_of(NAMES, NAMES.map(lambda name: f"/d/{name}"), PATHS.map(lambda path: path + "/")), max_size=60),
+    st.lists(
+        st.one_of(NAMES, NAMES.map(lambda name: f"/d/{name}"), PATHS.map(lambda path: path + "/")),
+        max_size=60,
+    ),
     COUNTS,
     HASHES,
 )
-def test_many_as_one_at_a_time(volume: str, paths: list[str], count: int, algorithm: HashName) -> None:
+def test_many_as_one_at_a_time(
+    volume: str, paths: list[str], count: int, algorithm: HashName
+) -> None:
     paths = [path for path in paths if len(path.encode()) < 1900]
     wanted = [_native.item_key(volume, path, count, algorithm) for path in paths]
     partitions, sorts = _native.item_keys(volume, paths, count, algorithm)
@@ -178,7 +192,9 @@ def test_other_keys_are_not_decoded(partition: str, sort: str) -> None:
 
 @given(
     VOLUMES,
-    st.one_of(st.text(), st.builds("ks://v{}{}".format, SPELLINGS, st.sampled_from(["-sf1", "-sf", ""]))),
+    st.one_of(
+        st.text(), st.builds("ks://v{}{}".format, SPELLINGS, st.sampled_from(["-sf1", "-sf", ""]))
+    ),
     COMPONENTS,
 )
 def test_what_is_decoded_is_encoded_to_the_same(volume: str, partition: str, sort: str) -> None:

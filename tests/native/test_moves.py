@@ -23,7 +23,8 @@ from s3k_async.stores.items import ABSENT, OPERATION, Action, Delete, Put, Updat
 from tests.native.strategies import HASHES, NAMES
 
 TEXTS = st.one_of(
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.sampled_from(["", '"', "\\", "\0\x1f\x7f", "é😀"])
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    st.sampled_from(["", '"', "\\", "\0\x1f\x7f", "é😀"]),
 )
 IDS = st.one_of(st.uuids().map(str), st.text("aZ09_-", min_size=1, max_size=64))
 NUMBERS = st.one_of(st.integers(0, 10**13), st.sampled_from([9, 99, 10**15]))
@@ -46,7 +47,11 @@ def entries(draw: st.DrawFn) -> list[Entry]:
                 ctime=draw(NUMBERS) + 1,
                 mtime_ms=draw(NUMBERS),
                 size=0 if is_dir else draw(NUMBERS),
-                physical=None if is_dir else draw(TEXTS.filter(bool)) if committed else "<uncommitted>",
+                physical=None
+                if is_dir
+                else draw(TEXTS.filter(bool))
+                if committed
+                else "<uncommitted>",
                 committed=committed,
                 etag="" if is_dir else draw(TEXTS),
                 checksum="" if is_dir else draw(TEXTS),
@@ -90,8 +95,18 @@ def test_moves_as_planned_one_by_one(drawn: list[Entry], keys: KeyScheme, target
     wanted: list[Action] = []
     moved = _moved(drawn, target)
     for before, after in zip(drawn, moved, strict=True):
-        wanted += [Delete(keys.key(before.path), unchanged(before)), Put(to_item(after, keys), ABSENT)]
-    moves = Moves(_columns(drawn, keys), keys.volume, target, keys.suffix_count, keys.hash, _entropy(len(drawn)))
+        wanted += [
+            Delete(keys.key(before.path), unchanged(before)),
+            Put(to_item(after, keys), ABSENT),
+        ]
+    moves = Moves(
+        _columns(drawn, keys),
+        keys.volume,
+        target,
+        keys.suffix_count,
+        keys.hash,
+        _entropy(len(drawn)),
+    )
     assert len(moves) == 2 * len(drawn)
     assert list(moves) == wanted == moves
     assert json.loads(_native.encode_transaction("meta", moves, "t")) == _body(wanted)
@@ -134,13 +149,16 @@ MARKS = st.one_of(
 
 
 def _marking(entry: Entry, keys: KeyScheme, mark: str, operation: str) -> Update:
-    """The log knows a file by its operation, which a mark leaves alone; a listing knows a directory by it."""
+    """The log knows a file by its operation, which a mark leaves alone; a listing knows a directory
+    by it."""
     marked: dict[str, Value] = {NEXT: mark, OPERATION: operation} if entry.is_dir else {NEXT: mark}
     return Update(keys.key(entry.path), unchanged(entry), set=marked)
 
 
 @given(entries(), KEYS, TARGETS, MARKS)
-def test_moves_prepared_as_one_by_one(drawn: list[Entry], keys: KeyScheme, target: str, marks: tuple[str, str]) -> None:
+def test_moves_prepared_as_one_by_one(
+    drawn: list[Entry], keys: KeyScheme, target: str, marks: tuple[str, str]
+) -> None:
     wanted: list[Action] = []
     for before, after in zip(drawn, _moved(drawn, target), strict=True):
         wanted.append(_marking(before, keys, marks[0], after.operation))
@@ -157,10 +175,13 @@ def test_moves_prepared_as_one_by_one(drawn: list[Entry], keys: KeyScheme, targe
 
 
 @given(entries(), KEYS, MARKS)
-def test_deletes_prepared_as_one_by_one(drawn: list[Entry], keys: KeyScheme, marks: tuple[str, str]) -> None:
+def test_deletes_prepared_as_one_by_one(
+    drawn: list[Entry], keys: KeyScheme, marks: tuple[str, str]
+) -> None:
     identities = _native.uuid_texts(_entropy(len(drawn)))
     wanted: list[Action] = [
-        _marking(entry, keys, marks[0], identity) for entry, identity in zip(drawn, identities, strict=True)
+        _marking(entry, keys, marks[0], identity)
+        for entry, identity in zip(drawn, identities, strict=True)
     ]
     columns, entropy = _columns(drawn, keys), _entropy(len(drawn))
     deletes = Deletes(columns, entropy, marks[0])
@@ -180,7 +201,9 @@ def test_marks_ended_as_one_by_one(
     marked = [replace(entry, pending=marks[0]) for entry in drawn] if all_are_marked else drawn
     columns = _columns(marked, keys)
     removals: list[Action] = [Delete(keys.key(entry.path), unchanged(entry)) for entry in marked]
-    droppings: list[Action] = [Update(keys.key(entry.path), unchanged(entry), remove=(NEXT,)) for entry in marked]
+    droppings: list[Action] = [
+        Update(keys.key(entry.path), unchanged(entry), remove=(NEXT,)) for entry in marked
+    ]
     for remove, wanted in ((True, removals), (False, droppings)):
         endings = Endings(columns, remove)
         assert len(endings) == len(marked)
@@ -246,7 +269,11 @@ def test_what_is_deleted_is_what_is_stored_wherever_that_is() -> None:
     item = to_item(entry, SCHEME)
     stray = next(key for key in SCHEME.partitions("/d") if key != item["path"])
     columns = Rows([item | {"path": stray}]).entries("v")
-    for changes in (Deletes(columns, _entropy(1)), Deletes(columns, _entropy(1), "m"), Endings(columns, False)):
+    for changes in (
+        Deletes(columns, _entropy(1)),
+        Deletes(columns, _entropy(1), "m"),
+        Endings(columns, False),
+    ):
         assert changes[0].key == (stray, "f0")
 
 
@@ -279,7 +306,14 @@ def test_targets_without_room_for_a_name_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", [{"id": "not an id"}, {"id": "i" * 65}, {"id": "ü"}, {"version": 9_999_999_999}, {"version": 2**62}]
+    "odd",
+    [
+        {"id": "not an id"},
+        {"id": "i" * 65},
+        {"id": "ü"},
+        {"version": 9_999_999_999},
+        {"version": 2**62},
+    ],
 )
 def test_what_the_log_cannot_hold_is_refused_as_one_by_one(odd: dict[str, str]) -> None:
     files = _files(3)

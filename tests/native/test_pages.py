@@ -26,7 +26,9 @@ def _same(rows: _native.Rows, items: list[Item]) -> None:
     assert len(rows) == len(items)
     for row, item in zip(rows, items, strict=True):
         assert row == item
-        assert {name: type(value) for name, value in row.items()} == {name: type(value) for name, value in item.items()}
+        assert {name: type(value) for name, value in row.items()} == {
+            name: type(value) for name, value in item.items()
+        }
 
 
 def _key(key: tuple[str, str]) -> dict[str, Any]:
@@ -35,15 +37,28 @@ def _key(key: tuple[str, str]) -> dict[str, Any]:
 
 @given(lists_of_items(), st.none() | KEYS, SPELLINGS, st.booleans(), VALUES)
 def test_pages_as_the_reference(
-    items: list[dict[str, Any]], last: tuple[str, str] | None, spelling: Spelling, first: bool, foreign: object
+    items: list[dict[str, Any]],
+    last: tuple[str, str] | None,
+    spelling: Spelling,
+    first: bool,
+    foreign: object,
 ) -> None:
-    frame: dict[str, Any] = {"Count": len(items), "New": [foreign, None, 1.5e3], "ScannedCount": len(items) + 3}
+    frame: dict[str, Any] = {
+        "Count": len(items),
+        "New": [foreign, None, 1.5e3],
+        "ScannedCount": len(items) + 3,
+    }
     if last is not None:
         frame["LastEvaluatedKey"] = _key(last)
     body = spelling({"Items": items, **frame} if first else {**frame, "Items": items})
     page = _native.decode_page(body, zlib.crc32(body))
     _same(page.rows, [decode_item(item) for item in items])
-    assert (page.next, page.count, page.scanned, page.capacity) == (last, len(items), len(items) + 3, 0.0)
+    assert (page.next, page.count, page.scanned, page.capacity) == (
+        last,
+        len(items),
+        len(items) + 3,
+        0.0,
+    )
 
 
 @given(ITEMS, SPELLINGS)
@@ -57,7 +72,9 @@ def test_batches_as_the_reference(
 ) -> None:
     answer = {
         "Responses": {table + "2": [{"x": 1}], table: items},
-        "UnprocessedKeys": {table: {"ConsistentRead": True, "Keys": [_key(key) for key in left]}} if left else {},
+        "UnprocessedKeys": {table: {"ConsistentRead": True, "Keys": [_key(key) for key in left]}}
+        if left
+        else {},
     }
     rows, unprocessed = _native.decode_batch(spelling(answer), table, None)
     _same(rows, [decode_item(item) for item in items])
@@ -66,7 +83,13 @@ def test_batches_as_the_reference(
 
 def test_what_an_answer_may_leave_out() -> None:
     page = _native.decode_page(b"{}", None)
-    assert (list(page.rows), page.next, page.count, page.scanned, page.capacity) == ([], None, 0, 0, 0.0)
+    assert (list(page.rows), page.next, page.count, page.scanned, page.capacity) == (
+        [],
+        None,
+        0,
+        0,
+        0.0,
+    )
     page = _native.decode_page(b'{"Items":null,"LastEvaluatedKey":null,"Count":null}', None)
     assert (list(page.rows), page.next, page.count) == ([], None, 0)
     assert _native.decode_page(b'{"LastEvaluatedKey":{}}', None).next is None
@@ -78,13 +101,19 @@ def test_what_an_answer_may_leave_out() -> None:
 
 
 def test_consumed_capacity_is_told() -> None:
-    body = b'{"ConsumedCapacity":{"TableName":"t","CapacityUnits":128.5,"Table":{"CapacityUnits":1}}}'
+    body = (
+        b'{"ConsumedCapacity":{"TableName":"t","CapacityUnits":128.5,"Table":{"CapacityUnits":1}}}'
+    )
     assert _native.decode_page(body, None).capacity == 128.5
 
 
 def test_an_answer_with_another_checksum_is_lost() -> None:
     body = b'{"Items":[]}'
-    for call in (_native.decode_page, _native.decode_item, lambda body, crc: _native.decode_batch(body, "t", crc)):
+    for call in (
+        _native.decode_page,
+        _native.decode_item,
+        lambda body, crc: _native.decode_batch(body, "t", crc),
+    ):
         call(body, zlib.crc32(body))
         with pytest.raises(ResponseLostError, match="CRC32"):
             call(body, zlib.crc32(body) ^ 1)
@@ -93,7 +122,10 @@ def test_an_answer_with_another_checksum_is_lost() -> None:
 @pytest.mark.parametrize("digits", [126, 127, 5000])
 def test_a_number_longer_than_any_that_can_be_stored_stays_text(digits: int) -> None:
     item = {"a": {"N": "-" + "9" * digits}}
-    for body in (json.dumps({"Items": [item]}), json.dumps({"Items": [item]}).replace('"-9', '"\\u002d9')):
+    for body in (
+        json.dumps({"Items": [item]}),
+        json.dumps({"Items": [item]}).replace('"-9', '"\\u002d9'),
+    ):
         (row,) = _native.decode_page(body.encode(), None).rows
         assert row == decode_item(item)
         assert type(row["a"]) is (int if digits == 126 else str)
@@ -161,7 +193,9 @@ def test_damaged_bytes_are_refused_or_read_right(
             case "set":
                 body[place : place + 1] = data.draw(st.binary(min_size=1, max_size=1))
             case _:
-                body[place:place] = data.draw(st.sampled_from([b'"', b"\\", b"{", b"}", b",", b"\\ud83d", b"0", b"\0"]))
+                body[place:place] = data.draw(
+                    st.sampled_from([b'"', b"\\", b"{", b"}", b",", b"\\ud83d", b"0", b"\0"])
+                )
     try:
         rows = _native.decode_page(bytes(body), None).rows
     except ResponseLostError:
@@ -181,7 +215,10 @@ def test_any_bytes_are_refused_or_read_right(body: bytes) -> None:
 @given(lists_of_items())
 def test_rows_are_a_sequence(wire: list[dict[str, Any]]) -> None:
     items = [decode_item(item) for item in wire]
-    for rows in (_native.Rows(items), _native.decode_page(json.dumps({"Items": wire}).encode(), None).rows):
+    for rows in (
+        _native.Rows(items),
+        _native.decode_page(json.dumps({"Items": wire}).encode(), None).rows,
+    ):
         assert rows == items
         assert items == rows
         assert rows == _native.Rows(rows)
@@ -216,7 +253,9 @@ def test_rows_equal_only_sequences() -> None:
 
 
 def test_rows_take_any_mapping() -> None:
-    item: Mapping[str, str | int | bool] = MappingProxyType({"a": "é", "ver": 10**40, "isdir": True, "size": -1})
+    item: Mapping[str, str | int | bool] = MappingProxyType(
+        {"a": "é", "ver": 10**40, "isdir": True, "size": -1}
+    )
     (row,) = _native.Rows([item])
     assert row == item
     assert row["isdir"] is True

@@ -151,7 +151,12 @@ def test_join_as_the_oracle(parent: str, name: str) -> None:
 
 @given(
     st.lists(
-        st.one_of(PATHS, NAMES, PATHS.map(lambda path: path + "//./"), st.sampled_from(["/", "//x", "./x"])),
+        st.one_of(
+            PATHS,
+            NAMES,
+            PATHS.map(lambda path: path + "//./"),
+            st.sampled_from(["/", "//x", "./x"]),
+        ),
         max_size=40,
     )
 )
@@ -159,7 +164,11 @@ def test_many_as_one_at_a_time(many: list[str]) -> None:
     assert paths.normalize_many(many) == [paths.normalize(path) for path in many]
 
 
-@given(st.lists(SPELLINGS.filter(lambda path: "\ud800" not in path and "\udc80" not in path), max_size=12))
+@given(
+    st.lists(
+        SPELLINGS.filter(lambda path: "\ud800" not in path and "\udc80" not in path), max_size=12
+    )
+)
 def test_many_fail_on_the_first_bad_one(many: list[str]) -> None:
     bad = [path for path in many if not _is_fine(path)]
     if not bad:
@@ -169,7 +178,10 @@ def test_many_fail_on_the_first_bad_one(many: list[str]) -> None:
         paths.normalize(bad[0])
     with pytest.raises(InvalidPathError) as all_of_them:
         paths.normalize_many(many)
-    assert (all_of_them.value.message, all_of_them.value.path) == (one.value.message, one.value.path)
+    assert (all_of_them.value.message, all_of_them.value.path) == (
+        one.value.message,
+        one.value.path,
+    )
 
 
 def _is_fine(path: str) -> bool:

@@ -14,7 +14,9 @@ from s3k_async.errors import InvalidPathError
 ENTROPY = st.binary(min_size=16, max_size=16)
 OBJECT_IDS = st.one_of(
     st.uuids().map(str),
-    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/\0"), min_size=1, max_size=40),
+    st.text(
+        st.characters(exclude_categories=["Cs"], exclude_characters="/\0"), min_size=1, max_size=40
+    ),
 ).filter(lambda text: ".id=" not in text)
 
 
@@ -29,7 +31,9 @@ def test_uuids_are_of_version_4(entropy: bytes) -> None:
 
 @given(st.lists(ENTROPY, max_size=20))
 def test_many_uuids_as_one_at_a_time(entropy: list[bytes]) -> None:
-    assert _native.uuid_texts(b"".join(entropy)) == [_native.uuid_text(sixteen) for sixteen in entropy]
+    assert _native.uuid_texts(b"".join(entropy)) == [
+        _native.uuid_text(sixteen) for sixteen in entropy
+    ]
 
 
 @given(OBJECT_IDS, ENTROPY)
@@ -46,7 +50,9 @@ def test_many_keys_as_one_at_a_time(rows: list[tuple[str, bytes]]) -> None:
     assert _native.physical_keys(ids, entropy) == [_native.physical_key(*row) for row in rows]
 
 
-@pytest.mark.parametrize("key", ["", "plain", "a/b.parquet", "x.id=", "dir.id=5/file", "x.ID=y", "x.id"])
+@pytest.mark.parametrize(
+    "key", ["", "plain", "a/b.parquet", "x.id=", "dir.id=5/file", "x.ID=y", "x.id"]
+)
 def test_other_keys_have_no_object_id(key: str) -> None:
     assert _native.object_id_of(key) is None
 

@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from s3k_async import _native
 from s3k_async.errors import InvalidPathError, ResponseLostError
 
-KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+KEYS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20
+)
 IN_XML = st.text(
-    st.characters(min_codepoint=0x20, exclude_categories=["Cs"], exclude_characters="\ufffe\uffff"), max_size=20
+    st.characters(min_codepoint=0x20, exclude_categories=["Cs"], exclude_characters="\ufffe\uffff"),
+    max_size=20,
 )
 TIMES = st.integers(0, 2**32 * 1000)
 OBJECTS = st.lists(st.tuples(KEYS, st.integers(0, 2**42), TIMES), max_size=5)
@@ -48,7 +51,9 @@ def test_a_listing_reads_back(objects: list[tuple[str, int, int]], token: str) -
 
 
 @given(OBJECTS, st.data())
-def test_a_listing_that_breaks_off_is_never_believed(objects: list[tuple[str, int, int]], data: st.DataObject) -> None:
+def test_a_listing_that_breaks_off_is_never_believed(
+    objects: list[tuple[str, int, int]], data: st.DataObject
+) -> None:
     body = listing(objects, "t")
     with pytest.raises(ResponseLostError) as caught:
         _native.decode_listing(body[: data.draw(st.integers(0, len(body) - 1))], "s3://b/")
@@ -63,7 +68,13 @@ def test_no_body_does_harm(body: bytes) -> None:
             read(body, "p")
 
 
-@given(st.lists(st.sampled_from([b"<", b"/", b">", b"Error", b"Code", b"&", b";", b"#x41", b" ", b"DeleteResult"])))
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"<", b"/", b">", b"Error", b"Code", b"&", b";", b"#x41", b" ", b"DeleteResult"]
+        )
+    )
+)
 def test_no_document_does_harm(pieces: list[bytes]) -> None:
     body = b"".join(pieces)
     _native.decode_refusal(body)
@@ -85,7 +96,13 @@ def test_refused_keys_read_back(refused: list[tuple[str, str]]) -> None:
 
 
 @given(
-    st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff")))
+    st.lists(
+        st.text(
+            st.characters(
+                codec="utf-8", exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"
+            )
+        )
+    )
 )
 def test_deletions_name_their_keys(keys: list[str]) -> None:
     keys += ["tab\t", "line\nbreak\r", "<&>\"']]>"]
@@ -108,6 +125,9 @@ def test_a_refusal() -> None:
 
 
 def test_a_copy() -> None:
-    assert _native.decode_copied(b'<CopyObjectResult><ETag>"e-2"</ETag></CopyObjectResult>', "p") == "e-2"
+    assert (
+        _native.decode_copied(b'<CopyObjectResult><ETag>"e-2"</ETag></CopyObjectResult>', "p")
+        == "e-2"
+    )
     with pytest.raises(ResponseLostError):
         _native.decode_copied(b"<CopyObjectResult/>", "p")

@@ -53,7 +53,10 @@ HOST = "examplebucket.s3.amazonaws.com"
             "PUT",
             "/test%24file.text",
             "",
-            [("Date", "Fri, 24 May 2013 00:00:00 GMT"), ("x-amz-storage-class", "REDUCED_REDUNDANCY")],
+            [
+                ("Date", "Fri, 24 May 2013 00:00:00 GMT"),
+                ("x-amz-storage-class", "REDUCED_REDUNDANCY"),
+            ],
             hashlib.sha256(b"Welcome to Amazon S3.").hexdigest(),
             "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
         ),
@@ -76,7 +79,12 @@ HOST = "examplebucket.s3.amazonaws.com"
     ],
 )
 def test_the_examples_of_the_s3_documentation(
-    method: str, path: str, query: str, headers: list[tuple[str, str]], body_sha256: str, signature: str
+    method: str,
+    path: str,
+    query: str,
+    headers: list[tuple[str, str]],
+    body_sha256: str,
+    signature: str,
 ) -> None:
     signer = _native.Signer(ACCESS_KEY, SECRET, None, "us-east-1", "s3")
     signed = signer.headers(method, HOST, path, query, headers, body_sha256, MAY_2013)
@@ -86,7 +94,9 @@ def test_the_examples_of_the_s3_documentation(
 
 
 def test_the_example_of_the_general_documentation() -> None:
-    signer = _native.Signer("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", None, "us-east-1", "iam")
+    signer = _native.Signer(
+        "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", None, "us-east-1", "iam"
+    )
     signed = signer.headers(
         "GET",
         "iam.amazonaws.com",
@@ -121,18 +131,27 @@ def _reference(
     request.headers["X-Amz-Date"] = request.context["timestamp"]
     if kind is S3SigV4Auth:
         request.headers["X-Amz-Content-SHA256"] = auth.payload(request)
-    return str(auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request))
+    return str(
+        auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request)
+    )
 
 
 CREDENTIALS = st.tuples(
     st.text("ABC012", min_size=16, max_size=20),
-    st.one_of(st.text("abcXYZ019+/=", min_size=1, max_size=80), st.text(st.characters(codec="ascii"), min_size=1)),
+    st.one_of(
+        st.text("abcXYZ019+/=", min_size=1, max_size=80),
+        st.text(st.characters(codec="ascii"), min_size=1),
+    ),
     st.one_of(st.none(), st.text("abcXYZ019+/=", min_size=1, max_size=400)),
 )
 REGIONS = st.sampled_from(["us-east-1", "eu-central-1", "local"])
 
 
-@given(CREDENTIALS, REGIONS, st.lists(st.tuples(st.binary(max_size=200), TIMES), min_size=1, max_size=4))
+@given(
+    CREDENTIALS,
+    REGIONS,
+    st.lists(st.tuples(st.binary(max_size=200), TIMES), min_size=1, max_size=4),
+)
 def test_dynamodb_as_botocore(
     credentials: tuple[str, str, str | None], region: str, calls: list[tuple[bytes, int]]
 ) -> None:
@@ -152,12 +171,14 @@ def test_dynamodb_as_botocore(
 KEYS = st.lists(st.text(UNRESERVED + "%", max_size=8), max_size=4).map(
     lambda names: "/" + "/".join(names).replace("%", "%2F")
 )
-QUERIES = st.dictionaries(st.text(UNRESERVED, min_size=1, max_size=6), st.text(UNRESERVED, max_size=6), max_size=4).map(
-    lambda pairs: "&".join(f"{name}={value}" for name, value in sorted(pairs.items()))
-)
+QUERIES = st.dictionaries(
+    st.text(UNRESERVED, min_size=1, max_size=6), st.text(UNRESERVED, max_size=6), max_size=4
+).map(lambda pairs: "&".join(f"{name}={value}" for name, value in sorted(pairs.items())))
 HEADERS = st.lists(
     st.tuples(
-        st.sampled_from(["Range", "x-amz-meta-a", "X-Amz-Meta-B", "If-None-Match", "Content-Type", "User-Agent"]),
+        st.sampled_from(
+            ["Range", "x-amz-meta-a", "X-Amz-Meta-B", "If-None-Match", "Content-Type", "User-Agent"]
+        ),
         st.text('ab, *:"é\t', max_size=12),
     ),
     max_size=5,
@@ -165,7 +186,16 @@ HEADERS = st.lists(
 )
 
 
-@given(CREDENTIALS, REGIONS, st.sampled_from(["GET", "PUT"]), KEYS, QUERIES, HEADERS, st.binary(max_size=50), TIMES)
+@given(
+    CREDENTIALS,
+    REGIONS,
+    st.sampled_from(["GET", "PUT"]),
+    KEYS,
+    QUERIES,
+    HEADERS,
+    st.binary(max_size=50),
+    TIMES,
+)
 def test_s3_as_botocore(
     credentials: tuple[str, str, str | None],
     region: str,
@@ -176,13 +206,18 @@ def test_s3_as_botocore(
     body: bytes,
     time_ms: int,
 ) -> None:
-    """Paths are signed as they are: not normalised (`//` and `..` are parts of keys), not encoded twice."""
+    """Paths are signed as they are: not normalised (`//` and `..` are parts of keys), not encoded
+    twice."""
     signer = _native.Signer(*credentials, region, "s3")
-    signed = signer.headers(method, "s3.test:9000", path, query, headers, hashlib.sha256(body).hexdigest(), time_ms)
+    signed = signer.headers(
+        method, "s3.test:9000", path, query, headers, hashlib.sha256(body).hexdigest(), time_ms
+    )
     request = AWSRequest(method, f"http://s3.test:9000{path}?{query}", data=body)
     for name, value in headers:
         request.headers[name] = value
-    assert _signature(signed) == _reference(S3SigV4Auth, credentials, request, time_ms, region, "s3")
+    assert _signature(signed) == _reference(
+        S3SigV4Auth, credentials, request, time_ms, region, "s3"
+    )
     assert signed[: len(headers)] == headers
 
 
@@ -193,7 +228,9 @@ def test_headers_of_the_same_name_are_signed_as_one() -> None:
         return _signature(signer.headers("GET", HOST, "/", "", headers, EMPTY_SHA256, MAY_2013))
 
     assert signature([("x-a", "1"), ("X-A", " 2  3 ")]) == signature([("X-a", "1,2 3")])
-    assert signature([("x-a", "1"), ("User-Agent", "u"), ("Expect", "100")]) == signature([("X-a", "1")])
+    assert signature([("x-a", "1"), ("User-Agent", "u"), ("Expect", "100")]) == signature(
+        [("X-a", "1")]
+    )
 
 
 def test_a_key_serves_its_day_only() -> None:
@@ -244,7 +281,10 @@ def test_bad_requests_are_refused_by_name() -> None:
             signer.dynamodb(HOST, "t", b"", time_ms)
 
 
-@given(st.one_of(st.binary(), st.integers(0, 400_000).map(bytes)), st.sampled_from([bytes, bytearray, memoryview]))
+@given(
+    st.one_of(st.binary(), st.integers(0, 400_000).map(bytes)),
+    st.sampled_from([bytes, bytearray, memoryview]),
+)
 def test_digests_of_a_body(body: bytes, kind: type[bytes | bytearray | memoryview]) -> None:
     assert _native.sha256_hex(kind(body)) == hashlib.sha256(body).hexdigest()
     assert _native.crc32(kind(body)) == zlib.crc32(body)

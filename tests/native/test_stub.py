@@ -21,7 +21,10 @@ def _stub_names() -> dict[str, ast.FunctionDef | ast.ClassDef]:
 
 def _parameters(function: ast.FunctionDef) -> list[str]:
     arguments = function.args
-    return [argument.arg for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
+    return [
+        argument.arg
+        for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    ]
 
 
 def _built_parameters(function: object) -> list[str]:
@@ -33,7 +36,9 @@ def _public(names: Iterable[str]) -> set[str]:
 
 
 def _is_property(method: ast.FunctionDef) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == "property" for each in method.decorator_list)
+    return any(
+        isinstance(each, ast.Name) and each.id == "property" for each in method.decorator_list
+    )
 
 
 def test_the_same_names() -> None:
@@ -47,12 +52,18 @@ def test_the_same_parameters() -> None:
         if isinstance(node, ast.FunctionDef):
             assert _built_parameters(built) == _parameters(node), name
             continue
-        methods = {method.name: method for method in node.body if isinstance(method, ast.FunctionDef)}
+        methods = {
+            method.name: method for method in node.body if isinstance(method, ast.FunctionDef)
+        }
         assert _public(vars(built)) == _public(methods), name
         for method, signature in methods.items():
-            assert _is_property(signature) == inspect.isdatadescriptor(getattr(built, method)), f"{name}.{method}"
+            assert _is_property(signature) == inspect.isdatadescriptor(getattr(built, method)), (
+                f"{name}.{method}"
+            )
             if method != "__new__" and not _is_property(signature):
-                assert _built_parameters(getattr(built, method)) == _parameters(signature), f"{name}.{method}"
+                assert _built_parameters(getattr(built, method)) == _parameters(signature), (
+                    f"{name}.{method}"
+                )
 
 
 def test_everything_is_described() -> None:
@@ -62,6 +73,13 @@ def test_everything_is_described() -> None:
 
 
 def test_stubtest_finds_no_difference() -> None:
-    command = [sys.executable, "-m", "mypy.stubtest", "s3k_async._native", "--mypy-config-file", "pyproject.toml"]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy.stubtest",
+        "s3k_async._native",
+        "--mypy-config-file",
+        "pyproject.toml",
+    ]
     run = subprocess.run(command, cwd=STUB.parents[1], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

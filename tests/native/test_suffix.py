@@ -28,9 +28,15 @@ JAVA31 = [
 
 
 @pytest.mark.parametrize(("name", "value", "of3", "of10", "of80"), JAVA31)
-def test_java31_places_names_where_java_clients_look(name: str, value: int, of3: int, of10: int, of80: int) -> None:
+def test_java31_places_names_where_java_clients_look(
+    name: str, value: int, of3: int, of10: int, of80: int
+) -> None:
     assert oracle.java31(name) == value
-    assert [_native.suffix_index(name, count, "java31") for count in (3, 10, 80)] == [of3, of10, of80]
+    assert [_native.suffix_index(name, count, "java31") for count in (3, 10, 80)] == [
+        of3,
+        of10,
+        of80,
+    ]
 
 
 XXH3 = [

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 TEXTS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     st.sampled_from(
-        ['"', "\\", '\\\\"', "/", "\0\x1f\x7f\x80", "é😀", "\u2028\ufeff", "plain text of some length", "\n\t"]
+        [
+            '"',
+            "\\",
+            '\\\\"',
+            "/",
+            "\0\x1f\x7f\x80",
+            "é😀",
+            "\u2028\ufeff",
+            "plain text of some length",
+            "\n\t",
+        ]
     ),
 )
 BINARY = st.binary(max_size=9).map(lambda data: base64.b64encode(data).decode())
@@ -19,7 +29,9 @@ WHOLE = st.one_of(
     st.integers(-(10**40), 10**40).map(str),
     st.sampled_from(["0", "-0", "007", "9" * 38, str(2**63), str(-(2**63) - 1)]),
 )
-NUMBERS = st.one_of(WHOLE, st.sampled_from(["1.5", "-0.0", "1E+125", "9.9E-130", "1e5", "-", "", "+1", " 1", "1_0"]))
+NUMBERS = st.one_of(
+    WHOLE, st.sampled_from(["1.5", "-0.0", "1E+125", "9.9E-130", "1e5", "-", "", "+1", " 1", "1_0"])
+)
 
 SIMPLE: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.builds(lambda text: {"S": text}, TEXTS),
@@ -44,12 +56,16 @@ VALUES: st.SearchStrategy[dict[str, Any]] = st.recursive(
     max_leaves=8,
 )
 NAMES = st.one_of(
-    st.sampled_from(["path", "children", "isdir", "ctime", "ver", "id", "mtime", "op", "size", "physpath"]),
+    st.sampled_from(
+        ["path", "children", "isdir", "ctime", "ver", "id", "mtime", "op", "size", "physpath"]
+    ),
     st.sampled_from(["physcommitted", "etag", "sum", "next", "lease", "foreign", "is_dir", "len"]),
     TEXTS,
 )
 ITEMS: st.SearchStrategy[dict[str, Any]] = st.dictionaries(NAMES, VALUES, max_size=8)
-LIKELY_ITEMS: st.SearchStrategy[dict[str, Any]] = st.dictionaries(NAMES, SIMPLE, min_size=1, max_size=15)
+LIKELY_ITEMS: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
+    NAMES, SIMPLE, min_size=1, max_size=15
+)
 
 
 def lists_of_items() -> st.SearchStrategy[list[dict[str, Any]]]:
@@ -69,7 +85,9 @@ def _escaped(value: object) -> bytes:
 
 
 def _spaced(value: object) -> bytes:
-    return json.dumps(value, indent="\r\n\t ", separators=(" , ", " : "), ensure_ascii=False).encode()
+    return json.dumps(
+        value, indent="\r\n\t ", separators=(" , ", " : "), ensure_ascii=False
+    ).encode()
 
 
 SPELLINGS = st.sampled_from([_compact, _escaped, _spaced])

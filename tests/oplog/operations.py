@@ -40,7 +40,9 @@ CONTENT = Content(
 )
 PUBLISHED = RESERVED.with_content(CONTENT, mtime_ms=1_600_000_001_456, operation=SECOND)
 MOVED = replace(PUBLISHED.moved("/new/place", operation=THIRD), pending='{"job":"j"}')
-DIRECTORY = Entry(path="/d", is_dir=True, id=OBJECT, version=1, ctime=1, mtime_ms=1000, operation=FIRST)
+DIRECTORY = Entry(
+    path="/d", is_dir=True, id=OBJECT, version=1, ctime=1, mtime_ms=1000, operation=FIRST
+)
 
 CREATE = Operation(FIRST, "create", OBJECT, 1, 1_600_000_000_123, None, RESERVED)
 MAKE_DIRECTORY = Operation(FIRST, "create", OBJECT, 1, 1_600_000_000_123, None, DIRECTORY)
@@ -125,7 +127,9 @@ def operations(draw: st.DrawFn) -> Operation:
     object_id = draw(ids)
     version = draw(versions.filter(lambda number: number > 1))
     has_before = kind in {"rename", "delete"} or (kind == "update" and draw(st.booleans()))
-    earlier = version - 1 if kind == "delete" else draw(st.integers(min_value=1, max_value=version - 1))
+    earlier = (
+        version - 1 if kind == "delete" else draw(st.integers(min_value=1, max_value=version - 1))
+    )
     return Operation(
         id=draw(ids),
         kind=kind,

@@ -45,12 +45,22 @@ class Life:
         assert after.after is not None
         identity = self.sources.uuid()
         entry = after.after.moved(path, operation=identity)
-        return Operation(identity, "rename", entry.id, entry.version, self.clock.now_ms(), after.after, entry)
+        return Operation(
+            identity, "rename", entry.id, entry.version, self.clock.now_ms(), after.after, entry
+        )
 
     def deleted(self, after: Operation) -> Operation:
         entry = after.after
         assert entry is not None
-        return Operation(self.sources.uuid(), "delete", entry.id, entry.version + 1, self.clock.now_ms(), entry, None)
+        return Operation(
+            self.sources.uuid(),
+            "delete",
+            entry.id,
+            entry.version + 1,
+            self.clock.now_ms(),
+            entry,
+            None,
+        )
 
     async def commit(self, *operations: Operation, succeeded: set[str] | None = None) -> None:
         assert await (await self.log.begin(operations)).commit(succeeded)
@@ -58,7 +68,9 @@ class Life:
     async def truths(self) -> dict[str, Truth]:
         return latest([finding async for finding in LogReader(self.blobs).records()])
 
-    async def says(self) -> dict[str, tuple[Operation | None, tuple[Operation, ...], tuple[Operation, ...]]]:
+    async def says(
+        self,
+    ) -> dict[str, tuple[Operation | None, tuple[Operation, ...], tuple[Operation, ...]]]:
         """The truth of each object, wherever it stands."""
         return {
             object_id: (
@@ -121,11 +133,17 @@ async def test_a_dry_run_changes_nothing() -> None:
 async def test_what_is_pending_or_young_stays() -> None:
     life = await lived()
     keys = await keys_of(life.blobs)
-    pending = {key for key in keys if key.endswith("pending") and key.replace("pending", "committed") not in keys}
+    pending = {
+        key
+        for key in keys
+        if key.endswith("pending") and key.replace("pending", "committed") not in keys
+    }
     (young,) = [
         record.key
         for truth in (await life.truths()).values()
-        if (record := truth.committed) and record.operation.after and record.operation.after.path == "/young"
+        if (record := truth.committed)
+        and record.operation.after
+        and record.operation.after.path == "/young"
     ]
     await life.compact()
     assert len(pending) == 2
@@ -143,7 +161,11 @@ async def test_a_second_run_finds_nothing_to_do() -> None:
 
 async def test_a_tombstone_is_dropped_once_it_is_old_and_nothing_else_is_known() -> None:
     life = await lived()
-    gone = {object_id for object_id, said in (await life.says()).items() if said[0] and said[0].after is None}
+    gone = {
+        object_id
+        for object_id, said in (await life.says()).items()
+        if said[0] and said[0].after is None
+    }
     assert len(gone) == 3
     await life.compact()
     assert gone <= (await life.says()).keys()
@@ -158,7 +180,9 @@ async def test_a_tombstone_stays_while_something_older_does() -> None:
     one = life.made("/one")
     await life.commit(one)
     (entry,) = [
-        info.key async for info in life.blobs.list_all("entries/") if f"{one.object_id}.0000000001" in info.key
+        info.key
+        async for info in life.blobs.list_all("entries/")
+        if f"{one.object_id}.0000000001" in info.key
     ][:1]
     data = await life.blobs.get(entry)
     await life.commit(life.deleted(one))
@@ -191,11 +215,19 @@ async def test_death_at_every_call_loses_nothing(when: Moment) -> None:
         with pytest.raises(Died):
             await life.compact(faults)
         assert await life.says() == before, number
-        assert not [one async for one in LogReader(life.blobs).records() if isinstance(one, DamagedLog)], number
+        assert not [
+            one async for one in LogReader(life.blobs).records() if isinstance(one, DamagedLog)
+        ], number
         life.clock.advance(2 * DAY)
         await life.compact()
-        assert not [one async for one in LogReader(life.blobs).records() if isinstance(one, DamagedLog)], number
-        alive = {key: said for key, said in before.items() if said[0] is None or said[0].after is not None or said[1]}
+        assert not [
+            one async for one in LogReader(life.blobs).records() if isinstance(one, DamagedLog)
+        ], number
+        alive = {
+            key: said
+            for key, said in before.items()
+            if said[0] is None or said[0].after is not None or said[1]
+        }
         assert alive.items() <= (await life.says()).items()
         await life.compact()
         parts = [key for key in await keys_of(life.blobs) if key.startswith(checkpoints.PARTS)]
@@ -222,7 +254,9 @@ async def test_two_compactions_at_once_lose_nothing() -> None:
             for source in (life.sources, sources):
                 blobs = MemoryBlobs(life.blobs._name, FaultPlan(gate), source)
                 tasks.start_soon(
-                    lambda b, s: Compactor(b, s, grace=60, part_bytes=3000).run(dry_run=False), blobs, source
+                    lambda b, s: Compactor(b, s, grace=60, part_bytes=3000).run(dry_run=False),
+                    blobs,
+                    source,
                 )
         assert await life.says() == before
         await life.compact()
@@ -238,7 +272,9 @@ async def test_a_reader_sees_everything_while_it_is_compacted() -> None:
         before = await life.says()
         held, go = anyio.Event(), anyio.Event()
 
-        async def gate(call: Call, held: anyio.Event = held, go: anyio.Event = go, number: int = number) -> None:
+        async def gate(
+            call: Call, held: anyio.Event = held, go: anyio.Event = go, number: int = number
+        ) -> None:
             if call.number == number:
                 held.set()
                 await go.wait()
@@ -253,9 +289,9 @@ async def test_a_reader_sees_everything_while_it_is_compacted() -> None:
                 await anyio.lowlevel.checkpoint()
         assert not [one for one in found if isinstance(one, DamagedLog)]
         seen = latest(found)
-        assert {key: truth.committed and truth.committed.operation for key, truth in seen.items()} == {
-            key: said[0] for key, said in before.items()
-        }
+        assert {
+            key: truth.committed and truth.committed.operation for key, truth in seen.items()
+        } == {key: said[0] for key, said in before.items()}
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, -1])
@@ -321,7 +357,10 @@ async def test_the_history_of_an_object_reads_one_part() -> None:
         operations = [one.operation for one in found if isinstance(one, LogRecord)]
         assert {*([committed] if committed else []), *pending, *conflict} <= set(operations)
         assert len(operations) == len({(one.id, one.version) for one in operations})
-        assert sum(call.method == "get" and checkpoints.PARTS in call.key for call in faults.calls) <= 2
+        assert (
+            sum(call.method == "get" and checkpoints.PARTS in call.key for call in faults.calls)
+            <= 2
+        )
 
 
 async def test_what_cannot_be_removed_is_told_and_removed_the_next_time() -> None:
@@ -354,7 +393,9 @@ async def test_a_compaction_that_took_too_long_removes_nothing() -> None:
     assert set(keys) <= set(await keys_of(life.blobs))
 
 
-async def test_one_run_covers_so_many_segments_and_the_next_run_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_run_covers_so_many_segments_and_the_next_run_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(compaction, "MAX_SEGMENTS", 1)
     life = await lived()
     before = await life.says()
@@ -378,7 +419,9 @@ async def test_a_checkpoint_is_in_parts_by_bytes() -> None:
     blobs = await log_blobs()
     life = Life(blobs, FakeClock())
     writer = CheckpointWriter(blobs, "c", 1, part_bytes=2000)
-    operations = sorted((life.made(f"/{'x' * 300}{number}") for number in range(40)), key=lambda one: one.object_id)
+    operations = sorted(
+        (life.made(f"/{'x' * 300}{number}") for number in range(40)), key=lambda one: one.object_id
+    )
     for operation in operations:
         await writer.add(LogRecord(operation, "committed"))
     checkpoint = await writer.finish([str(uuid.UUID(int=1))])
@@ -386,7 +429,9 @@ async def test_a_checkpoint_is_in_parts_by_bytes() -> None:
     assert len(checkpoint.parts) > 10
     sizes = [len(await blobs.get(key)) for key in checkpoint.part_keys()]
     assert max(sizes) < 4000
-    found = [one.operation async for one in LogReader(blobs).records() if isinstance(one, LogRecord)]
+    found = [
+        one.operation async for one in LogReader(blobs).records() if isinstance(one, LogRecord)
+    ]
     assert found == operations
 
 

@@ -37,7 +37,9 @@ async def damage(place: Yard, prefix: str) -> str:
     return key
 
 
-async def test_the_parts_of_a_checkpoint_whose_manifest_is_in_quarantine_are_kept(tmp_path: Path) -> None:
+async def test_the_parts_of_a_checkpoint_whose_manifest_is_in_quarantine_are_kept(
+    tmp_path: Path,
+) -> None:
     async with yard(tmp_path) as place:
         await damage(place, "checkpoints/manifests/")
         parts = await keys(place, "checkpoints/parts/")

@@ -150,7 +150,14 @@ def test_a_sealed_line_that_no_writer_of_ours_produces_is_noticed() -> None:
     line = WHOLE.partition(b"\n")[0]
     assert decode(sealed(line + b"\n"), KEY) == LogRecord(sample.UPDATE, "committed")
     twice = line.replace(b'"kind":', b'"kind":"rename","kind":')
-    for text in (line, line + b" ", line + b"\n\n", b"\n" + line + b"\n", line + b"\n" + line + b"\n", twice + b"\n"):
+    for text in (
+        line,
+        line + b" ",
+        line + b"\n\n",
+        b"\n" + line + b"\n",
+        line + b"\n" + line + b"\n",
+        twice + b"\n",
+    ):
         with pytest.raises(LogFormatError):
             decode(sealed(text), KEY)
 
@@ -197,7 +204,9 @@ def test_every_missing_or_wrongly_typed_field_is_noticed(side: str | None) -> No
 
 CONTRADICTIONS: dict[str, Operation] = {
     "unknown kind": replace(sample.UPDATE, kind="upsert"),  # type: ignore[arg-type]
-    "create with a state before": replace(sample.CREATE, before=replace(sample.RESERVED, version=0)),
+    "create with a state before": replace(
+        sample.CREATE, before=replace(sample.RESERVED, version=0)
+    ),
     "create without a state after": replace(sample.CREATE, after=None),
     "update without a state after": replace(sample.UPDATE, after=None),
     "rename without a state before": replace(sample.RENAME, before=None),
@@ -210,7 +219,9 @@ CONTRADICTIONS: dict[str, Operation] = {
     "delete that skips a version": replace(sample.DELETE, version=5),
     "delete that counts no version": replace(sample.DELETE, version=3),
     "version zero": replace(sample.CREATE, version=0, after=replace(sample.RESERVED, version=0)),
-    "version too long": replace(sample.CREATE, version=10**10, after=replace(sample.RESERVED, version=10**10)),
+    "version too long": replace(
+        sample.CREATE, version=10**10, after=replace(sample.RESERVED, version=10**10)
+    ),
     "operation id for another directory": replace(sample.CREATE, id="../x"),
     "empty operation id": replace(sample.CREATE, id=""),
     "half a surrogate pair": replace(sample.CREATE, after=replace(sample.RESERVED, path="/\ud83d")),
@@ -239,7 +250,8 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
 }
 """States that no item of a table can have."""
 CONTRADICTIONS |= {
-    what: replace(sample.CREATE, after=replace(sample.RESERVED, **fields)) for what, fields in IMPOSSIBLE.items()
+    what: replace(sample.CREATE, after=replace(sample.RESERVED, **fields))
+    for what, fields in IMPOSSIBLE.items()
 }
 CONTRADICTIONS["time beyond 64 bits"] = replace(sample.CREATE, time_ms=2**63)
 
@@ -284,7 +296,10 @@ def test_a_pending_entry_under_a_committed_key_is_noticed() -> None:
 
 
 def test_keys_are_built_as_the_design_says() -> None:
-    assert entry_key(sample.UPDATE, "committed") == f"entries/12/{sample.OBJECT}.0000000002.{sample.SECOND}.committed"
+    assert (
+        entry_key(sample.UPDATE, "committed")
+        == f"entries/12/{sample.OBJECT}.0000000002.{sample.SECOND}.committed"
+    )
     assert history_prefix(sample.OBJECT) == f"entries/12/{sample.OBJECT}."
     assert segment_key("5e6", "pending") == "segments/5e6.pending"
     assert parse_key(KEY) == EntryKey(sample.OBJECT, 2, sample.SECOND, "committed")

@@ -32,7 +32,11 @@ LONG = replace(V2, logical="ks://b/" + "d\u00e9\0\U0001f600" * 300, physical="s3
 HEADER = b"\xac\xed\x00\x05"
 
 int64 = st.integers(min_value=-(2**63), max_value=2**63 - 1)
-text = st.text(st.one_of(st.sampled_from("\0\x7f\x80\u07ff\u0800\uffff\U00010000"), st.characters(codec="utf-8")))
+text = st.text(
+    st.one_of(
+        st.sampled_from("\0\x7f\x80\u07ff\u0800\uffff\U00010000"), st.characters(codec="utf-8")
+    )
+)
 v1_entries = st.builds(JavaEntryV1, logical=text, size=int64, ctime=int64, committed=st.booleans())
 v2_entries = st.builds(
     JavaEntryV2,
@@ -117,7 +121,9 @@ def test_text_is_modified_utf8() -> None:
 
 
 def test_text_over_65535_bytes_is_refused() -> None:
-    assert read_java(write_java(replace(V1, logical="x" * 65_535))) == replace(V1, logical="x" * 65_535)
+    assert read_java(write_java(replace(V1, logical="x" * 65_535))) == replace(
+        V1, logical="x" * 65_535
+    )
     for logical in ("x" * 65_536, "\0" * 32_768, "\U0001f600" * 10_923):
         with pytest.raises(LogFormatError, match="at most 65535"):
             write_java(replace(V1, logical=logical))
@@ -229,10 +235,28 @@ def java_fields(entry: JavaEntry) -> str:
         return f"z:{str(value).lower()}"
 
     if isinstance(entry, JavaEntryV1):
-        fields = ["b:1", utf(entry.logical), f"l:{entry.size}", f"l:{entry.ctime}", flag(entry.committed)]
+        fields = [
+            "b:1",
+            utf(entry.logical),
+            f"l:{entry.size}",
+            f"l:{entry.ctime}",
+            flag(entry.committed),
+        ]
     else:
-        fields = ["b:2", f"l:{entry.ctime}", f"l:{entry.size}", utf(entry.physical), utf(entry.logical)]
-        fields += [flag(entry.committed), f"i:{entry.version}", utf(entry.id), utf(entry.state), utf(entry.kind)]
+        fields = [
+            "b:2",
+            f"l:{entry.ctime}",
+            f"l:{entry.size}",
+            utf(entry.physical),
+            utf(entry.logical),
+        ]
+        fields += [
+            flag(entry.committed),
+            f"i:{entry.version}",
+            utf(entry.id),
+            utf(entry.state),
+            utf(entry.kind),
+        ]
     return ",".join(fields)
 
 
@@ -242,12 +266,20 @@ async def test_a_java_program_writes_the_same_bytes() -> None:
     if java is None:
         pytest.skip("no java on the PATH: install a JDK of version 17 or newer")
     entries: list[JavaEntry] = [V1, V2, LONG, replace(V1, logical="", size=-1)]
-    # Lengths that put the end of a block before, within and after each of the fields that follow the text.
+    # Lengths that put the end of a block before, within and after each of the fields that follow
+    # the text.
     entries += [
-        replace(V1, logical="x" * length) for length in (234, 235, 236, *range(995, 1030), 1259, 1260, 2040, 2047)
+        replace(V1, logical="x" * length)
+        for length in (234, 235, 236, *range(995, 1030), 1259, 1260, 2040, 2047)
     ]
-    entries += [replace(V2, physical="\u20ac" * length, version=-(2**31)) for length in (320, 330, 340, 341, 342)]
-    entries += [replace(V2, logical="\0\U0001f600" * 150, physical="y" * length) for length in range(50, 80, 3)]
+    entries += [
+        replace(V2, physical="\u20ac" * length, version=-(2**31))
+        for length in (320, 330, 340, 341, 342)
+    ]
+    entries += [
+        replace(V2, logical="\0\U0001f600" * 150, physical="y" * length)
+        for length in range(50, 80, 3)
+    ]
     program = await asyncio.create_subprocess_exec(
         java,
         "-XX:TieredStopAtLevel=1",
@@ -258,4 +290,6 @@ async def test_a_java_program_writes_the_same_bytes() -> None:
     )
     output, errors = await program.communicate()
     assert program.returncode == 0, errors.decode()
-    assert [bytes.fromhex(line) for line in output.decode().split()] == [write_java(entry) for entry in entries]
+    assert [bytes.fromhex(line) for line in output.decode().split()] == [
+        write_java(entry) for entry in entries
+    ]

@@ -36,7 +36,9 @@ COMMITTED = entry_key(sample.CREATE, "committed")
 LOST = ResponseLostError("lost")
 
 
-async def native(faults: FaultPlan | None = None, *, settle_timeout: float = 30.0) -> tuple[MemoryBlobs, NativeLog]:
+async def native(
+    faults: FaultPlan | None = None, *, settle_timeout: float = 30.0
+) -> tuple[MemoryBlobs, NativeLog]:
     blobs = await log_blobs(faults)
     return blobs, NativeLog(blobs, fake_sources(), settle_timeout=settle_timeout)
 
@@ -83,7 +85,9 @@ async def test_the_mark_of_a_segment_does_not_repeat_the_operations() -> None:
     assert await (await log.begin(operations)).commit({operations[1].id})
     committed, pending = await keys_of(blobs)
     assert len(await blobs.get(committed)) < len(await blobs.get(pending)) / 3
-    assert [(record.operation, record.state) for record in await logged(blobs)] == [(operations[1], "committed")]
+    assert [(record.operation, record.state) for record in await logged(blobs)] == [
+        (operations[1], "committed")
+    ]
 
 
 async def test_operations_of_a_segment_that_failed_are_not_pending_and_unknown_ones_are() -> None:
@@ -107,14 +111,22 @@ async def test_a_commit_in_which_nothing_succeeded_is_a_rollback(number: int) ->
 async def test_a_commit_in_which_all_is_unknown_leaves_it_pending(number: int) -> None:
     blobs, log = await native()
     operations = make_directories(number)
-    assert await (await log.begin(operations)).commit(unknown={operation.id for operation in operations}) is True
+    assert (
+        await (await log.begin(operations)).commit(
+            unknown={operation.id for operation in operations}
+        )
+        is True
+    )
     assert [record.state for record in await logged(blobs)] == ["pending"] * number
 
 
 async def test_what_certainly_failed_is_not_left_pending_because_of_what_is_unknown() -> None:
     blobs, log = await native()
     failed, unknown, other = make_directories(3)
-    assert await (await log.begin([failed, unknown, other])).commit(set(), unknown={unknown.id}) is True
+    assert (
+        await (await log.begin([failed, unknown, other])).commit(set(), unknown={unknown.id})
+        is True
+    )
     assert await logged(blobs) == [LogRecord(unknown, "pending")]
     truths = latest(await logged(blobs))
     assert set(truths) == {unknown.object_id}
@@ -125,7 +137,9 @@ async def test_many_operations_are_spread_over_segments() -> None:
     operations = make_directories(2 * SEGMENT_OPERATIONS + 1)
     pending = await log.begin(operations)
     assert len(await keys_of(blobs)) == 3
-    assert await pending.commit({operation.id for operation in operations[: SEGMENT_OPERATIONS + 5]})
+    assert await pending.commit(
+        {operation.id for operation in operations[: SEGMENT_OPERATIONS + 5]}
+    )
     records = await logged(blobs)
     assert {record.operation.id for record in records} == {
         operation.id for operation in operations[: SEGMENT_OPERATIONS + 5]
@@ -160,7 +174,9 @@ async def test_ids_that_were_not_begun_are_refused_and_change_nothing() -> None:
 
 @pytest.mark.parametrize("number", [1, 3, SEGMENT_OPERATIONS * 2 + 1])
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_failed_pending_write_fails_the_operation_and_leaves_nothing(number: int, when: str) -> None:
+async def test_a_failed_pending_write_fails_the_operation_and_leaves_nothing(
+    number: int, when: str
+) -> None:
     faults = FaultPlan()
     blobs, log = await native(faults)
     faults.fail(1, UnreachableError("no route"), when="before" if when == "before" else "after")
@@ -229,11 +245,15 @@ async def test_a_failure_to_compare_does_not_remove_what_was_there_before() -> N
     assert await keys_of(blobs) == [PENDING]
 
 
-async def test_a_failed_commit_is_false_counted_and_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_commit_is_false_counted_and_logged_without_secrets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     faults = FaultPlan()
     blobs, log = await native(faults)
     pending = await log.begin([sample.CREATE])
-    faults.fail_when(lambda call: call.method == "put", CredentialsError("the token AKIASECRET is expired"))
+    faults.fail_when(
+        lambda call: call.method == "put", CredentialsError("the token AKIASECRET is expired")
+    )
     with caplog.at_level(logging.WARNING, "s3k_async.oplog.log"):
         assert await pending.commit() is False
     assert log.failed_commits == 1
@@ -275,7 +295,9 @@ async def test_part_of_the_segments_committed_is_false_and_each_failure_counted(
     assert sum(key.endswith(".committed") for key in await keys_of(blobs)) == 1
 
 
-async def test_a_failed_rollback_is_false_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_rollback_is_false_counted_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     faults = FaultPlan()
     blobs, log = await native(faults)
     pending = await log.begin([sample.CREATE])
@@ -311,7 +333,9 @@ class Gate:
             await self.opened.wait()
 
 
-async def held(method: str, *, settle_timeout: float = 30.0) -> tuple[MemoryBlobs, NativeLog, PendingLog, Gate]:
+async def held(
+    method: str, *, settle_timeout: float = 30.0
+) -> tuple[MemoryBlobs, NativeLog, PendingLog, Gate]:
     """An operation that has begun, and whose next call of the method will be held."""
     faults = FaultPlan()
     blobs, log = await native(faults, settle_timeout=settle_timeout)
@@ -437,7 +461,11 @@ async def test_long_operations_make_more_segments(monkeypatch: pytest.MonkeyPatc
     assert {record.operation for record in await logged(blobs)} == set(operations)
     assert await pending.commit({operations[0].id, operations[49].id}, unknown={operations[1].id})
     states = {record.operation.id: record.state for record in await logged(blobs)}
-    assert states == {operations[0].id: "committed", operations[49].id: "committed", operations[1].id: "pending"}
+    assert states == {
+        operations[0].id: "committed",
+        operations[49].id: "committed",
+        operations[1].id: "pending",
+    }
 
 
 @pytest.mark.parametrize("most", [1, 2, 5, 9, 100])

@@ -150,7 +150,9 @@ async def test_closing_that_is_cancelled_leaves_no_mark_under_way() -> None:
     assert await keys_of(blobs) == [PENDING]
 
 
-async def test_a_forked_child_does_not_write_the_marks_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forked_child_does_not_write_the_marks_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     marks = Marks()
     written: list[int] = []
 

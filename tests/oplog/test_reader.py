@@ -81,7 +81,9 @@ async def test_the_history_of_an_object_is_its_entries_and_its_part_of_the_segme
     await commit(blobs, sample.RENAME)
     await commit(blobs, sample.UPDATE, replace(make_directories(5)[4], version=1))
     longer = f"{sample.OBJECT}0"
-    await commit(blobs, replace(sample.CREATE, object_id=longer, after=replace(sample.RESERVED, id=longer)))
+    await commit(
+        blobs, replace(sample.CREATE, object_id=longer, after=replace(sample.RESERVED, id=longer))
+    )
     history = records_only(await LogReader(blobs).history(sample.OBJECT))
     assert [record.operation for record in history] == list(LIFE)
     assert await LogReader(blobs).history("nobody") == []
@@ -97,10 +99,13 @@ async def test_damage_is_reported_in_place_and_never_touched() -> None:
     await blobs.put("segments/5e6.committed", b'{"s3k":"oplog-segment","format":3}\n')
     before = {key: await blobs.get(key) for key in await keys_of(blobs)}
     found = await findings(blobs)
-    assert {finding.key: str(finding.error) for finding in found if isinstance(finding, DamagedLog)} == {
+    assert {
+        finding.key: str(finding.error) for finding in found if isinstance(finding, DamagedLog)
+    } == {
         damaged: f"truncated or damaged: {damaged}",
         "entries/12/readme.txt": "not the key of an operation log object: entries/12/readme.txt",
-        "segments/5e6.committed": "operation log format 3; this version reads up to 2, a newer one is needed: "
+        "segments/5e6.committed": "operation log format 3; this version reads up to 2, a newer one "
+        "is needed: "
         "segments/5e6.committed",
     }
     # The pending twin of the damaged entry is still good, and then it counts.
@@ -121,7 +126,9 @@ async def test_a_damaged_mark_leaves_the_operations_of_its_segment_pending() -> 
     await commit(blobs, *operations)
     committed, pending = await keys_of(blobs)
     mark = await blobs.get(committed)
-    foreign = encode_mark(Mark(committed.removeprefix("segments/").removesuffix(".committed"), 3, ("other",)))
+    foreign = encode_mark(
+        Mark(committed.removeprefix("segments/").removesuffix(".committed"), 3, ("other",))
+    )
     for wrong in (foreign, b""):
         await blobs.put(committed, wrong)
         found = await findings(blobs)
@@ -129,9 +136,13 @@ async def test_a_damaged_mark_leaves_the_operations_of_its_segment_pending() -> 
         assert found[0].key == committed
         assert found[1:] == [LogRecord(operation, "pending") for operation in operations]
     await blobs.put(pending, b"")
-    assert [finding.key for finding in await findings(blobs) if isinstance(finding, DamagedLog)] == [committed, pending]
+    assert [
+        finding.key for finding in await findings(blobs) if isinstance(finding, DamagedLog)
+    ] == [committed, pending]
     await blobs.put(committed, mark)
-    assert [finding.key for finding in await findings(blobs) if isinstance(finding, DamagedLog)] == [pending]
+    assert [
+        finding.key for finding in await findings(blobs) if isinstance(finding, DamagedLog)
+    ] == [pending]
 
 
 async def test_a_mark_whose_pending_object_is_missing_is_damage_by_name() -> None:
@@ -152,7 +163,9 @@ async def test_a_segment_that_is_compacted_away_while_it_is_read_is_passed_over(
     keys = await keys_of(blobs)
 
     class CompactedMeanwhile(MemoryBlobs):
-        async def get(self, key: str, start: int = 0, end: int | None = None, **conditions: Any) -> bytes:
+        async def get(
+            self, key: str, start: int = 0, end: int | None = None, **conditions: Any
+        ) -> bytes:
             data = await super().get(key, start, end)
             for gone in keys:
                 await blobs.delete(gone)
@@ -162,15 +175,23 @@ async def test_a_segment_that_is_compacted_away_while_it_is_read_is_passed_over(
 
 
 async def test_segments_of_every_format_are_merged() -> None:
-    """What format 1 committed in full and what a mark names, together, and the highest state wins for each."""
+    """What format 1 committed in full and what a mark names, together, and the highest state wins
+    for each."""
     blobs = await log_blobs()
     old = Path(__file__).parent.parent / "data" / "oplog"
     done, failed, unknown = make_directories(3)
-    for number, part in ((1, "pending"), (1, "committed-part"), (2, "pending"), (2, "committed-part")):
+    for number, part in (
+        (1, "pending"),
+        (1, "committed-part"),
+        (2, "pending"),
+        (2, "committed-part"),
+    ):
         data = (old / f"segment-{number}-{part}.jsonl").read_bytes()
         await blobs.put(f"segments/5e6.{part.partition('-')[0]}", data)
         if part == "committed-part":
-            assert [(record.operation, record.state) for record in records_only(await findings(blobs))] == [
+            assert [
+                (record.operation, record.state) for record in records_only(await findings(blobs))
+            ] == [
                 (done, "committed"),
                 (unknown, "pending"),
             ]
@@ -198,7 +219,9 @@ async def test_what_is_rolled_back_while_it_is_read_is_passed_over() -> None:
     handles.append(await log.begin(make_directories(2)))
 
     class RolledBackMeanwhile(MemoryBlobs):
-        async def get(self, key: str, start: int = 0, end: int | None = None, **conditions: Any) -> bytes:
+        async def get(
+            self, key: str, start: int = 0, end: int | None = None, **conditions: Any
+        ) -> bytes:
             for handle in handles:
                 await handle.rollback()
             return await super().get(key, start, end)
@@ -249,8 +272,14 @@ def test_a_pending_loser_of_the_committed_version_is_not_pending() -> None:
     assert latest(records)[sample.OBJECT].pending == ()
 
 
-@given(st.permutations([sample.CREATE, sample.UPDATE, sample.WRITE_AT_ONCE, replace(sample.UPDATE, time_ms=1)]))
-def test_different_operations_committed_for_one_version_are_a_conflict(operations: list[Operation]) -> None:
+@given(
+    st.permutations(
+        [sample.CREATE, sample.UPDATE, sample.WRITE_AT_ONCE, replace(sample.UPDATE, time_ms=1)]
+    )
+)
+def test_different_operations_committed_for_one_version_are_a_conflict(
+    operations: list[Operation],
+) -> None:
     truth = latest([LogRecord(operation, "committed") for operation in operations])[sample.OBJECT]
     assert truth.committed == LogRecord(replace(sample.UPDATE, time_ms=1), "committed")
     assert set(truth.conflict) == {
@@ -262,7 +291,10 @@ def test_different_operations_committed_for_one_version_are_a_conflict(operation
 
 def test_the_same_operation_found_twice_is_no_conflict_and_neither_is_one_below() -> None:
     rival = replace(sample.UPDATE, id="rival")
-    records = [LogRecord(sample.RENAME, "committed", "entry"), LogRecord(sample.RENAME, "committed", "segment")]
+    records = [
+        LogRecord(sample.RENAME, "committed", "entry"),
+        LogRecord(sample.RENAME, "committed", "segment"),
+    ]
     records += [LogRecord(sample.UPDATE, "committed"), LogRecord(rival, "committed")]
     truth = latest(records)[sample.OBJECT]
     assert (truth.committed, truth.conflict) == (LogRecord(sample.RENAME, "committed"), ())
@@ -300,17 +332,23 @@ async def java_blobs(data: bytes, key: str = KEY) -> MemoryBlobs:
     return blobs
 
 
-async def java_findings(blobs: MemoryBlobs, volume: str | None = None) -> list[LogRecord | DamagedLog]:
+async def java_findings(
+    blobs: MemoryBlobs, volume: str | None = None
+) -> list[LogRecord | DamagedLog]:
     return [finding async for finding in JavaLogReader(blobs, volume=volume).records()]
 
 
 async def test_java_entries_become_records() -> None:
     expected = {
-        replace(V2): LogRecord(Operation("", "update", sample.OBJECT, 3, STORED_MS, None, FILE), "committed"),
+        replace(V2): LogRecord(
+            Operation("", "update", sample.OBJECT, 3, STORED_MS, None, FILE), "committed"
+        ),
         replace(V2, kind="DELETE", state="PENDING"): LogRecord(
             Operation("", "delete", sample.OBJECT, 4, STORED_MS, FILE, None), "pending"
         ),
-        replace(V2, kind="CREATE", committed=False, physical=UNCOMMITTED, size=0, version=1): LogRecord(
+        replace(
+            V2, kind="CREATE", committed=False, physical=UNCOMMITTED, size=0, version=1
+        ): LogRecord(
             Operation(
                 "",
                 "create",
@@ -381,7 +419,13 @@ async def test_damaged_java_entries_are_reported_and_stay(data: bytes) -> None:
 async def test_other_objects_of_the_bucket_are_passed_over_unread() -> None:
     faults = FaultPlan()
     blobs = await log_blobs(faults)
-    for key in (f"{sample.FIRST}.id={sample.OBJECT}", "notes.info", f"backup/{KEY}", f"{KEY}.old", "entries/x"):
+    for key in (
+        f"{sample.FIRST}.id={sample.OBJECT}",
+        "notes.info",
+        f"backup/{KEY}",
+        f"{KEY}.old",
+        "entries/x",
+    ):
         await blobs.put(key, b"other")
     assert await java_findings(blobs) == []
     assert not [call for call in faults.calls if call.method == "get"]
@@ -396,7 +440,9 @@ async def test_entries_of_another_volume_are_left_out() -> None:
 async def test_a_java_log_of_many_pages_is_read_whole() -> None:
     blobs = await log_blobs()
     for operation in make_directories(1100):
-        await blobs.put(f"{operation.object_id}.info", write_java(replace(V2, id=operation.object_id)))
+        await blobs.put(
+            f"{operation.object_id}.info", write_java(replace(V2, id=operation.object_id))
+        )
     assert len(records_only(await java_findings(blobs))) == 1100
     assert await JavaLogReader(blobs).history(sample.OBJECT) == []
     assert await JavaLogReader(blobs).history("../x") == []
@@ -407,7 +453,9 @@ class Bounded(MemoryBlobs):
 
     asked = 0
 
-    async def get(self, key: str, start: int = 0, end: int | None = None, **conditions: Any) -> bytes:
+    async def get(
+        self, key: str, start: int = 0, end: int | None = None, **conditions: Any
+    ) -> bytes:
         assert end is not None, f"{key} is read whole, whatever its size"
         self.asked = max(self.asked, end - start)
         return await super().get(key, start, end)

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from s3k_async.errors import LogFormatError
 from s3k_async.oplog.entries import LogRecord, Operation, operation_line, segment_key
-from s3k_async.oplog.segments import Mark, Segment, decode_segment, encode_mark, encode_segment, operation_ids
+from s3k_async.oplog.segments import (
+    Mark,
+    Segment,
+    decode_segment,
+    encode_mark,
+    encode_segment,
+    operation_ids,
+)
 from tests.oplog import operations as sample
 
 DATA = Path(__file__).parent.parent / "data" / "oplog"
@@ -61,7 +68,11 @@ def test_segments_written_by_every_version_are_read(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in GOLDEN if name.startswith("segment-2")])
 def test_segments_are_written_the_same_for_ever(name: str) -> None:
     segment = GOLDEN[name]
-    written = encode_mark(segment) if isinstance(segment, Mark) else encode_segment(segment.id, segment.operations)
+    written = (
+        encode_mark(segment)
+        if isinstance(segment, Mark)
+        else encode_segment(segment.id, segment.operations)
+    )
     assert written == golden(name)
 
 
@@ -79,8 +90,15 @@ def test_any_operations_survive_the_round_trip(operations: tuple[Operation, ...]
     st.booleans(),
     st.integers(min_value=0, max_value=10**6),
 )
-def test_any_mark_survives_the_round_trip(names: list[str], cut: int, whole: bool, more: int) -> None:
-    mark = Mark("s", len(names) + more, None if whole else tuple(names[:cut]), () if whole else tuple(names[cut:]))
+def test_any_mark_survives_the_round_trip(
+    names: list[str], cut: int, whole: bool, more: int
+) -> None:
+    mark = Mark(
+        "s",
+        len(names) + more,
+        None if whole else tuple(names[:cut]),
+        () if whole else tuple(names[cut:]),
+    )
     assert decode_segment(encode_mark(mark), segment_key("s", "committed")) == mark
 
 
@@ -88,7 +106,11 @@ def test_the_mark_of_thousands_of_operations_does_not_repeat_them() -> None:
     operations = sample.make_directories(2000)
     assert len(encode_mark(Mark("s", 2000))) < 300
     some = tuple(operation.id for operation in operations[:-1])
-    assert len(encode_mark(Mark("s", 2000, some))) < 40 * 2000 < len(encode_segment("s", operations)) / 5
+    assert (
+        len(encode_mark(Mark("s", 2000, some)))
+        < 40 * 2000
+        < len(encode_segment("s", operations)) / 5
+    )
 
 
 class Columns:
@@ -112,7 +134,9 @@ class Columns:
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, None), (0, 1), (1, 3), (2, 2)])
-def test_columns_write_the_same_bytes_without_an_object_for_each(start: int, end: int | None) -> None:
+def test_columns_write_the_same_bytes_without_an_object_for_each(
+    start: int, end: int | None
+) -> None:
     columns = Columns(THREE)
     assert encode_segment("5e6", columns, start, end) == encode_segment("5e6", THREE, start, end)
     assert operation_ids(columns, start, end) == operation_ids(THREE, start, end)
@@ -140,10 +164,14 @@ def test_a_last_line_that_is_not_ended_is_noticed() -> None:
     for end in (b"", b" ", b"}"):
         cut = body[:-1] + end
         with pytest.raises(LogFormatError):
-            decode_segment(cut + b'{"sha256":"' + hashlib.sha256(cut).hexdigest().encode() + b'"}\n', KEY)
+            decode_segment(
+                cut + b'{"sha256":"' + hashlib.sha256(cut).hexdigest().encode() + b'"}\n', KEY
+            )
 
 
-@pytest.mark.parametrize("name", ["segment-1-committed-part.jsonl", "segment-2-committed-part.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["segment-1-committed-part.jsonl", "segment-2-committed-part.jsonl"]
+)
 def test_every_flipped_bit_is_noticed(name: str) -> None:
     data = golden(name)
     for position in range(len(data)):
@@ -172,9 +200,15 @@ WRONG_HEADERS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("changes", [*WRONG_HEADERS, {"count": 2}, {"succeeded": []}, {"succeeded": [THREE[1].id]}])
-def test_a_header_that_contradicts_a_segment_of_format_1_is_noticed(changes: dict[str, Any]) -> None:
-    data = resealed(lambda documents: documents[0].update(changes), golden("segment-1-committed-part.jsonl"))
+@pytest.mark.parametrize(
+    "changes", [*WRONG_HEADERS, {"count": 2}, {"succeeded": []}, {"succeeded": [THREE[1].id]}]
+)
+def test_a_header_that_contradicts_a_segment_of_format_1_is_noticed(
+    changes: dict[str, Any],
+) -> None:
+    data = resealed(
+        lambda documents: documents[0].update(changes), golden("segment-1-committed-part.jsonl")
+    )
     with pytest.raises(LogFormatError) as caught:
         decode_segment(data, KEY)
     assert caught.value.path == KEY
@@ -192,7 +226,9 @@ def test_a_header_that_contradicts_a_segment_of_format_1_is_noticed(changes: dic
 )
 def test_a_header_that_contradicts_itself_is_noticed(changes: dict[str, Any]) -> None:
     with pytest.raises(LogFormatError) as caught:
-        decode_segment(resealed(lambda documents: documents[0].update(changes), encode_mark(PART)), KEY)
+        decode_segment(
+            resealed(lambda documents: documents[0].update(changes), encode_mark(PART)), KEY
+        )
     assert caught.value.path == KEY
 
 
@@ -237,7 +273,10 @@ def test_what_contradicts_itself_is_not_written() -> None:
 
 def test_a_mark_tells_what_became_of_the_operations_of_its_pending_object() -> None:
     begun = Segment("5e6", "pending", THREE)
-    assert PART.records(begun, KEY) == [LogRecord(THREE[0], "committed"), LogRecord(THREE[2], "pending")]
+    assert PART.records(begun, KEY) == [
+        LogRecord(THREE[0], "committed"),
+        LogRecord(THREE[2], "pending"),
+    ]
     assert [record.key for record in PART.records(begun, KEY)] == [KEY, KEY]
     assert Mark("5e6", 3).records(begun, KEY) == [LogRecord(one, "committed") for one in THREE]
     assert Mark("5e6", 3, ()).records(begun, KEY) == []

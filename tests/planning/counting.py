@@ -41,5 +41,7 @@ async def laid(client: S3kClient, path: str, service: Service) -> LaidTree:
     store = client._volume().store
     top = await store.get(path)
     assert top is not None
-    entries: list[Entry] = [entry async for page in client._volume().tree.walk(path) for entry in page]
+    entries: list[Entry] = [
+        entry async for page in client._volume().tree.walk(path) for entry in page
+    ]
     return measure(entries, top, store.keys, service)

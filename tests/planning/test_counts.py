@@ -10,7 +10,17 @@ import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.concurrency import run_all
-from s3k_async.planning import SINGLE_VERBS, Subject, Work, deletion, listing, loading, on_every_file, renaming, single
+from s3k_async.planning import (
+    SINGLE_VERBS,
+    Subject,
+    Work,
+    deletion,
+    listing,
+    loading,
+    on_every_file,
+    renaming,
+    single,
+)
 from s3k_async.planning.service import Service
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
@@ -26,7 +36,10 @@ SHAPES = {
     "two levels": [f"day={day}/part-{number}" for day in range(5) for number in range(7)],
     "uneven": [f"d{day}/part-{number}" for day in range(6) for number in range(day * day * 4)],
     "deep": ["a/b/c/d/e/f/g/file", "a/b/c/x", "a/b/c/d/y"],
-    "mixed": [*(f"f{number}" for number in range(30)), *(f"d{number}/e{number}/f" for number in range(12))],
+    "mixed": [
+        *(f"f{number}" for number in range(30)),
+        *(f"d{number}/e{number}/f" for number in range(12)),
+    ],
     "several pages": [f"{number:05}" for number in range(2100)],
 }
 
@@ -91,7 +104,10 @@ async def test_trees_on_an_engine(new_volume: VolumeMaker, suffix_count: int) ->
     async with S3kClient(config=config) as client:
         await plant(client, "/in/tree", files)
         tree = await laid(client, "/in/tree", SERVICE)
-        assert (tree.files, tree.top.pages().likely > suffix_count) == (len(files), suffix_count == 1)
+        assert (tree.files, tree.top.pages().likely > suffix_count) == (
+            len(files),
+            suffix_count == 1,
+        )
         with client.count() as counter:
             found = [status async for status in client.list("/in/tree", recursive=True)]
             assert (len(found), predicted(listing(tree, SERVICE))) == (
@@ -100,7 +116,9 @@ async def test_trees_on_an_engine(new_volume: VolumeMaker, suffix_count: int) ->
             )
         with client.count() as counter:
             await client.rename("/in/tree", "/in/moved")
-            assert predicted(renaming(tree, SERVICE, target_parents=1)) == await made(client, counter)
+            assert predicted(renaming(tree, SERVICE, target_parents=1)) == await made(
+                client, counter
+            )
         moved = await laid(client, "/in/moved", SERVICE)
         with client.count() as counter:
             await client.delete("/in/moved", recursive=True)
@@ -116,7 +134,9 @@ async def test_renames_to_elsewhere(target: str) -> None:
         with client.count() as counter:
             await client.rename("/tree", target)
             parents = target.count("/") - 1
-            work = renaming(tree, SERVICE, target_parents=parents, parents_touched=2 if parents else 1)
+            work = renaming(
+                tree, SERVICE, target_parents=parents, parents_touched=2 if parents else 1
+            )
             assert predicted(work) == await made(client, counter)
 
 
@@ -145,7 +165,9 @@ async def test_single_verbs(verb: str, parents: int, known: bool) -> None:
                 await client.makedirs(directory)
             with client.count() as counter:
                 await run_single(client, verb, path)
-                subject = Subject(parents, file_bytes=120, tuning=client.config.tuning, known_parent=known)
+                subject = Subject(
+                    parents, file_bytes=120, tuning=client.config.tuning, known_parent=known
+                )
                 assert predicted(single(verb, subject, SERVICE)) == await made(client, counter)
 
 
@@ -180,12 +202,15 @@ async def test_loading(shape: str, top: str) -> None:
                 assert (result.files, result.failures) == (len(files), ())
                 counts = await made(client, counter)
         tree = await laid(maker, top, MEMORY)
-        work = loading(tree, SERVICE, maker.config.tuning, parents=top.count("/") if top != "/" else 0)
+        work = loading(
+            tree, SERVICE, maker.config.tuning, parents=top.count("/") if top != "/" else 0
+        )
         assert predicted(work) == counts
 
 
 async def test_loading_in_several_windows() -> None:
-    """What depends on how far one window is when the next begins is within bounds; the rest is certain."""
+    """What depends on how far one window is when the next begins is within bounds; the rest is
+    certain."""
     files = [f"day={number // 700}/part-{number}" for number in range(3300)]
     async with client_of(5) as maker:
         for day in range(5):
@@ -212,7 +237,9 @@ async def test_many_single_writes_at_once_are_within_bounds() -> None:
                 await run_all(lambda path: client.write(path, b"12345"), paths, limit=32)
                 counts = await made(client, counter)
         tree = await laid(maker, "/in", MEMORY)
-        work = on_every_file("write", tree, Subject(2, file_bytes=5, tuning=maker.config.tuning), SERVICE)
+        work = on_every_file(
+            "write", tree, Subject(2, file_bytes=5, tuning=maker.config.tuning), SERVICE
+        )
     assert {(part, name) for part in counts for name in counts[part]} == set(work.requests)
     for (part, name), number in work.requests.items():
         assert number.low <= counts[part][name] <= number.high, (part, name)

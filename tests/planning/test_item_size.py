@@ -39,7 +39,10 @@ def test_values(value: Value, size: int) -> None:
 
 
 def test_an_item_is_its_names_and_values() -> None:
-    assert item_size({"path": "ks://v/-sf0", "children": "name", "isdir": True}) == 4 + 11 + 8 + 4 + 5 + 1
+    assert (
+        item_size({"path": "ks://v/-sf0", "children": "name", "isdir": True})
+        == 4 + 11 + 8 + 4 + 5 + 1
+    )
 
 
 def test_entries() -> None:
@@ -47,13 +50,21 @@ def test_entries() -> None:
     directory = Entry("/d", True, UUID, 1, 1_700_000_001, 1_700_000_001_001, operation=UUID)
     named = len("path" + "children" + "isdir" + "ctime" + "ver" + "id" + "mtime" + "op")
     assert entry_size(directory, keys) == named + len("ks://v/-sf0" + "d") + 1 + 6 + 2 + 36 + 8 + 36
-    reservation = Entry("/f", False, UUID, 1, 1_700_000_001, 1_700_000_001_001, physical=UNCOMMITTED, operation=UUID)
+    reservation = Entry(
+        "/f", False, UUID, 1, 1_700_000_001, 1_700_000_001_001, physical=UNCOMMITTED, operation=UUID
+    )
     assert (
         entry_size(reservation, keys)
-        == entry_size(directory, keys) + len("size") + 1 + len("physpath" + UNCOMMITTED + "physcommitted") + 1
+        == entry_size(directory, keys)
+        + len("size")
+        + 1
+        + len("physpath" + UNCOMMITTED + "physcommitted")
+        + 1
     )
     marked = replace(directory, pending='{"job":"x"}')
-    assert entry_size(marked, keys) == entry_size(directory, keys) + len("next") + len('{"job":"x"}')
+    assert entry_size(marked, keys) == entry_size(directory, keys) + len("next") + len(
+        '{"job":"x"}'
+    )
 
 
 def test_units() -> None:
@@ -65,14 +76,25 @@ def test_units() -> None:
 def test_a_described_tree_has_the_items_that_would_be_stored(suffix_count: int) -> None:
     keys = KeyScheme("analytics", suffix_count)
     shape = TreeShape(files=10, leaves=3, name_bytes=7, path_bytes=len("/raw/top"))
-    top, bottom = lay_out(shape, suffix_count, Service()).kinds[0], lay_out(shape, suffix_count, Service()).kinds[-1]
+    top, bottom = (
+        lay_out(shape, suffix_count, Service()).kinds[0],
+        lay_out(shape, suffix_count, Service()).kinds[-1],
+    )
     content = Content(f"{UUID}.id={UUID}", 1_234_567, "0" * 32, "xxh128:" + "0" * 32)
     blank = Entry("/raw/top/day=001/file-01", False, UUID, 1, 1_800_000_000, 1_800_000_000_123)
     longest = len(str(suffix_count - 1))
 
     def size(entry: Entry) -> int:
-        return entry_size(entry, keys) + longest - len(keys.key(entry.path).partition.rpartition("-sf")[2])
+        return (
+            entry_size(entry, keys)
+            + longest
+            - len(keys.key(entry.path).partition.rpartition("-sf")[2])
+        )
 
-    directory = Entry("/raw/top/day=001", True, UUID, 1, 1_800_000_000, 1_800_000_000_123, operation=UUID)
-    assert bottom.file_item == size(blank.with_content(content, mtime_ms=blank.mtime_ms, operation=UUID))
+    directory = Entry(
+        "/raw/top/day=001", True, UUID, 1, 1_800_000_000, 1_800_000_000_123, operation=UUID
+    )
+    assert bottom.file_item == size(
+        blank.with_content(content, mtime_ms=blank.mtime_ms, operation=UUID)
+    )
     assert top.directory_item == bottom.own_item == size(directory)

@@ -19,9 +19,13 @@ counts = st.integers(0, 400)
 
 
 @given(counts, counts, st.integers(1, 40))
-def test_runs_of_pages_are_the_pages_one_by_one(files: int, directories: int, capacity: int) -> None:
+def test_runs_of_pages_are_the_pages_one_by_one(
+    files: int, directories: int, capacity: int
+) -> None:
     children = [(True, 1)] * directories + [(False, 1)] * files
-    assert list(expanded(page_runs(files, directories, capacity))) == list(expanded(paged(children, capacity, 0)))
+    assert list(expanded(page_runs(files, directories, capacity))) == list(
+        expanded(paged(children, capacity, 0))
+    )
 
 
 def expanded(pages: tuple[Page, ...]) -> list[tuple[int, int]]:
@@ -29,7 +33,9 @@ def expanded(pages: tuple[Page, ...]) -> list[tuple[int, int]]:
 
 
 @given(counts, counts, st.integers(1, 50), st.integers(1, 40))
-def test_an_even_division_is_even(files: int, directories: int, suffix_count: int, capacity: int) -> None:
+def test_an_even_division_is_even(
+    files: int, directories: int, suffix_count: int, capacity: int
+) -> None:
     partitions = even_partitions(files, directories, suffix_count, capacity)
     assert sum(each.times for each in partitions) == suffix_count
     assert sum(each.files * each.times for each in partitions) == files
@@ -46,7 +52,9 @@ def test_bounds_hold_for_any_names(files: int, suffix_count: int, capacity: int,
     for number in range(files):
         numbers[suffix_index(f"{prefix}-{number}", suffix_count, "xxh3")] += 1
     certain = kind(files, suffix_count, capacity, certain=True)
-    real = replace(certain, partitions=alike([page_runs(number, 0, capacity) for number in numbers]))
+    real = replace(
+        certain, partitions=alike([page_runs(number, 0, capacity) for number in numbers])
+    )
     guess = kind(files, suffix_count, capacity, certain=False)
     true, guessed = real.pages(), guess.pages()
     assert true.exact
@@ -95,12 +103,22 @@ def test_levels(shape: TreeShape, levels: list[int]) -> None:
     tree = lay_out(shape, 4, Service())
     assert (tree.files, tree.directories, tree.depth) == (10, sum(levels), len(levels) - 1)
     for level in range(len(levels) - 1):
-        assert sum(each.count * each.directories for each in tree.kinds if each.level == level) == levels[level + 1]
+        assert (
+            sum(each.count * each.directories for each in tree.kinds if each.level == level)
+            == levels[level + 1]
+        )
 
 
 @pytest.mark.parametrize(
     "numbers",
-    [{"files": -1}, {"leaves": 0}, {"leaves": 2, "fan_out": 1}, {"fan_out": 0}, {"name_bytes": 0}, {"item_bytes": 0}],
+    [
+        {"files": -1},
+        {"leaves": 0},
+        {"leaves": 2, "fan_out": 1},
+        {"fan_out": 0},
+        {"name_bytes": 0},
+        {"item_bytes": 0},
+    ],
 )
 def test_a_tree_that_cannot_be(numbers: dict[str, int]) -> None:
     with pytest.raises(InvalidArgumentError):

@@ -34,7 +34,13 @@ TREES: dict[str, Callable[..., Work]] = {
 
 
 def prediction(
-    verb: str, files: int, suffix_count: int, service: Service, *, leaves: int = 1, concurrency: int = 32
+    verb: str,
+    files: int,
+    suffix_count: int,
+    service: Service,
+    *,
+    leaves: int = 1,
+    concurrency: int = 32,
 ) -> Prediction:
     tree = lay_out(TreeShape(files, leaves), suffix_count, service)
     return predict(verb, tree, TREES[verb](tree, service), service, concurrency=concurrency)
@@ -42,7 +48,8 @@ def prediction(
 
 @pytest.mark.parametrize(("verb", "actions"), [("plain rename", 2), ("rename", 4)])
 def test_a_rename_on_a_cold_table_is_bound_by_the_table(verb: str, actions: int) -> None:
-    """Actions of two units each: 40,000 units for 10,000 files at 4,000 a second; twice that to be visible at once."""
+    """Actions of two units each: 40,000 units for 10,000 files at 4,000 a second; twice that to be
+    visible at once."""
     found = prediction(verb, 10_000, 10, Service(quota=COLD))
     assert found.write_units == pytest.approx(20_000 * actions, rel=0.001)
     assert (found.bounds[0].name, round(found.seconds)) == ("table", 5 * actions)
@@ -68,7 +75,9 @@ def test_one_suffix_lists_as_fast_as_its_pages() -> None:
 
 def test_latency_bounds_what_nothing_else_does() -> None:
     slow = Service(latency=Latency.of(1.0, 1.0))
-    one, many = (prediction("delete", 1000, 10, slow, leaves=100, concurrency=each) for each in (1, 10_000))
+    one, many = (
+        prediction("delete", 1000, 10, slow, leaves=100, concurrency=each) for each in (1, 10_000)
+    )
     assert one.bounds[0].name == "latency"
     assert one.seconds > 10 * many.seconds
     assert many.bounds[0].name == "chain"
@@ -91,7 +100,11 @@ def test_a_hundred_million_files_are_as_quick_as_one(verb: str) -> None:
     service = Service()
     tree = lay_out(TreeShape(100_000_000, leaves=100_000, fan_out=50), 100, service)
     assert len(tree.kinds) <= 2 * (tree.depth + 1)
-    assert all(len(kind.partitions) <= 3 and len(each.pages) <= 3 for kind in tree.kinds for each in kind.partitions)
+    assert all(
+        len(kind.partitions) <= 3 and len(each.pages) <= 3
+        for kind in tree.kinds
+        for each in kind.partitions
+    )
     found = prediction(verb, 100_000_000, 100, service, leaves=100_000)
     assert found.files == 100_000_000
     assert found.total.low <= found.total.likely <= found.total.high

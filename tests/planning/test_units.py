@@ -18,7 +18,8 @@ FILES = [f"part-{number:05}" for number in range(230)]
 
 
 class _Scales:
-    """Counts the units of every write of the engine in memory, by the larger of the item before and after it."""
+    """Counts the units of every write of the engine in memory, by the larger of the item before and
+    after it."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.units = 0
@@ -29,7 +30,9 @@ class _Scales:
             await write(items, action)
             self.units += units
 
-        async def weighed_transact(items: MemoryItems, actions: Sequence[Action], token: str) -> None:
+        async def weighed_transact(
+            items: MemoryItems, actions: Sequence[Action], token: str
+        ) -> None:
             units = await self._weigh(items, actions)
             await transact(items, actions, token)
             self.units += 2 * units
@@ -48,8 +51,11 @@ class _Scales:
 
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "plain"])
 @pytest.mark.parametrize(("verb", "each"), [("rename", 4), ("delete", 2)])
-async def test_write_units(verb: str, each: int, atomic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file is written four times to be renamed at once, twice to be deleted; half as often otherwise."""
+async def test_write_units(
+    verb: str, each: int, atomic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file is written four times to be renamed at once, twice to be deleted; half as often
+    otherwise."""
     async with client_of(3) as client:
         await plant(client, "/in/tree", FILES)
         tree = await laid(client, "/in/tree", MEMORY)

@@ -49,19 +49,21 @@ class Scene:
     start: Tree
     operations: Sequence[Operation]
     real_time: bool = False
-    """Whether an operation that ended before another began has to come first in the order. A change of a whole
-    directory is not visible at once, so it promises less."""
+    """Whether an operation that ended before another began has to come first in the order. A change
+    of a whole directory is not visible at once, so it promises less."""
 
 
 def seed_of_run() -> int:
-    """The seed of the rounds, printed: S3K_TEST_SEED repeats a run's choices (though not its scheduling)."""
+    """The seed of the rounds, printed: S3K_TEST_SEED repeats a run's choices (though not its
+    scheduling)."""
     seed = int(os.environ.get("S3K_TEST_SEED") or random.SystemRandom().randrange(2**32))
     sys.stdout.write(f"S3K_TEST_SEED={seed}\n")
     return seed
 
 
 def race_config(config: VolumeConfig) -> VolumeConfig:
-    """Few suffixes, since every listing asks each of them; and patience, since a refusal as busy is no result."""
+    """Few suffixes, since every listing asks each of them; and patience, since a refusal as busy is
+    no result."""
     return replace(config, suffix_count=3, tuning=Tuning(busy_timeout=BUSY_TIMEOUT))
 
 
@@ -113,7 +115,8 @@ class Arena:
         return await play(self.clients, place, operations, seed, self._spreads)
 
     async def rounds(self, count: int, one: Callable[[str, str], Awaitable[None]]) -> None:
-        """Run `one(place, seed)` so often, some at the same time, and check the volume when all are over."""
+        """Run `one(place, seed)` so often, some at the same time, and check the volume when all are
+        over."""
 
         async def each(number: int) -> None:
             place = f"/round-{number}"
@@ -146,10 +149,13 @@ class Arena:
     async def tree(self, place: str) -> Tree:
         """What is below `place`, with its bytes."""
         fs = self.clients[-1]
-        found = [status async for status in fs.list(place, recursive=True, include_uncommitted=True)]
+        found = [
+            status async for status in fs.list(place, recursive=True, include_uncommitted=True)
+        ]
         assert len({status.path for status in found}) == len(found)
         return {
-            status.path.removeprefix(place): None if status.is_dir else await fs.read(status.path) for status in found
+            status.path.removeprefix(place): None if status.is_dir else await fs.read(status.path)
+            for status in found
         }
 
     async def check_explained(self, place: str, scene: Scene, done: Sequence[Done]) -> None:
@@ -157,10 +163,13 @@ class Arena:
         end = await self.tree(place)
         order = explain(scene.start, done, end, real_time=scene.real_time)
         story = "\n  ".join(str(each) for each in done)
-        assert order is not None, f"no order explains {place}\nfrom {scene.start}\n  {story}\nto {end}"
+        assert order is not None, (
+            f"no order explains {place}\nfrom {scene.start}\n  {story}\nto {end}"
+        )
 
     async def check_sound(self) -> None:
-        """Nothing lost, doubled, detached or left behind: by table, by tree, and by fsck without a grace period."""
+        """Nothing lost, doubled, detached or left behind: by table, by tree, and by fsck without a
+        grace period."""
         volume = self.volume
         scanned = [entry async for page in volume.store.scan("/") for entry in page]
         walked = [entry async for page in volume.tree.walk("/") for entry in page]
@@ -176,7 +185,12 @@ class Arena:
         assert not jobs, jobs
         assert volume.log_blobs is not None
         verifier = Verifier(
-            volume.store, volume.blobs, LogReader(volume.log_blobs), SYSTEM, grace=0.0, place=volume.place
+            volume.store,
+            volume.blobs,
+            LogReader(volume.log_blobs),
+            SYSTEM,
+            grace=0.0,
+            place=volume.place,
         )
         report = await verifier.verify(deep=True)
         found = [finding for finding in report.findings if finding.kind != "collectable_data"]
@@ -186,16 +200,24 @@ class Arena:
 
 def doubled(entries: Sequence[Entry], name: str) -> dict[str, int]:
     """The values of an attribute that more than one entry has."""
-    return {value: count for value, count in Counter(getattr(entry, name) for entry in entries).items() if count > 1}
+    return {
+        value: count
+        for value, count in Counter(getattr(entry, name) for entry in entries).items()
+        if count > 1
+    }
 
 
 @asynccontextmanager
 async def arena_on(config: VolumeConfig, seed: int, session: object) -> AsyncIterator[Arena]:
-    """A new volume with its clients open. Of the session they share what it knows of AWS, not its connections."""
+    """A new volume with its clients open. Of the session they share what it knows of AWS, not its
+    connections."""
     config = race_config(config)
     await init_volume(config, session=session)
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(S3kClient(config=config, session=session)) for _ in range(CLIENTS)]
+        clients = [
+            await stack.enter_async_context(S3kClient(config=config, session=session))
+            for _ in range(CLIENTS)
+        ]
         volume = await open_volume(config, session=session)
         stack.push_async_callback(volume.close)
         yield Arena(clients, volume, seed)

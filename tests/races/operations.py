@@ -108,7 +108,8 @@ class Reserved(bytes):
 
 @dataclass(frozen=True)
 class Create(Write):
-    """`open(path, "xb")`, a write and a close. In an order it is two steps: a reservation, and its publication."""
+    """`open(path, "xb")`, a write and a close. In an order it is two steps: a reservation, and its
+    publication."""
 
     overwrite: bool = False
 
@@ -122,7 +123,11 @@ class Create(Write):
 
     def apply(self, tree: Tree) -> tuple[Outcome, Tree] | Refusal:
         result = super().apply(tree)
-        return result if isinstance(result, Refusal) else (None, result[1] | {self.path: self.reservation})
+        return (
+            result
+            if isinstance(result, Refusal)
+            else (None, result[1] | {self.path: self.reservation})
+        )
 
     def publish(self, tree: Tree) -> tuple[Outcome, Tree] | Refusal:
         """The second step: of what somebody removed or replaced meanwhile, nothing is published."""
@@ -210,11 +215,14 @@ class Rename:
         }
 
     def _refusals(self, tree: Tree) -> Iterator[type[S3kError]]:
-        """All that stands against it. A call looks at one after the other, so any of them may be what it names."""
+        """All that stands against it. A call looks at one after the other, so any of them may be
+        what it names."""
         directory = self.source in tree and tree[self.source] is None
         if self.source not in tree:
             yield PathNotFoundError
-        elif any(isinstance(tree[path], Reserved) for path in (self.source, *below(tree, self.source))):
+        elif any(
+            isinstance(tree[path], Reserved) for path in (self.source, *below(tree, self.source))
+        ):
             yield UncommittedFileError
         if directory and (self.target == self.source or self.target.startswith(self.source + "/")):
             yield RenameIntoSelfError

@@ -1,4 +1,5 @@
-"""Whether what racing clients were told, and what they left behind, equals some sequential order of what they did."""
+"""Whether what racing clients were told, and what they left behind, equals some sequential order of
+what they did."""
 
 from __future__ import annotations
 
@@ -6,14 +7,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tests.races.operations import Create, Operation, Outcome, Refusal, Reserved, Tree, Write, with_parents
+from tests.races.operations import (
+    Create,
+    Operation,
+    Outcome,
+    Refusal,
+    Reserved,
+    Tree,
+    Write,
+    with_parents,
+)
 
 __all__ = ["Done", "explain"]
 
 
 @dataclass(frozen=True)
 class Done:
-    """An operation, what its caller was told, and when it began and ended (seconds, one clock for all)."""
+    """An operation, what its caller was told, and when it began and ended (seconds, one clock for
+    all)."""
 
     operation: Operation
     outcome: Outcome
@@ -30,11 +41,15 @@ _Left: TypeAlias = tuple[frozenset[int], frozenset[int]]
 """The operations that are still to come, and those whose file is reserved and not yet published."""
 
 
-def explain(start: Tree, done: Sequence[Done], end: Tree, *, real_time: bool = False) -> list[str] | None:
-    """An order in which the operations, one after the other, give these answers and lead to `end`; None without one.
+def explain(
+    start: Tree, done: Sequence[Done], end: Tree, *, real_time: bool = False
+) -> list[str] | None:
+    """An order in which the operations, one after the other, give these answers and lead to `end`;
+    None without one.
 
-    With `real_time` an operation that had ended before another began comes before it. A write makes the parents that
-    are missing before it makes its file, and again if they are removed meanwhile: such steps are part of an order.
+    With `real_time` an operation that had ended before another began comes before it. A write makes
+    the parents that are missing before it makes its file, and again if they are removed meanwhile:
+    such steps are part of an order.
     """
     seen: set[tuple[_Left, frozenset[tuple[str, bool, object]]]] = set()
     first: _Left = (frozenset(range(len(done))), frozenset())
@@ -43,11 +58,17 @@ def explain(start: Tree, done: Sequence[Done], end: Tree, *, real_time: bool = F
         left, tree, order = stack.pop()
         if not any(left) and tree == end:
             return order
-        state = (left, frozenset((path, isinstance(data, Reserved), data) for path, data in tree.items()))
+        state = (
+            left,
+            frozenset((path, isinstance(data, Reserved), data) for path, data in tree.items()),
+        )
         if state in seen:
             continue
         seen.add(state)
-        stack += [(after, grown, [*order, step]) for step, after, grown in _steps(done, left, tree, real_time)]
+        stack += [
+            (after, grown, [*order, step])
+            for step, after, grown in _steps(done, left, tree, real_time)
+        ]
     return None
 
 

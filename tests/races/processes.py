@@ -34,7 +34,8 @@ class Round:
 
 
 def race_processes(config: VolumeConfig, rounds: Sequence[Round]) -> list[list[Done]]:
-    """Play the rounds one after the other, each process with its share of the operations; what came of each round.
+    """Play the rounds one after the other, each process with its share of the operations; what came
+    of each round.
 
     The processes begin each round together.
     """
@@ -62,7 +63,9 @@ def race_processes(config: VolumeConfig, rounds: Sequence[Round]) -> list[list[D
     return [[each for share in shares for each in share[number]] for number in range(len(rounds))]
 
 
-def _play_share(config: VolumeConfig, number: int, rounds: Sequence[Round], start: Barrier, pipe: Connection) -> None:
+def _play_share(
+    config: VolumeConfig, number: int, rounds: Sequence[Round], start: Barrier, pipe: Connection
+) -> None:
     async def run() -> list[list[Done]]:
         done = []
         async with S3kClient(config=config) as fs:

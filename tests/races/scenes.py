@@ -1,7 +1,7 @@
 """What is raced: small trees, and a handful of operations that get in each other's way.
 
-Each scene draws from its own pool, so that every round is a little different, and stays small enough for every order
-to be tried.
+Each scene draws from its own pool, so that every round is a little different, and stays small
+enough for every order to be tried.
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ import random
 from collections.abc import Callable
 
 from tests.races.arena import Scene
-from tests.races.operations import Create, Delete, MakeDirectory, Operation, Read, Rename, Tree, Write
+from tests.races.operations import (
+    Create,
+    Delete,
+    MakeDirectory,
+    Operation,
+    Read,
+    Rename,
+    Tree,
+    Write,
+)
 
 __all__ = ["DIRECTORY_SCENES", "FILE_SCENES"]
 
@@ -32,7 +41,11 @@ def rename_against_overwrite(choice: random.Random) -> Scene:
         Read("/t"),
     ]
     start: Tree = {"/s": b"first s", "/t": b"first t" * 50}
-    fixed: list[Operation] = [Rename("/s", "/t", overwrite=True), Write("/s", b"new s"), Write("/t", b"new t" * 9)]
+    fixed: list[Operation] = [
+        Rename("/s", "/t", overwrite=True),
+        Write("/s", b"new s"),
+        Write("/t", b"new t" * 9),
+    ]
     return Scene(start, [*fixed, *choice.sample(pool, 6)], real_time=True)
 
 
@@ -135,7 +148,11 @@ def renames_across(choice: random.Random) -> Scene:
         [Rename("/a/x", "/b/x/x"), Rename("/b", "/a/b")],
         [Rename("/a/x", "/b/x/y"), Rename("/b/x", "/a/x/y"), Rename("/b", "/c/b")],
     ]
-    pool: list[Operation] = [Write("/a/x/f", b"new"), Write("/b/x/h", b"h"), Rename("/a/g", "/b/x/a-g")]
+    pool: list[Operation] = [
+        Write("/a/x/f", b"new"),
+        Write("/b/x/h", b"h"),
+        Rename("/a/g", "/b/x/a-g"),
+    ]
     return Scene(start, [*choice.choice(crossing), choice.choice(pool)])
 
 
@@ -154,7 +171,9 @@ def deletes_at_once(choice: random.Random) -> Scene:
         Delete("/t", recursive=True),
         Write("/a/d/new", b"new"),
     ]
-    return Scene(start, [Delete("/a", recursive=True), Delete("/a", recursive=True), *choice.sample(pool, 3)])
+    return Scene(
+        start, [Delete("/a", recursive=True), Delete("/a", recursive=True), *choice.sample(pool, 3)]
+    )
 
 
 FILE_SCENES: tuple[Callable[[random.Random], Scene], ...] = (

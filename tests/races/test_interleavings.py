@@ -71,7 +71,9 @@ async def check_sound(rig: Rig) -> None:
     assert [entry.path for entry in entries if entry.pending or entry.is_reservation] == []
     truths = await rig.truths()
     alive = {
-        object_id: truth for object_id, truth in truths.items() if truth.committed and truth.committed.operation.after
+        object_id: truth
+        for object_id, truth in truths.items()
+        if truth.committed and truth.committed.operation.after
     }
     assert alive.keys() == {entry.id for entry in entries}
     assert [truth.pending for truth in truths.values() if truth.pending] == []
@@ -79,7 +81,10 @@ async def check_sound(rig: Rig) -> None:
         committed = alive[entry.id].committed
         assert committed is not None
         assert committed.operation.after is not None
-        assert (committed.operation.after.path, committed.operation.version) == (entry.path, entry.version)
+        assert (committed.operation.after.path, committed.operation.version) == (
+            entry.path,
+            entry.version,
+        )
 
 
 async def test_of_two_creators_that_saw_nothing_there_the_second_is_refused(rig: Rig) -> None:
@@ -94,7 +99,9 @@ async def test_of_two_creators_that_saw_nothing_there_the_second_is_refused(rig:
     await check_sound(rig)
 
 
-async def test_of_two_renames_that_saw_the_source_the_second_is_told_that_it_is_gone(rig: Rig) -> None:
+async def test_of_two_renames_that_saw_the_source_the_second_is_told_that_it_is_gone(
+    rig: Rig,
+) -> None:
     source = await rig.write("/f")
     store, gate = held(rig, on("transact"))
     late = asyncio.create_task(store.rename_file(source, "/late"))
@@ -115,7 +122,11 @@ async def test_a_rename_takes_the_bytes_that_were_written_since_it_looked(rig: R
     written = await rig.write("/s")
     gate.opened.set()
     moved = await rename
-    assert (moved.id, moved.physical, moved.version) == (written.id, written.physical, written.version + 1)
+    assert (moved.id, moved.physical, moved.version) == (
+        written.id,
+        written.physical,
+        written.version + 1,
+    )
     assert await rig.paths() == {"/t"}
     await check_sound(rig)
 
@@ -139,7 +150,8 @@ async def test_a_rename_replaces_what_was_written_to_its_target_since_it_looked(
 
 async def test_a_file_made_while_its_directory_is_deleted_comes_after_it(rig: Rig) -> None:
     await rig.write("/p/old")
-    # The file is written when the directory has been looked at by its writer, and listed by who deletes it.
+    # The file is written when the directory has been looked at by its writer, and listed by who
+    # deletes it.
     writer, at_write = held(rig, on("write", "/new"))
     deleter, at_removal = held(rig, nth("transact", 2))
     late = asyncio.create_task(rig.write("/p/new", store=writer))
@@ -155,7 +167,9 @@ async def test_a_file_made_while_its_directory_is_deleted_comes_after_it(rig: Ri
     await check_sound(rig)
 
 
-async def test_a_file_that_is_taken_back_with_its_directory_is_not_replaced_by_somebody_else(rig: Rig) -> None:
+async def test_a_file_that_is_taken_back_with_its_directory_is_not_replaced_by_somebody_else(
+    rig: Rig,
+) -> None:
     await rig.store.make_directory("/p")
     remover, at_removal = held(rig, on("transact", "/-sf"))
     creator, at_look = held(rig, on("get", "/-sf"))
@@ -179,7 +193,9 @@ async def test_a_file_that_is_taken_back_with_its_directory_is_not_replaced_by_s
 
 
 @pytest.mark.parametrize("target", ["/a/d/g2", "/a/e/g"])
-async def test_a_file_renamed_inside_a_directory_that_is_renamed_goes_with_it(rig: Rig, target: str) -> None:
+async def test_a_file_renamed_inside_a_directory_that_is_renamed_goes_with_it(
+    rig: Rig, target: str
+) -> None:
     for path in ("/a/d/g", "/a/e/h"):
         await rig.write(path)
     store, gate = held(rig, on("transact"))
@@ -199,7 +215,9 @@ async def test_a_file_renamed_inside_a_directory_that_is_renamed_goes_with_it(ri
     await check_sound(rig)
 
 
-async def test_a_file_renamed_inside_a_directory_that_is_deleted_does_not_come_back(rig: Rig) -> None:
+async def test_a_file_renamed_inside_a_directory_that_is_deleted_does_not_come_back(
+    rig: Rig,
+) -> None:
     await rig.write("/a/d/g")
     store, gate = held(rig, on("transact"))
     inside = asyncio.create_task(store.rename_file(await rig.need("/a/d/g"), "/a/d/g2"))
@@ -217,7 +235,7 @@ async def test_a_file_renamed_inside_a_directory_that_is_deleted_does_not_come_b
     await check_sound(rig)
 
 
-async def test_a_rename_whose_directory_too_many_rename_into_goes_without_the_check_and_back_if_need_be(
+async def test_a_rename_into_a_contended_directory_goes_without_the_check_and_back_if_need_be(
     rig: Rig,
 ) -> None:
     await rig.write("/s")
@@ -264,7 +282,9 @@ async def test_a_removal_that_finds_a_child_after_it_marked_leaves_no_mark(rig: 
     await check_sound(rig)
 
 
-async def test_a_rename_whose_target_is_being_deleted_waits_and_says_that_it_is_gone(rig: Rig) -> None:
+async def test_a_rename_whose_target_is_being_deleted_waits_and_says_that_it_is_gone(
+    rig: Rig,
+) -> None:
     for path in ("/a/f", "/t/g"):
         await rig.write(path)
     # It has looked at the target's parent; then that is marked and deleted.
@@ -284,7 +304,9 @@ async def test_a_rename_whose_target_is_being_deleted_waits_and_says_that_it_is_
     await check_sound(rig)
 
 
-async def test_a_rename_inside_a_tree_and_the_trees_deletion_do_not_wait_for_each_other(rig: Rig) -> None:
+async def test_a_rename_inside_a_tree_and_the_trees_deletion_do_not_wait_for_each_other(
+    rig: Rig,
+) -> None:
     for path in ("/t/a/f", "/t/b/g"):
         await rig.write(path)
     # The rename has marked /t/a and looked at /t/b; the deletion marks /t and then needs /t/a.
@@ -296,7 +318,9 @@ async def test_a_rename_inside_a_tree_and_the_trees_deletion_do_not_wait_for_eac
     await at_target.reached.wait()
     at_target.opened.set()
     gate.opened.set()
-    renamed, deleted = await asyncio.wait_for(asyncio.gather(rename, delete, return_exceptions=True), PATIENCE)
+    renamed, deleted = await asyncio.wait_for(
+        asyncio.gather(rename, delete, return_exceptions=True), PATIENCE
+    )
     assert isinstance(renamed, PathNotFoundError)
     assert isinstance(deleted, TreeResult)
     assert deleted.failures == []
@@ -310,11 +334,16 @@ async def test_crossing_renames_in_step_do_not_stand_back_for_ever(rig: Rig) -> 
     meeting = asyncio.Barrier(2)
 
     def in_step() -> FaultPlan:
-        # Both have marked their source when they look at the chain of their target, for the first three times.
+        # Both have marked their source when they look at the chain of their target, for the first
+        # three times.
         left = [3]
 
         async def gate(call: Call) -> None:
-            if call.method == "get_many" and left[0] and any(each.method == "write" for each in plan.calls[:-1]):
+            if (
+                call.method == "get_many"
+                and left[0]
+                and any(each.method == "write" for each in plan.calls[:-1])
+            ):
                 left[0] -= 1
                 await meeting.wait()
 

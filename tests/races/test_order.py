@@ -4,8 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from s3k_async.errors import BusyError, ConflictError, DirectoryNotEmptyError, PathExistsError, PathNotFoundError
-from tests.races.operations import Create, Delete, MakeDirectory, Operation, Outcome, Read, Rename, Tree, Write
+from s3k_async.errors import (
+    BusyError,
+    ConflictError,
+    DirectoryNotEmptyError,
+    PathExistsError,
+    PathNotFoundError,
+)
+from tests.races.operations import (
+    Create,
+    Delete,
+    MakeDirectory,
+    Operation,
+    Outcome,
+    Read,
+    Rename,
+    Tree,
+    Write,
+)
 from tests.races.order import Done, explain
 
 P: Tree = {"/p": None}
@@ -20,8 +36,16 @@ def done(*calls: tuple[Operation, Outcome]) -> list[Done]:
     ("start", "calls", "end"),
     [
         (P, [(Write("/p/a", b"1"), None), (Delete("/p", recursive=True), None)], {}),
-        (P, [(Write("/p/a", b"1"), None), (Delete("/p", recursive=True), None)], {"/p": None, "/p/a": b"1"}),
-        (P, [(Write("/p/a", b"1"), None), (Delete("/p"), DirectoryNotEmptyError)], {"/p": None, "/p/a": b"1"}),
+        (
+            P,
+            [(Write("/p/a", b"1"), None), (Delete("/p", recursive=True), None)],
+            {"/p": None, "/p/a": b"1"},
+        ),
+        (
+            P,
+            [(Write("/p/a", b"1"), None), (Delete("/p"), DirectoryNotEmptyError)],
+            {"/p": None, "/p/a": b"1"},
+        ),
         # The write makes the parents again and again; each removal finds them empty.
         (
             P,
@@ -33,14 +57,24 @@ def done(*calls: tuple[Operation, Outcome]) -> list[Done]:
             [(Rename("/s", "/t", overwrite=True), None), (Write("/s", b"3"), None)],
             {"/s": b"3", "/t": b"1"},
         ),
-        ({"/s": b"1"}, [(Rename("/s", "/t"), None), (Rename("/s", "/t"), PathExistsError)], {"/t": b"1"}),
+        (
+            {"/s": b"1"},
+            [(Rename("/s", "/t"), None), (Rename("/s", "/t"), PathExistsError)],
+            {"/t": b"1"},
+        ),
         ({"/s": b"1"}, [(Write("/s", b"2"), None), (Read("/s"), b"1")], {"/s": b"2"}),
         # A file that is being written when its directory is deleted.
         (P, [(Create("/p/a", b"1"), ConflictError), (Delete("/p", recursive=True), None)], {}),
-        (P, [(Create("/p/a", b"1"), None), (Create("/p/a", b"2"), PathExistsError)], {"/p": None, "/p/a": b"1"}),
+        (
+            P,
+            [(Create("/p/a", b"1"), None), (Create("/p/a", b"2"), PathExistsError)],
+            {"/p": None, "/p/a": b"1"},
+        ),
     ],
 )
-def test_what_some_order_explains(start: Tree, calls: list[tuple[Operation, Outcome]], end: Tree) -> None:
+def test_what_some_order_explains(
+    start: Tree, calls: list[tuple[Operation, Outcome]], end: Tree
+) -> None:
     assert explain(start, done(*calls), end) is not None
 
 
@@ -63,13 +97,20 @@ def test_what_some_order_explains(start: Tree, calls: list[tuple[Operation, Outc
         ({"/s": b"1"}, [(Write("/s", b"2"), None), (Read("/s"), b"12")], {"/s": b"2"}),
         (P, [(Write("/p/a", b"1"), None), (Delete("/p", recursive=True), None)], {"/p/a": b"1"}),
         (P, [(Write("/p/a", b"1"), BusyError)], P),
-        # A writer that was told of a conflict, and none there; two that created one file; a reservation left behind.
+        # A writer that was told of a conflict, and none there; two that created one file; a
+        # reservation left behind.
         (P, [(Create("/p/a", b"1"), ConflictError)], P),
-        (P, [(Create("/p/a", b"1"), None), (Create("/p/a", b"2"), None)], {"/p": None, "/p/a": b"1"}),
+        (
+            P,
+            [(Create("/p/a", b"1"), None), (Create("/p/a", b"2"), None)],
+            {"/p": None, "/p/a": b"1"},
+        ),
         (P, [(Create("/p/a", b"1"), PathExistsError)], {"/p": None, "/p/a": b"1"}),
     ],
 )
-def test_what_no_order_explains(start: Tree, calls: list[tuple[Operation, Outcome]], end: Tree) -> None:
+def test_what_no_order_explains(
+    start: Tree, calls: list[tuple[Operation, Outcome]], end: Tree
+) -> None:
     assert explain(start, done(*calls), end) is None
 
 

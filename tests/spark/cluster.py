@@ -1,4 +1,5 @@
-"""Work on a cluster of two executors on this machine, in a process of its own: `python -m tests.spark.cluster`.
+"""Work on a cluster of two executors on this machine, in a process of its own: `python -m
+tests.spark.cluster`.
 
 What it works on comes from standard input, pickled. Nothing listens beyond the loopback interface.
 """
@@ -50,7 +51,8 @@ class Orders:
 
 
 def session() -> SparkSession:
-    """Two executors of one core, each a process with Python workers of its own; slow tasks are run twice."""
+    """Two executors of one core, each a process with Python workers of its own; slow tasks are run
+    twice."""
     from pyspark.sql import SparkSession
 
     settings: dict[str, bool | float | int | str | None] = {
@@ -96,7 +98,8 @@ def until(place: str, name: str) -> None:
 
 
 def move(orders: Orders, spark: SparkSession) -> None:
-    """Files are moved; the executor of the first task dies half-way, and the task of the last ones runs twice."""
+    """Files are moved; the executor of the first task dies half-way, and the task of the last ones
+    runs twice."""
 
     def work(fs: S3kSyncClient, numbers: Iterator[int]) -> Iterator[int]:
         mine = list(numbers)
@@ -125,7 +128,8 @@ def _move(fs: S3kSyncClient, numbers: list[int]) -> None:
 
 
 def bring_back(orders: Orders, spark: SparkSession) -> None:
-    """A lost table is restored; an executor dies when one of its tasks has written half of what it is to write."""
+    """A lost table is restored; an executor dies when one of its tasks has written half of what it
+    is to write."""
 
     def killing(*arguments: Any) -> Callable[[Any], Any]:
         work = writer(*arguments)
@@ -148,7 +152,8 @@ def bring_back(orders: Orders, spark: SparkSession) -> None:
 
 
 def clean(orders: Orders, spark: SparkSession) -> None:
-    """Garbage is collected; an executor dies when one of its tasks has deleted what it was given."""
+    """Garbage is collected; an executor dies when one of its tasks has deleted what it was
+    given."""
     sweeping = collecting._Sweep.counted
 
     def killing(self: collecting._Sweep, tick: Any) -> Callable[[Any], Iterator[Any]]:
@@ -169,13 +174,15 @@ def clean(orders: Orders, spark: SparkSession) -> None:
         _, report = gc(spark, orders.volume, grace=0.0, lease=0.0, dry_run=False, checkpoint=stages)
     assert report.swept is not None
     assert report.swept.failures == []
-    assert {reason: count.objects for reason, count in report.swept.deleted.items()} == {"replaced": GARBAGE}
+    assert {reason: count.objects for reason, count in report.swept.deleted.items()} == {
+        "replaced": GARBAGE
+    }
     assert report.marked.of("named").objects == FILES
 
 
 def divide(orders: Orders, spark: SparkSession) -> None:
-    """A volume is resharded; an executor dies when one of its tasks has copied a page, and one when one has cleared a
-    page away.
+    """A volume is resharded; an executor dies when one of its tasks has copied a page, and one when
+    one has cleared a page away.
     """
 
     @dataclass(frozen=True)
@@ -184,7 +191,11 @@ def divide(orders: Orders, spark: SparkSession) -> None:
             self, volume: Volume, segment: int, segments: int, held: Callable[[], object]
         ) -> AsyncGenerator[passes.Passed, None]:
             async for passed in passes.Pass.over(self, volume, segment, segments, held):
-                if passed.entries and self.name != "check" and first(orders.place, f"killed in {self.name}"):
+                if (
+                    passed.entries
+                    and self.name != "check"
+                    and first(orders.place, f"killed in {self.name}")
+                ):
                     kill_executor()
                 yield passed
 
@@ -195,13 +206,16 @@ def divide(orders: Orders, spark: SparkSession) -> None:
 
 
 def carry(orders: Orders, spark: SparkSession) -> None:
-    """A dump is loaded when the table is lost; an executor dies when one of its tasks has loaded a portion."""
+    """A dump is loaded when the table is lost; an executor dies when one of its tasks has loaded a
+    portion."""
 
     class Dying(loading._Deputies):
         def rows(self, parts: Any) -> Iterator[Any]:
             load = Landing.load
 
-            async def loaded(landing: Landing, entries: Sequence[Entry], held: Callable[[], object]) -> None:
+            async def loaded(
+                landing: Landing, entries: Sequence[Entry], held: Callable[[], object]
+            ) -> None:
                 await load(landing, entries, held)
                 if first(orders.place, "killed while loading"):
                     kill_executor()
@@ -220,8 +234,12 @@ def carry(orders: Orders, spark: SparkSession) -> None:
 
 if __name__ == "__main__":
     found: Orders = pickle.load(sys.stdin.buffer)
-    found = replace(found, volume=with_local_secrets(found.volume), lost=with_local_secrets(found.lost))
+    found = replace(
+        found, volume=with_local_secrets(found.volume), lost=with_local_secrets(found.lost)
+    )
     running = session()
     for job in found.jobs:
-        {"move": move, "bring_back": bring_back, "clean": clean, "divide": divide, "carry": carry}[job](found, running)
+        {"move": move, "bring_back": bring_back, "clean": clean, "divide": divide, "carry": carry}[
+            job
+        ](found, running)
     running.stop()

@@ -1,4 +1,5 @@
-"""A Spark session of two threads for the tests, on this machine alone, and what its workers need to find."""
+"""A Spark session of two threads for the tests, on this machine alone, and what its workers need to
+find."""
 
 from __future__ import annotations
 
@@ -25,13 +26,15 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 
 CREDENTIALS = {"S3K_ACCESS_KEY_ID": ACCESS_KEY, "S3K_SECRET_ACCESS_KEY": SECRET_KEY}
-"""Configurations are shipped without secrets, which are looked for where they are used. Never by AWS_*, which the
-services' default chain finds by itself."""
+"""Configurations are shipped without secrets, which are looked for where they are used. Never by
+AWS_*, which the services' default chain finds by itself."""
 
 
 def spark_environment() -> dict[str, str]:
     """The environment of a driver and its workers."""
-    ambient = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "S3K_"))}
+    ambient = {
+        name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "S3K_"))
+    }
     return ambient | {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,

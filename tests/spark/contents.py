@@ -25,7 +25,9 @@ def content(fs: S3kSyncClient, top: str) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for path in sorted(paths(fs, top)):
         with fs.open(path) as file:
-            found.setdefault(path.rpartition("/")[0], []).extend(pq.read_table(file)["id"].to_pylist())
+            found.setdefault(path.rpartition("/")[0], []).extend(
+                pq.read_table(file)["id"].to_pylist()
+            )
     return {directory: sorted(ids) for directory, ids in found.items()}
 
 

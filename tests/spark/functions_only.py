@@ -1,7 +1,8 @@
-"""Reading and writing by the functions, for Sparks without data sources: `python -m tests.spark.functions_only PLACE`.
+"""Reading and writing by the functions, for Sparks without data sources: `python -m
+tests.spark.functions_only PLACE`.
 
-Runs in an environment of its own, where nothing but the package and Spark is installed. PLACE is a directory, which
-gets a volume.
+Runs in an environment of its own, where nothing but the package and Spark is installed. PLACE is a
+directory, which gets a volume.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ Partitions = dict[str, list[int]]
 
 
 class Dying:
-    """What is done to rows on the way: at the first attempt at all, one worker is killed, and one task fails."""
+    """What is done to rows on the way: at the first attempt at all, one worker is killed, and one
+    task fails."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -60,7 +62,9 @@ def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def config_of(place: str) -> VolumeConfig:
-    return VolumeConfig("functions", SqliteFile(f"{place}/table.db"), LocalDirectory(f"{place}/data"))
+    return VolumeConfig(
+        "functions", SqliteFile(f"{place}/table.db"), LocalDirectory(f"{place}/data")
+    )
 
 
 def seen(spark: SparkSession, volume: VolumeConfig, **options: Any) -> Partitions:

@@ -1,7 +1,8 @@
-"""A driver that is killed in the middle of all that it does at once: `python -m tests.spark.killed_driver`.
+"""A driver that is killed in the middle of all that it does at once: `python -m
+tests.spark.killed_driver`.
 
-What it works on comes from standard input, pickled. Each job stops somewhere and leaves a file that tells so, with the
-process that waits there.
+What it works on comes from standard input, pickled. Each job stops somewhere and leaves a file that
+tells so, with the process that waits there.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 
 FILES: Final = 60
 WRITES: Final = {"uploaded": 4, "prepared": 101, "published": 101}
-"""Where overwrites stop, which is also the name that they write below: the tasks have uploaded, the commit has marked
-everything, and has published it. And how many rows they write, each in a file of its own: a hundred are too many for
-one transaction of the table."""
+"""Where overwrites stop, which is also the name that they write below: the tasks have uploaded, the
+commit has marked everything, and has published it. And how many rows they write, each in a file of
+its own: a hundred are too many for one transaction of the table."""
 MOVED: Final = "moved"
 """Where the bulk rename stops: two of its batches are done."""
 LEASE_SECONDS: Final = 2.0
@@ -58,14 +59,18 @@ class Orders:
 
 def pairs(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(
-        [(f"/in/{number}", f"/out/{number}") for number in range(FILES)], "source string, target string"
+        [(f"/in/{number}", f"/out/{number}") for number in range(FILES)],
+        "source string, target string",
     )
 
 
 def write(spark: SparkSession, where: str) -> None:
     """Overwrite with numbers from 0."""
-    # Made of rows, a DataFrame makes the session this thread's: without, Spark finds no data source in it.
-    frame = spark.createDataFrame([(number,) for number in range(WRITES[where])], "id long").coalesce(1)
+    # Made of rows, a DataFrame makes the session this thread's: without, Spark finds no data source
+    # in it.
+    frame = spark.createDataFrame(
+        [(number,) for number in range(WRITES[where])], "id long"
+    ).coalesce(1)
     frame.write.format("s3k").mode("overwrite").option("max_records_per_file", 1).save(f"/{where}")
 
 
@@ -141,7 +146,9 @@ def main() -> None:
     work = [Thread(target=write, args=(spark, where)) for where in WRITES]
     for each in work:
         each.start()
-    rename_files(spark, orders.volume, pairs(spark), state=f"{orders.place}/state", dry_run=False, tasks=1)
+    rename_files(
+        spark, orders.volume, pairs(spark), state=f"{orders.place}/state", dry_run=False, tasks=1
+    )
 
 
 if __name__ == "__main__":

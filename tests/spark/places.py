@@ -22,17 +22,24 @@ __all__ = ["FIVE_LEVELS", "all_items", "copy_bytes", "embedded", "filled", "five
 
 T = TypeVar("T")
 
-FIVE_LEVELS = [f"/a/{day}/{hour}/part-{part}" for day in range(5) for hour in range(3) for part in range(2)]
+FIVE_LEVELS = [
+    f"/a/{day}/{hour}/part-{part}" for day in range(5) for hour in range(3) for part in range(2)
+]
 
 
 def embedded(directory: Path) -> VolumeConfig:
     """The volume `spark`: its table and its data in a directory."""
-    return VolumeConfig("spark", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data")))
+    return VolumeConfig(
+        "spark", SqliteFile(str(directory / "table.db")), LocalDirectory(str(directory / "data"))
+    )
 
 
 def copy_bytes(source: Path, target: Path) -> None:
-    """A new embedded volume, with the bytes of another one below its own prefix, as `load --check` takes them."""
-    made = asyncio.run(init_volume(resolve(target, environ={"XDG_CONFIG_HOME": str(target.parent / "nowhere")})))
+    """A new embedded volume, with the bytes of another one below its own prefix, as `load --check`
+    takes them."""
+    made = asyncio.run(
+        init_volume(resolve(target, environ={"XDG_CONFIG_HOME": str(target.parent / "nowhere")}))
+    )
     (place,) = (source / "data").glob(f"{SCOPE}*/")
     shutil.copytree(place, target / "data" / made.scope, dirs_exist_ok=True)
 
@@ -62,7 +69,8 @@ async def all_items(volume: Volume) -> list[Item]:
 
 
 async def filled(config: VolumeConfig, many: int = 0) -> None:
-    """Make a volume of four suffixes, with what `tests.moving.rig` has of everything, and many files beside it."""
+    """Make a volume of four suffixes, with what `tests.moving.rig` has of everything, and many
+    files beside it."""
     await init_volume(replace(config, suffix_count=4))
     await fill(config)
     async with S3kClient(config=config) as fs:

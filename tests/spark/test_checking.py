@@ -79,9 +79,12 @@ LARGE, COPIES = 100_000, 40
 """Files, and of those so many for each damage."""
 
 
-async def damage(place: VolumeConfig, names: list[str], *, copies: int = 1, files: int = 0) -> Scene:
-    """A volume that is damaged in every way, each at `copies` files of its own, days ago; and in those that are young,
-    now. Beside them are `files` that are as they should be. Its scene, closed.
+async def damage(
+    place: VolumeConfig, names: list[str], *, copies: int = 1, files: int = 0
+) -> Scene:
+    """A volume that is damaged in every way, each at `copies` files of its own, days ago; and in
+    those that are young, now. Beside them are `files` that are as they should be. Its scene,
+    closed.
     """
     clock = FakeClock(time.time() - 10 * DAY)
     scene = await Scene.start(place=place, clock=clock, lease=8 * HOUR)
@@ -93,10 +96,13 @@ async def damage(place: VolumeConfig, names: list[str], *, copies: int = 1, file
             for tree in ("d0/f0", "d0/f1", "d1/f0") if name in OF_A_TREE else ():
                 await scene.write(f"/a-{name}-{copy}/{tree}", b"of a tree")
         await scene.settled()
-        for name in [*(each for each in names if each not in YOUNG), *(each for each in names if each in YOUNG)]:
+        for name in [
+            *(each for each in names if each not in YOUNG),
+            *(each for each in names if each in YOUNG),
+        ]:
             if name in YOUNG:
-                # What is there by now is older than the grace period, and its leases run for hours, however long a
-                # test takes.
+                # What is there by now is older than the grace period, and its leases run for hours,
+                # however long a test takes.
                 clock.seconds = max(clock.seconds, time.time() - 4 * HOUR)
             for copy in range(copies):
                 path = f"/x{copy % 20}/{name}-{copy}"
@@ -130,7 +136,11 @@ def made_old(data: Path) -> None:
     for where, _, names in os.walk(data):
         for name in names:
             path = Path(where, name)
-            moment = young if path.stat().st_size == len(YOUNG_BYTES) and path.read_bytes() == YOUNG_BYTES else 0
+            moment = (
+                young
+                if path.stat().st_size == len(YOUNG_BYTES) and path.read_bytes() == YOUNG_BYTES
+                else 0
+            )
             os.utime(path, (moment or time.time() - DAY,) * 2)
 
 
@@ -159,10 +169,18 @@ def test_a_directory_of_millions_fits_into_a_part() -> None:
     def child(parent: str, number: int) -> tuple[Any, str, Any]:
         return "children", parent, (parent, f"{parent}/{number:04d}", f"id-{number}", 0)
 
-    pages = [[child("/a", number) for number in range(start + 999, start - 1, -1)] for start in (2000, 1000)]
+    pages = [
+        [child("/a", number) for number in range(start + 999, start - 1, -1)]
+        for start in (2000, 1000)
+    ]
     batches = [batch_of([*page, child("/b", 7)]) for page in pages]
     assert [batch.num_rows for batch in batches] == [2, 2]
-    lonely = [each for batch in batches for _, parts in parts_of([batch]) for each in parts.read("children", 0)]
+    lonely = [
+        each
+        for batch in batches
+        for _, parts in parts_of([batch])
+        for each in parts.read("children", 0)
+    ]
     assert min(each[1] for each in lonely) == "/a/1000"
 
 
@@ -170,8 +188,12 @@ def test_a_directory_of_millions_fits_into_a_part() -> None:
 def test_verify_finds_what_one_machine_does(spark: SparkSession, damaged: Path, path: str) -> None:
     place = embedded(damaged)
     told: list[Progress] = []
-    frame, report = verify(spark, place, path=path, grace=GRACE, deep=True, partitions=3, progress=told.append)
-    expected: Report = on(place, lambda volume: verify_volume(volume, path=path, grace=GRACE, deep=True))
+    frame, report = verify(
+        spark, place, path=path, grace=GRACE, deep=True, partitions=3, progress=told.append
+    )
+    expected: Report = on(
+        place, lambda volume: verify_volume(volume, path=path, grace=GRACE, deep=True)
+    )
     assert len({finding.kind for finding in expected.findings}) > (15 if path == "/" else 2)
     assert findings_in(frame) == in_order(expected.findings) == in_order(report.findings)
     assert report.kinds == expected.kinds
@@ -197,7 +219,9 @@ def test_a_volume_without_a_log(spark: SparkSession, tmp_path: Path) -> None:
     assert same_counts(report, expected)
 
 
-def test_repair_leaves_what_one_machine_does(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:
+def test_repair_leaves_what_one_machine_does(
+    spark: SparkSession, damaged: Path, tmp_path: Path
+) -> None:
     places = {}
     for name in ("one", "spark"):
         shutil.copytree(damaged, tmp_path / name, symlinks=True)
@@ -205,7 +229,9 @@ def test_repair_leaves_what_one_machine_does(spark: SparkSession, damaged: Path,
     expected: RepairReport = on(places["one"], lambda volume: repair_volume(volume, grace=GRACE))
     planned, dry = repair(spark, places["spark"], grace=GRACE, partitions=2)
     assert sorted(dry.outcomes.items()) == sorted(expected.outcomes.items())
-    assert in_order([each.finding for each in dry.mended]) == in_order([each.finding for each in expected.mended])
+    assert in_order([each.finding for each in dry.mended]) == in_order(
+        [each.finding for each in expected.mended]
+    )
     assert planned.count() == len(expected.mended)
     assert (dry.run, dry.rounds) == ("", 1)
     assert in_order(dry.left.findings) == in_order(expected.left.findings)
@@ -215,7 +241,10 @@ def test_repair_leaves_what_one_machine_does(spark: SparkSession, damaged: Path,
     assert [each for each in report.mended if each.outcome == "failed"] == []
     assert report.done >= 20
     assert {row.outcome for row in mended.collect()} == {each.outcome for each in report.mended}
-    kinds = {name: sorted(left.kinds.items()) for name, left in (("one", expected.left), ("spark", report.left))}
+    kinds = {
+        name: sorted(left.kinds.items())
+        for name, left in (("one", expected.left), ("spark", report.left))
+    }
     assert kinds["spark"] == kinds["one"]
     assert on(places["spark"], contents) == on(places["one"], contents)
     again = on(places["spark"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
@@ -281,7 +310,9 @@ def test_tasks_that_run_twice_at_the_same_time_mend_once(
     copies = Counter(two.pop("bytes"))
     copies.subtract(one.pop("bytes"))
     assert two == one
-    assert min(copies.values()) == 0, "what the slower of two has copied stays for garbage collection"
+    assert min(copies.values()) == 0, (
+        "what the slower of two has copied stays for garbage collection"
+    )
     assert copies.total() <= mended.where("outcome = 'left' AND action = 'renumber'").count()
 
 
@@ -293,16 +324,25 @@ async def contents(volume: Volume) -> dict[str, Any]:
 
     rows = sorted(
         (entry.path, entry.is_dir, entry.size, entry.committed, entry.checksum, bool(entry.pending))
-        for entry in from_items([item for item in await all_items(volume) if ours(item)], volume.store.keys)
+        for entry in from_items(
+            [item for item in await all_items(volume) if ours(item)], volume.store.keys
+        )
     )
     assert volume.log_blobs is not None
     truths = latest([record async for record in LogReader(volume.log_blobs).records()])
     states = sorted(
-        (state.path if state else "", truth.committed is None, len(truth.pending), len(truth.conflict))
+        (
+            state.path if state else "",
+            truth.committed is None,
+            len(truth.pending),
+            len(truth.conflict),
+        )
         for truth in truths.values()
         for state in [truth.committed.operation.after if truth.committed else None]
     )
-    sizes = sorted([blob.size async for blob in volume.blobs.list_all() if not blob.key.startswith("oplog/")])
+    sizes = sorted(
+        [blob.size async for blob in volume.blobs.list_all() if not blob.key.startswith("oplog/")]
+    )
     return {"entries": rows, "log": states, "bytes": sizes}
 
 
@@ -325,7 +365,12 @@ def test_an_interrupted_run_goes_on_behind_the_last_stage_that_was_finished(
     told: list[Progress] = []
     for _ in range(2):
         frame, report = verify(
-            spark, place, grace=GRACE, partitions=2, checkpoint=f"file://{directory}", progress=told.append
+            spark,
+            place,
+            grace=GRACE,
+            partitions=2,
+            checkpoint=f"file://{directory}",
+            progress=told.append,
         )
         assert findings_in(frame) == in_order(expected.findings) == in_order(report.findings)
         assert same_counts(report, expected)
@@ -349,10 +394,19 @@ def test_an_interrupted_repair_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(mending, "_parents", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False, checkpoint=directory)
+            repair(
+                spark,
+                places["spark"],
+                grace=GRACE,
+                partitions=2,
+                dry_run=False,
+                checkpoint=directory,
+            )
     with pytest.raises(InvalidArgumentError):
         repair(spark, places["spark"], grace=GRACE, partitions=2, checkpoint=directory)
-    mended, report = repair(spark, places["spark"], grace=GRACE, partitions=2, dry_run=False, checkpoint=directory)
+    mended, report = repair(
+        spark, places["spark"], grace=GRACE, partitions=2, dry_run=False, checkpoint=directory
+    )
     assert mended.where("outcome = 'done'").count() == report.done >= 20
     assert report.rounds >= 2
     assert on(places["spark"], contents) == on(places["one"], contents)
@@ -431,14 +485,23 @@ async def test_on_services(spark: SparkSession, new_volume: VolumeMaker) -> None
         entry = await volume.store.get("/d0/3")
         assert entry is not None
         await volume.blobs.delete(str(entry.physical))
-        await volume.blobs.put(volume.store.sources.physical_key(volume.store.sources.uuid()), b"stray")
+        await volume.blobs.put(
+            volume.store.sources.physical_key(volume.store.sources.uuid()), b"stray"
+        )
         await asyncio.sleep(1.1)  # some services tell times in seconds
         frame, report = await asyncio.to_thread(verify, spark, place, grace=0, partitions=3)
         expected = await verify_volume(volume, grace=0)
-        assert {"missing_parent", "entry_missing", "data_missing", "collectable_data"} <= expected.kinds.keys()
+        assert {
+            "missing_parent",
+            "entry_missing",
+            "data_missing",
+            "collectable_data",
+        } <= expected.kinds.keys()
         assert findings_in(frame) == in_order(expected.findings)
         assert same_counts(report, expected)
-        _, mended = await asyncio.to_thread(repair, spark, place, grace=0, partitions=3, dry_run=False)
+        _, mended = await asyncio.to_thread(
+            repair, spark, place, grace=0, partitions=3, dry_run=False
+        )
         assert mended.done == 2
         assert (await verify_volume(volume, grace=0)).kinds == mended.left.kinds
         async with S3kClient(config=place) as fs:
@@ -454,7 +517,9 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = embedded(directory)
 
     async def main() -> None:
-        scene = await damage(place, list(DAMAGES), copies=COPIES, files=LARGE - COPIES * len(DAMAGES))
+        scene = await damage(
+            place, list(DAMAGES), copies=COPIES, files=LARGE - COPIES * len(DAMAGES)
+        )
         volume = await open_volume(place, sources=fake_sources(scene.clock, seed=5))
         try:
             for number in range(0, LARGE - COPIES * len(DAMAGES), 29):
@@ -479,16 +544,26 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_hundred_thousand_files_that_are_damaged_in_every_way(
     spark: SparkSession, large: Path, tmp_path: Path
 ) -> None:
-    """Findings, outcomes, and what is left of the volume are those of one machine, to the last one."""
+    """Findings, outcomes, and what is left of the volume are those of one machine, to the last
+    one."""
     places = {}
     for name in ("one", "spark"):
         shutil.copytree(large, tmp_path / name, symlinks=True)
         places[name] = embedded(tmp_path / name)
     with reached() as rows:
         expected: Report = on(places["one"], lambda volume: verify_volume(volume, grace=GRACE))
-        repaired: RepairReport = on(places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False))
-    missing = {(table.name, row.when) for table in TABLES for row in table.rows if (table.name, row) not in rows}
-    assert missing == {("log", ("not logged",)), ("blobs", ())}, "all but the rows of volumes without a log"
+        repaired: RepairReport = on(
+            places["one"], lambda volume: repair_volume(volume, grace=GRACE, dry_run=False)
+        )
+    missing = {
+        (table.name, row.when)
+        for table in TABLES
+        for row in table.rows
+        if (table.name, row) not in rows
+    }
+    assert missing == {("log", ("not logged",)), ("blobs", ())}, (
+        "all but the rows of volumes without a log"
+    )
     assert sum(expected.kinds.values()) > LARGE // 20
 
     frame, report = verify(spark, places["spark"], grace=GRACE)

@@ -70,7 +70,13 @@ def test_nothing_is_lost_or_doubled_whatever_becomes_of_executors(
         fs.makedirs("/out")
         ids = {status.name: status.id for status in fs.list("/in")}
     run(orders)
-    assert {path.name for path in tmp_path.iterdir()} == {"killed", "slow", "twin", "killed while writing", "stages"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "killed",
+        "slow",
+        "twin",
+        "killed while writing",
+        "stages",
+    }
     with fs:
         assert not list(fs.list("/in"))
         assert {status.name: status.id for status in fs.list("/out")} == ids
@@ -81,7 +87,9 @@ def test_nothing_is_lost_or_doubled_whatever_becomes_of_executors(
 
 @pytest.mark.slow
 @volume_backends("embedded", "dynoxide+seaweedfs")
-async def test_garbage_goes_and_nothing_else_when_an_executor_dies(volume: VolumeConfig, tmp_path: Path) -> None:
+async def test_garbage_goes_and_nothing_else_when_an_executor_dies(
+    volume: VolumeConfig, tmp_path: Path
+) -> None:
     """Its task has deleted what it was given, and has told nobody."""
     place = tmp_path / "place"
     place.mkdir()
@@ -98,7 +106,9 @@ async def test_garbage_goes_and_nothing_else_when_an_executor_dies(volume: Volum
 
 @pytest.mark.slow
 @volume_backends("dynoxide+seaweedfs")
-async def test_a_table_that_moves_is_whole_when_executors_die(volume: VolumeConfig, tmp_path: Path) -> None:
+async def test_a_table_that_moves_is_whole_when_executors_die(
+    volume: VolumeConfig, tmp_path: Path
+) -> None:
     async with S3kClient(config=volume) as fs:
         await fs.write_many([(f"/a/b/{number}", str(number).encode()) for number in range(FILES)])
     before = await entries(volume)

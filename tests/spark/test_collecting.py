@@ -54,7 +54,8 @@ KEPT = ("damaged", "foreign", "lost", "named", "waiting", "young")
 
 
 async def litter(directory: Path) -> None:
-    """A volume with garbage of every kind, days ago, part of it in a checkpoint of the log; and some of today."""
+    """A volume with garbage of every kind, days ago, part of it in a checkpoint of the log; and
+    some of today."""
     config, now = embedded(directory), time.time()
     await init_volume(config)
     clock, faults = FakeClock(now - 20 * DAY), FaultPlan()
@@ -63,7 +64,9 @@ async def litter(directory: Path) -> None:
         volume = fs._volume()
         assert volume.log_blobs is not None
         for turn in range(2):
-            await fs.write_many([(f"/many{turn}/{number}", b"many" * number) for number in range(30)])
+            await fs.write_many(
+                [(f"/many{turn}/{number}", b"many" * number) for number in range(30)]
+            )
             for number in range(12):
                 await fs.write(f"/one{turn}/{number}", b"one" * number)
             await fs.write(f"/one{turn}/0", b"replaced")
@@ -81,7 +84,9 @@ async def litter(directory: Path) -> None:
         await volume.blobs.put(sources.physical_key(sources.uuid()), b"nobody knows it")
         await volume.blobs.put("data/part-0", b"somebody's")
         await volume.store.reserve(await volume.store.prepare("/abandoned"), exclusive=True)
-        await (await volume.blobs.start_upload(sources.physical_key(sources.uuid()))).put_part(1, b"unfinished")
+        await (await volume.blobs.start_upload(sources.physical_key(sources.uuid()))).put_part(
+            1, b"unfinished"
+        )
         await damage(fs, volume)
         await pending(fs, faults)
         clock.seconds = now - GRACE / 2
@@ -132,13 +137,16 @@ async def collected_alone(volume: Volume, path: str) -> tuple[Swept, set[str]]:
 
 
 def counts(found: dict[str, Count]) -> dict[str, tuple[int, int]]:
-    return {reason: (count.objects, count.bytes) for reason, count in found.items() if count.objects}
+    return {
+        reason: (count.objects, count.bytes) for reason, count in found.items() if count.objects
+    }
 
 
 def same(frame: DataFrame, verdicts: Iterable[Verdict]) -> bool:
     found = sorted((*tuple(row)[:-1], tuple(row.paths)) for row in frame.collect())
     return found == sorted(
-        (each.blob.key, each.blob.size, each.reason, each.since_ms, each.is_pending, each.paths) for each in verdicts
+        (each.blob.key, each.blob.size, each.reason, each.since_ms, each.is_pending, each.paths)
+        for each in verdicts
     )
 
 
@@ -163,7 +171,9 @@ def test_it_finds_and_deletes_what_one_machine_does(
     assert {*DEAD, *KEPT} <= counts(marked.counts).keys()
     told: list[str] = []
     options: dict[str, Any] = {"grace": GRACE, "lease": LEASE, "partitions": partitions}
-    frame, report = gc(spark, embedded(place), **options, progress=lambda each: told.append(each.operation))
+    frame, report = gc(
+        spark, embedded(place), **options, progress=lambda each: told.append(each.operation)
+    )
     assert same(frame, verdicts)
     assert counts(report.marked.counts) == counts(marked.counts)
     assert (report.run, report.swept, set(told)) == ("", None, {"gc"})
@@ -181,7 +191,10 @@ def test_it_finds_and_deletes_what_one_machine_does(
     assert counts(report.swept.kept) == counts(swept.kept)
     assert (report.swept.reservations, report.swept.uploads, report.swept.failures) == (1, 1, [])
     assert on(embedded(place), stored_keys) == left
-    trails = {name.name: sum(1 for each in name.iterdir()) for name in place.glob(f"**/audit/{report.run}/*")}
+    trails = {
+        name.name: sum(1 for each in name.iterdir())
+        for name in place.glob(f"**/audit/{report.run}/*")
+    }
     assert len(trails) >= 2
     assert "driver" in trails
 
@@ -220,7 +233,12 @@ def test_an_interrupted_sweep_is_finished_with_the_candidates_that_were_marked(
 
     other = Path(shutil.copytree(place, tmp_path / "other"))
     swept, left = on(embedded(other), partial(collected_alone, path=str(tmp_path / "list")))
-    options: dict[str, Any] = {"grace": GRACE, "lease": LEASE, "partitions": 3, "checkpoint": str(tmp_path / "c")}
+    options: dict[str, Any] = {
+        "grace": GRACE,
+        "lease": LEASE,
+        "partitions": 3,
+        "checkpoint": str(tmp_path / "c"),
+    }
     gc(spark, embedded(place), **options)
     before = on(embedded(place), stored_keys)
     monkeypatch.setattr(collecting, "OF_A_TASK", 10)
@@ -239,15 +257,23 @@ def test_an_interrupted_sweep_is_finished_with_the_candidates_that_were_marked(
 
 
 def test_tasks_that_sweep_the_same_at_the_same_time_do_no_harm(
-    spark: SparkSession, littered: Path, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    littered: Path,
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other = Path(shutil.copytree(littered, tmp_path / "other"))
     swept, left = on(embedded(other), partial(collected_alone, path=str(tmp_path / "list")))
-    monkeypatch.setattr(collecting, "_spread", lambda frame, _: frame.unionAll(frame).repartition(2))
+    monkeypatch.setattr(
+        collecting, "_spread", lambda frame, _: frame.unionAll(frame).repartition(2)
+    )
     _, report = gc(spark, embedded(place), grace=GRACE, lease=LEASE, dry_run=False)
     assert report.swept is not None
     assert report.swept.failures == []
-    twice = {reason: (2 * objects, 2 * size) for reason, (objects, size) in counts(swept.deleted).items()}
+    twice = {
+        reason: (2 * objects, 2 * size) for reason, (objects, size) in counts(swept.deleted).items()
+    }
     assert counts(report.swept.deleted) == twice
     assert on(embedded(place), stored_keys) == left
 

@@ -1,4 +1,5 @@
-"""Credentials of S3K_* and of the configuration file in tasks, which get configurations without secrets."""
+"""Credentials of S3K_* and of the configuration file in tasks, which get configurations without
+secrets."""
 
 from __future__ import annotations
 
@@ -29,7 +30,11 @@ def section(volume: VolumeConfig, *, secrets: bool) -> str:
     assert isinstance(volume.table, DynamoTable)
     assert isinstance(volume.data, S3Bucket)
     lines = [f"[volumes.{volume.name}]"]
-    values = {"table": volume.table.name, "bucket": volume.data.bucket, "prefix": volume.data.prefix}
+    values = {
+        "table": volume.table.name,
+        "bucket": volume.data.bucket,
+        "prefix": volume.data.prefix,
+    }
     for part, aws in (("table", volume.table.aws), ("data", volume.data.aws)):
         values |= {f"{part}_endpoint": str(aws.endpoint), f"{part}_region": str(aws.region)}
         if secrets:
@@ -53,17 +58,30 @@ def tasks_without_settings(spark: SparkSession) -> Iterator[None]:
 
 @volume_backends("dynoxide+seaweedfs")
 def test_tasks_find_the_credentials_of_the_configuration_file(
-    cli: Cli, spark: SparkSession, volume: VolumeConfig, tmp_path: Path, tasks_without_settings: None
+    cli: Cli,
+    spark: SparkSession,
+    volume: VolumeConfig,
+    tmp_path: Path,
+    tasks_without_settings: None,
 ) -> None:
-    """The table is asked for, and the data and the log are listed, by tasks. The session's Hadoop configuration says
-    more of how the data is reached than the file does."""
+    """The table is asked for, and the data and the log are listed, by tasks. The session's Hadoop
+    configuration says more of how the data is reached than the file does."""
     file = tmp_path / "volumes.toml"
     file.write_text(section(volume, secrets=True))
     with S3kSyncClient(config=volume) as fs:
         fs.write("/a", b"1")
     spark.conf.set(f"fs.s3a.bucket.{volume.name}.connection.maximum", "7")
     try:
-        command = ["spark", "fsck-verify", "--grace", "0", "--deep", "--tasks", "2", f"s3k://{volume.name}"]
+        command = [
+            "spark",
+            "fsck-verify",
+            "--grace",
+            "0",
+            "--deep",
+            "--tasks",
+            "2",
+            f"s3k://{volume.name}",
+        ]
         assert cli.ok("--config", str(file), *command).out.startswith("clean: 1 file")
     finally:
         spark.conf.unset(f"fs.s3a.bucket.{volume.name}.connection.maximum")

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-async def test_a_stage_that_is_cancelled_is_over_before_the_lock_is_given_up(spark: SparkSession) -> None:
+async def test_a_stage_that_is_cancelled_is_over_before_the_lock_is_given_up(
+    spark: SparkSession,
+) -> None:
     """Its Spark jobs as well, those that it begins after it was cancelled included."""
     ended: list[int] = []
 

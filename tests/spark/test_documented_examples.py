@@ -1,4 +1,5 @@
-"""The Python of docs/spark.md is run as it stands, one block after the other, on one embedded volume."""
+"""The Python of docs/spark.md is run as it stands, one block after the other, on one embedded
+volume."""
 
 from __future__ import annotations
 
@@ -45,13 +46,18 @@ def test_the_package_that_brings_s3a_is_of_the_version_of_pyspark(spark: SparkSe
 
 
 def test_the_examples_run_one_after_the_other(
-    spark: SparkSession, directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    directory: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Nobody else has the volume open but this session, which looks at each task's beginning.
     monkeypatch.setattr(exclusive, "QUIET_SECONDS", 0.0)
     said = []
     for block in BLOCKS:
-        here = block.replace("/tmp/", f"{directory}/").replace("s3k://analytics", str(directory / "volume"))
+        here = block.replace("/tmp/", f"{directory}/").replace(
+            "s3k://analytics", str(directory / "volume")
+        )
         here = here.replace("s3://analytics", (directory / "volume" / "data").as_uri())
         if "s3k://copy" in here:
             copy_bytes(directory / "volume", directory / "copy")
@@ -81,7 +87,17 @@ def test_the_examples_run_one_after_the_other(
     assert said[16] == "2 days\n"
     assert said[17] == "1000 rows, read by the JVM\n"
     with S3kSyncClient(str(directory / "volume")) as fs:
-        names = {"/in", "/old", "/docs", "/batch", "/raw", "/out", "/moved", "/legacy", "/warehouse"}
+        names = {
+            "/in",
+            "/old",
+            "/docs",
+            "/batch",
+            "/raw",
+            "/out",
+            "/moved",
+            "/legacy",
+            "/warehouse",
+        }
         assert {status.path for status in fs.list("/")} == names
         assert fs.content_summary("/out").file_count == 100
         assert fs.content_summary("/old").file_count == 0

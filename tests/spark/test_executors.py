@@ -32,13 +32,19 @@ TASKS = 12
 
 
 @everywhere
-def test_each_worker_process_has_one_client_for_all_of_its_tasks(spark: SparkSession, volume: VolumeConfig) -> None:
+def test_each_worker_process_has_one_client_for_all_of_its_tasks(
+    spark: SparkSession, volume: VolumeConfig
+) -> None:
     def write(fs: S3kSyncClient, numbers: Iterator[int]) -> Iterator[tuple[int, int]]:
         for number in numbers:
             fs.write(f"/out/{number}", str(number).encode())
             yield os.getpid(), id(fs)
 
-    seen = spark.sparkContext.parallelize(range(24), TASKS).mapPartitions(each_partition(volume, write)).collect()
+    seen = (
+        spark.sparkContext.parallelize(range(24), TASKS)
+        .mapPartitions(each_partition(volume, write))
+        .collect()
+    )
     assert os.getpid() not in {pid for pid, _ in seen}
     assert len(set(seen)) == len({pid for pid, _ in seen}) < TASKS
     with S3kSyncClient(config=volume) as fs:
@@ -48,7 +54,9 @@ def test_each_worker_process_has_one_client_for_all_of_its_tasks(spark: SparkSes
 
 
 @volume_backends("embedded")
-def test_what_was_put_off_is_done_when_a_task_ends(spark: SparkSession, volume: VolumeConfig) -> None:
+def test_what_was_put_off_is_done_when_a_task_ends(
+    spark: SparkSession, volume: VolumeConfig
+) -> None:
     def delete(fs: S3kSyncClient, paths: Iterator[str]) -> Iterator[int]:
         for path in paths:
             fs.delete(path)
@@ -71,14 +79,18 @@ def _log_of(volume: VolumeConfig) -> str:
 
 
 @volume_backends("embedded")
-def test_an_error_in_a_task_is_told_on_the_driver(spark: SparkSession, new_volume: VolumeMaker) -> None:
+def test_an_error_in_a_task_is_told_on_the_driver(
+    spark: SparkSession, new_volume: VolumeMaker
+) -> None:
     missing = new_volume()
 
     def nothing(fs: S3kSyncClient, rows: Iterator[int]) -> Iterator[int]:
         return rows
 
     with pytest.raises(Exception, match=VolumeNotFoundError.__name__):
-        spark.sparkContext.parallelize([1], 1).mapPartitions(each_partition(missing, nothing)).collect()
+        spark.sparkContext.parallelize([1], 1).mapPartitions(
+            each_partition(missing, nothing)
+        ).collect()
 
 
 def test_a_volume_from_the_configuration_of_the_session(spark: SparkSession) -> None:

@@ -55,13 +55,19 @@ def test_what_spark_pushes(pushed: Any, expected: Condition | None) -> None:
         (Condition("a", "null", negated=True), [1], [None], []),
     ],
 )
-def test_three_valued_logic(condition: Condition, yes: list[Any], no: list[Any], null: list[Any]) -> None:
+def test_three_valued_logic(
+    condition: Condition, yes: list[Any], no: list[Any], null: list[Any]
+) -> None:
     for values, expected in ((yes, True), (no, False), (null, None)):
         assert [condition.holds(value) for value in values] == [expected] * len(values)
     every = [*yes, *no, *null, *yes]
     expression = condition.expression("a", pa.int64())
     table = pa.table({"a": pa.array(every, pa.int64())})
-    kept = every if expression is None else ds.dataset(table).to_table(filter=expression)["a"].to_pylist()
+    kept = (
+        every
+        if expression is None
+        else ds.dataset(table).to_table(filter=expression)["a"].to_pylist()
+    )
     # Spark looks again at what is left: nothing that it wants may be missing.
     assert set(yes) <= set(kept)
     if expression is not None and condition.operator != "in":
@@ -102,7 +108,13 @@ def test_values_become_those_of_the_column(type: pa.DataType, value: Any) -> Non
 
 @pytest.mark.parametrize(
     ("type", "value"),
-    [(pa.int8(), 1000), (pa.int32(), "x"), (pa.float64(), 1.0), (pa.list_(pa.int32()), (1,)), (pa.date32(), "x")],
+    [
+        (pa.int8(), 1000),
+        (pa.int32(), "x"),
+        (pa.float64(), 1.0),
+        (pa.list_(pa.int32()), (1,)),
+        (pa.date32(), "x"),
+    ],
 )
 def test_nothing_is_said_where_it_could_be_wrong(type: pa.DataType, value: Any) -> None:
     assert Condition("a", "=", value).expression("a", type) is None
@@ -120,7 +132,9 @@ def test_nothing_is_said_where_it_could_be_wrong(type: pa.DataType, value: Any) 
         (pa.date32(), 5),
     ],
 )
-def test_a_value_of_another_type_is_not_cut_to_that_of_the_column(type: pa.DataType, value: Any) -> None:
+def test_a_value_of_another_type_is_not_cut_to_that_of_the_column(
+    type: pa.DataType, value: Any
+) -> None:
     # `n < 1.5` holds for 1, which `n < 1` has lost.
     for condition in (Condition("a", "<", value), Condition("a", "in", (value,), negated=True)):
         assert condition.expression("a", type) is None
@@ -140,7 +154,9 @@ def test_a_value_of_another_type_is_not_cut_to_that_of_the_column(type: pa.DataT
         (pa.timestamp("us", "UTC"), dt.datetime(2026, 1, 1, tzinfo=dt.UTC), False),
     ],
 )
-def test_what_is_decided_about_partition_values(type: pa.DataType, value: Any, decided: bool) -> None:
+def test_what_is_decided_about_partition_values(
+    type: pa.DataType, value: Any, decided: bool
+) -> None:
     assert Condition("a", "=", value).decides(type) is decided
     assert Condition("a", "in", (value, None)).decides(type) is decided
     assert Condition("a", "null").decides(type)

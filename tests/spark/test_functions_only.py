@@ -1,4 +1,5 @@
-"""PySpark 3.5, which has no data sources in Python, in an environment of its own: the functions read and write."""
+"""PySpark 3.5, which has no data sources in Python, in an environment of its own: the functions
+read and write."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ INSTALLED = ("pyspark==3.5.*", "pandas==2.3.*")
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment with what the package needs, these versions, and the package as it is here."""
+    """The interpreter of an environment with what the package needs, these versions, and the
+    package as it is here."""
     place = tmp_path_factory.mktemp("pyspark-3.5")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     found = place / "bin" / "python"
@@ -39,11 +41,17 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def test_the_functions_write_in_all_modes_whatever_becomes_of_tasks(python: Path, tmp_path: Path) -> None:
+def test_the_functions_write_in_all_modes_whatever_becomes_of_tasks(
+    python: Path, tmp_path: Path
+) -> None:
     if shutil.which("java") is None:
         unavailable("Java is not installed")
     own = {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
-    inherited = {name: value for name, value in spark_environment().items() if name not in ("PYTHONPATH", "SPARK_HOME")}
+    inherited = {
+        name: value
+        for name, value in spark_environment().items()
+        if name not in ("PYTHONPATH", "SPARK_HOME")
+    }
     told = subprocess.run(
         [python, "-m", "tests.spark.functions_only", str(tmp_path)],
         capture_output=True,

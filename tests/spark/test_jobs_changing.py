@@ -1,4 +1,5 @@
-"""Bulk renames, deletions and purges: what a job does, twice or interrupted, is what one machine would do once."""
+"""Bulk renames, deletions and purges: what a job does, twice or interrupted, is what one machine
+would do once."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def target_of(source: str) -> str:
 
 
 def pairs_of(spark: SparkSession, sources: list[str]) -> DataFrame:
-    return spark.createDataFrame([(source, target_of(source)) for source in sources], "source string, target string")
+    return spark.createDataFrame(
+        [(source, target_of(source)) for source in sources], "source string, target string"
+    )
 
 
 def paths_of(spark: SparkSession, paths: list[str | None]) -> DataFrame:
@@ -70,7 +73,12 @@ def test_a_bulk_rename_moves_each_file_once(spark: SparkSession, volume: VolumeC
     before = files(volume)
     pairs = pairs_of(spark, [*SOURCES, "/in/0/1000"])
     planned = rename_files(spark, volume, pairs).report
-    assert (planned.dry_run, planned.planned, planned.failed, planned.files) == (True, COUNT, 1, COUNT)
+    assert (planned.dry_run, planned.planned, planned.failed, planned.files) == (
+        True,
+        COUNT,
+        1,
+        COUNT,
+    )
     assert files(volume) == before
 
     result = rename_files(spark, volume, pairs, dry_run=False, tasks=2)
@@ -83,7 +91,9 @@ def test_a_bulk_rename_moves_each_file_once(spark: SparkSession, volume: VolumeC
     assert (report.rows, report.done, report.failed, report.files) == (COUNT + 1, COUNT, 1, COUNT)
     assert report.bytes == sum(map(len, SOURCES))
     assert not report.complete
-    assert [(path, type(error)) for path, error in report.failures] == [("/in/0/1000", PathNotFoundError)]
+    assert [(path, type(error)) for path, error in report.failures] == [
+        ("/in/0/1000", PathNotFoundError)
+    ]
     assert report.requests.of("table", "TransactWriteItems") > 0
 
     again = rename_files(spark, volume, pairs, missing_ok=True, dry_run=False, tasks=2).report
@@ -91,7 +101,8 @@ def test_a_bulk_rename_moves_each_file_once(spark: SparkSession, volume: VolumeC
 
 
 def _fail_once_in_the_middle(spark: SparkSession, flag: str) -> None:
-    """Patch the job in the workers: the third batch that any of them renames fails after it was renamed, once."""
+    """Patch the job in the workers: the third batch that any of them renames fails after it was
+    renamed, once."""
 
     def patch(batches: Iterator[Any]) -> Iterator[Any]:
         original = changing._renamed
@@ -130,7 +141,8 @@ def test_a_job_that_failed_in_the_middle_goes_on_from_its_state(
         assert 15 <= len(moved) < COUNT
         assert sorted(between.values()) == sorted(before.values())
 
-        # Somebody puts another file where one was that has been moved: that is not what the job means.
+        # Somebody puts another file where one was that has been moved: that is not what the job
+        # means.
         again = min(moved)
         with S3kSyncClient(config=volume) as fs:
             fs.write(again, b"another")
@@ -146,9 +158,13 @@ def test_a_job_that_failed_in_the_middle_goes_on_from_its_state(
 
 
 @embedded
-def test_a_state_belongs_to_its_rows(spark: SparkSession, volume: VolumeConfig, tmp_path: Path) -> None:
+def test_a_state_belongs_to_its_rows(
+    spark: SparkSession, volume: VolumeConfig, tmp_path: Path
+) -> None:
     state = str(tmp_path / "state")
-    assert rename_files(spark, volume, pairs_of(spark, SOURCES), state=state).report.planned == COUNT
+    assert (
+        rename_files(spark, volume, pairs_of(spark, SOURCES), state=state).report.planned == COUNT
+    )
     with pytest.raises(InvalidArgumentError, match="other rows"):
         rename_files(spark, volume, pairs_of(spark, SOURCES[1:]), state=state)
     with pytest.raises(InvalidArgumentError, match="other rows"):
@@ -170,13 +186,20 @@ def test_pairs_that_depend_on_their_order_are_refused(
 ) -> None:
     before = files(volume)
     with pytest.raises(InvalidArgumentError) as caught:
-        rename_files(spark, volume, spark.createDataFrame(pairs, "source string, target string"), dry_run=False)
+        rename_files(
+            spark,
+            volume,
+            spark.createDataFrame(pairs, "source string, target string"),
+            dry_run=False,
+        )
     assert caught.value.path == path
     assert files(volume) == before
 
 
 @embedded
-def test_rows_that_cannot_be_meant_fail_by_themselves(spark: SparkSession, volume: VolumeConfig) -> None:
+def test_rows_that_cannot_be_meant_fail_by_themselves(
+    spark: SparkSession, volume: VolumeConfig
+) -> None:
     rows = [
         (None, "/a"),
         ("/in/0/0", None),
@@ -225,9 +248,15 @@ def test_a_bulk_deletion(spark: SparkSession, volume: VolumeConfig, tmp_path: Pa
     with S3kSyncClient(config=volume) as fs:
         fs.write("/in/0/0", b"another")
         fs.write("/in/3/new", b"not what was meant, but the directory was")
-    second = delete_files(spark, volume, paths_of(spark, paths), dry_run=False, state=state, recursive=True, tasks=2)
+    second = delete_files(
+        spark, volume, paths_of(spark, paths), dry_run=False, state=state, recursive=True, tasks=2
+    )
     wanted |= dict.fromkeys([*SOURCES[1:20], "/out/1"], ("already", None))
-    wanted |= {"/in/0/0": ("failed", "ConflictError"), "/in/3": ("done", None), "/out": ("done", None)}
+    wanted |= {
+        "/in/0/0": ("failed", "ConflictError"),
+        "/in/3": ("done", None),
+        "/out": ("done", None),
+    }
     assert outcomes(second.frame, "path") == wanted
     left = [path for path in SOURCES[20:] if not path.startswith("/in/3/")]
     assert sorted(files(volume)) == sorted([*left, "/in/0/0"])
@@ -239,7 +268,11 @@ def test_a_purge_removes_a_tree_and_goes_on(spark: SparkSession, volume: VolumeC
         fs.write("/in/here", b"123")
         summary = fs.content_summary("/in")
     dry = purge(spark, volume, "/in", tasks=3).report
-    assert (dry.files, dry.directories, dry.bytes) == (summary.file_count, summary.directory_count, summary.length)
+    assert (dry.files, dry.directories, dry.bytes) == (
+        summary.file_count,
+        summary.directory_count,
+        summary.length,
+    )
     assert dry.planned == dry.rows == 5
     assert len(files(volume)) == COUNT + 1
 
@@ -284,7 +317,9 @@ def test_a_purge_leaves_what_came_in_the_place_of_a_directory_that_it_means(
 
 @embedded
 @pytest.mark.parametrize("job", ["rename", "delete", "purge"])
-def test_what_an_attempt_held_that_died_is_waited_for(spark: SparkSession, volume: VolumeConfig, job: str) -> None:
+def test_what_an_attempt_held_that_died_is_waited_for(
+    spark: SparkSession, volume: VolumeConfig, job: str
+) -> None:
     hasty = replace(volume, tuning=replace(volume.tuning, busy_timeout=0.1))
 
     def die_in_the_middle() -> None:
@@ -303,7 +338,9 @@ def test_what_an_attempt_held_that_died_is_waited_for(spark: SparkSession, volum
         pairs = spark.createDataFrame([("/in/0", "/out/0/moved")], "source string, target string")
         result = rename_files(spark, hasty, pairs, dry_run=False)
     elif job == "delete":
-        result = delete_files(spark, hasty, paths_of(spark, ["/in/0"]), recursive=True, dry_run=False)
+        result = delete_files(
+            spark, hasty, paths_of(spark, ["/in/0"]), recursive=True, dry_run=False
+        )
     else:
         result = purge(spark, hasty, "/in/0", dry_run=False)
     assert [row["outcome"] for row in result.frame.collect()] == ["done"]
@@ -314,7 +351,9 @@ def test_what_an_attempt_held_that_died_is_waited_for(spark: SparkSession, volum
 
 @embedded
 @pytest.mark.parametrize("tasks", [1, 5])
-def test_a_purge_of_the_root_leaves_the_root(spark: SparkSession, volume: VolumeConfig, tasks: int) -> None:
+def test_a_purge_of_the_root_leaves_the_root(
+    spark: SparkSession, volume: VolumeConfig, tasks: int
+) -> None:
     with S3kSyncClient(config=volume) as fs:
         fs.write("/top", b"1")
         with pytest.raises(NotDirectoryError):
@@ -337,12 +376,19 @@ def test_twenty_thousand_files(spark: SparkSession, volume: VolumeConfig) -> Non
             fs.makedirs(f"/moved/{number}")
     pairs = [(path, f"/moved/{number % 20}/{number}") for number, path in enumerate(sources)]
     moved = rename_files(
-        spark, volume, spark.createDataFrame(pairs, "source string, target string"), dry_run=False, tasks=4
+        spark,
+        volume,
+        spark.createDataFrame(pairs, "source string, target string"),
+        dry_run=False,
+        tasks=4,
     ).report
     assert (moved.done, moved.failed, moved.already) == (count, 0, 0)
     sums = {row.path: row.files for row in du(spark, volume, "/moved").collect()}
     assert sums == {"/moved": count} | {f"/moved/{number}": count // 20 for number in range(20)}
-    assert listing(spark, volume, by="segments").filter("path like '/moved/%' and not is_dir").count() == count
+    assert (
+        listing(spark, volume, by="segments").filter("path like '/moved/%' and not is_dir").count()
+        == count
+    )
     gone = purge(spark, volume, "/", dry_run=False).report
     assert gone.files == count + COUNT
     with S3kSyncClient(config=volume) as fs:

@@ -51,23 +51,38 @@ def left(directory: str) -> list[str]:
 
 def test_sums_are_those_of_du(spark: SparkSession, cli: Cli, directory: str) -> None:
     wanted = {line["path"]: line for line in cli.ok("du", "--json", f"{directory}:/").json_lines()}
-    found = cli.ok("--json", "spark", "du", "-L", "2", "--tasks", "2", f"{directory}:/").json_lines()
+    found = cli.ok(
+        "--json", "spark", "du", "-L", "2", "--tasks", "2", f"{directory}:/"
+    ).json_lines()
     assert [line["path"] for line in found] == ["/", "/a", "/a/0", "/a/1", "/a/2"]
     assert {line["path"]: line for line in found} == wanted
-    assert cli.ok("spark", "du", "--tasks", "1", f"{directory}:/a/1").out == "           25        4       1  /a/1\n"
+    assert (
+        cli.ok("spark", "du", "--tasks", "1", f"{directory}:/a/1").out
+        == "           25        4       1  /a/1\n"
+    )
     assert "no such" in cli.fails(3, "spark", "du", f"{directory}:/b").errors
 
 
-def test_a_listing_is_written(spark: SparkSession, cli: Cli, directory: str, tmp_path: Path) -> None:
+def test_a_listing_is_written(
+    spark: SparkSession, cli: Cli, directory: str, tmp_path: Path
+) -> None:
     target = str(tmp_path / "listing")
     for by in ("directories", "segments"):
-        done = cli.ok("spark", "listing", f"{directory}:/", "--by", by, "--tasks", "2", "-o", f"{target}-{by}")
+        done = cli.ok(
+            "spark", "listing", f"{directory}:/", "--by", by, "--tasks", "2", "-o", f"{target}-{by}"
+        )
         assert done.out == f"listed 16 entries to {target}-{by}\n"
         found = {row.path for row in spark.read.parquet(f"{target}-{by}").collect()}
         assert found == {*FILES, "/a", "/a/0", "/a/1", "/a/2"}
     there = ("-o", f"{target}-segments")
-    assert "something is there already" in cli.fails(4, "spark", "listing", f"{directory}:/", *there).errors
-    assert "something is there already" in cli.fails(4, "spark", "purge", f"{directory}:/a", "--yes", *there).errors
+    assert (
+        "something is there already"
+        in cli.fails(4, "spark", "listing", f"{directory}:/", *there).errors
+    )
+    assert (
+        "something is there already"
+        in cli.fails(4, "spark", "purge", f"{directory}:/a", "--yes", *there).errors
+    )
     assert left(directory) == sorted(FILES)
 
 
@@ -89,11 +104,22 @@ def test_a_dump_can_be_loaded(
     assert "no such" in cli.fails(3, "spark", "dump", f"{directory}:/b", "-o", f"{target}-2").errors
 
 
-def test_a_volume_is_resharded(spark: SparkSession, cli: Cli, directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_volume_is_resharded(
+    spark: SparkSession, cli: Cli, directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("s3k_async.metadata.exclusive.QUIET_SECONDS", 0.0)
     before = cli.ok("spark", "du", "--tasks", "2", f"{directory}:/").out
     done = cli.ok(
-        "--json", "spark", "reshard", directory, "--suffix-count", "5", "--hash", "java31", "--tasks", "2"
+        "--json",
+        "spark",
+        "reshard",
+        directory,
+        "--suffix-count",
+        "5",
+        "--hash",
+        "java31",
+        "--tasks",
+        "2",
     ).json()
     assert (done["suffix_count"], done["hash"], done["entries"]) == (5, "java31", 16)
     assert done["moved"] > 0
@@ -102,10 +128,15 @@ def test_a_volume_is_resharded(spark: SparkSession, cli: Cli, directory: str, mo
     assert left(directory) == sorted(FILES)
     again = cli.ok("spark", "reshard", directory, "--suffix-count", "5")
     assert again.out == f"{directory} has suffix count 5, hash java31; moved 0 entries\n"
-    assert "not a path" in cli.fails(2, "spark", "reshard", f"{directory}:/a", "--suffix-count", "5").errors
+    assert (
+        "not a path"
+        in cli.fails(2, "spark", "reshard", f"{directory}:/a", "--suffix-count", "5").errors
+    )
 
 
-def test_garbage_is_that_of_one_machine(spark: SparkSession, cli: Cli, directory: str, tmp_path: Path) -> None:
+def test_garbage_is_that_of_one_machine(
+    spark: SparkSession, cli: Cli, directory: str, tmp_path: Path
+) -> None:
     with S3kSyncClient(directory) as fs:
         fs.delete("/a/0/0")
         fs.write("/a/1/1", b"replaced")
@@ -114,16 +145,35 @@ def test_garbage_is_that_of_one_machine(spark: SparkSession, cli: Cli, directory
     options = ["--grace", "0", "--lease", "60"]
     wanted = cli.ok("gc", directory, *options).out
     assert wanted.endswith("would delete 2 objects, 12 bytes (--yes deletes)\n")
-    job = ["spark", "gc", directory, *options, "--tasks", "2", "--checkpoint", str(tmp_path / "stages")]
+    job = [
+        "spark",
+        "gc",
+        directory,
+        *options,
+        "--tasks",
+        "2",
+        "--checkpoint",
+        str(tmp_path / "stages"),
+    ]
     assert cli.ok(*job, "-o", str(tmp_path / "candidates")).out == wanted
-    assert {row.reason for row in spark.read.parquet(str(tmp_path / "candidates")).collect()} == {"deleted", "replaced"}
+    assert {row.reason for row in spark.read.parquet(str(tmp_path / "candidates")).collect()} == {
+        "deleted",
+        "replaced",
+    }
     document = cli.ok(*job, "--yes", "--json").json()
-    assert document["deleted"] == {"deleted": {"objects": 1, "bytes": 6}, "replaced": {"objects": 1, "bytes": 6}}
-    assert cli.ok("gc", directory, *options).out.endswith("would delete 0 objects, 0 bytes (--yes deletes)\n")
+    assert document["deleted"] == {
+        "deleted": {"objects": 1, "bytes": 6},
+        "replaced": {"objects": 1, "bytes": 6},
+    }
+    assert cli.ok("gc", directory, *options).out.endswith(
+        "would delete 0 objects, 0 bytes (--yes deletes)\n"
+    )
     assert cli.ok("fsck", directory, "--grace", "0").out.startswith("clean: ")
 
 
-def test_changes_wait_for_yes(spark: SparkSession, cli: Cli, directory: str, tmp_path: Path) -> None:
+def test_changes_wait_for_yes(
+    spark: SparkSession, cli: Cli, directory: str, tmp_path: Path
+) -> None:
     pairs, paths, output = (tmp_path / name for name in ("pairs.csv", "paths.json", "output"))
     pairs.write_text("source,target\n/a/0/0,/a/b\n/a/0/3,/missing/c\n")
     paths.write_text('{"path": "/a/1/1"}\n{"path": "/a/2"}\n')
@@ -131,8 +181,13 @@ def test_changes_wait_for_yes(spark: SparkSession, cli: Cli, directory: str, tmp
     delete = ["spark", "delete", directory + ":/", "--from", str(paths), "-r", "--tasks", "2"]
 
     assert cli.ok(*rename).out == "would rename 2 files, 12 bytes (--yes does it)\n"
-    assert cli.ok(*delete).out == "would delete 1 file, 6 bytes, 1 directory with all below (--yes does it)\n"
-    assert cli.ok("spark", "purge", f"{directory}:/a").out.startswith("would delete 12 files, 4 directories, 74 bytes")
+    assert (
+        cli.ok(*delete).out
+        == "would delete 1 file, 6 bytes, 1 directory with all below (--yes does it)\n"
+    )
+    assert cli.ok("spark", "purge", f"{directory}:/a").out.startswith(
+        "would delete 12 files, 4 directories, 74 bytes"
+    )
     assert left(directory) == sorted(FILES)
 
     done = cli(*rename, "--yes", "--json", "-o", str(output))
@@ -141,23 +196,44 @@ def test_changes_wait_for_yes(spark: SparkSession, cli: Cli, directory: str, tmp
     assert (document["done"], document["failed"], document["files"]) == (1, 1, 1)
     assert document["requests"]
     assert [each["path"] for each in done.error()["failures"]] == ["/a/0/3"]
-    assert sorted(row.outcome for row in spark.read.parquet(str(output)).collect()) == ["done", "failed"]
-    assert cli.ok(*delete, "--yes").out.startswith("deleted 1 file, 6 bytes, 1 directory with all below; ")
+    assert sorted(row.outcome for row in spark.read.parquet(str(output)).collect()) == [
+        "done",
+        "failed",
+    ]
+    assert cli.ok(*delete, "--yes").out.startswith(
+        "deleted 1 file, 6 bytes, 1 directory with all below; "
+    )
     assert left(directory) == ["/a/0/3", "/a/0/6", "/a/0/9", "/a/1/10", "/a/1/4", "/a/1/7", "/a/b"]
-    assert cli.ok("spark", "purge", f"{directory}:/", "--yes").out.startswith("deleted 7 files, 3 directories, ")
+    assert cli.ok("spark", "purge", f"{directory}:/", "--yes").out.startswith(
+        "deleted 7 files, 3 directories, "
+    )
     assert left(directory) == []
 
 
-def test_fsck_is_that_of_one_machine(spark: SparkSession, cli: Cli, directory: str, tmp_path: Path) -> None:
+def test_fsck_is_that_of_one_machine(
+    spark: SparkSession, cli: Cli, directory: str, tmp_path: Path
+) -> None:
     wanted = cli.ok("fsck", directory).out
     assert wanted.startswith("clean: 12 files, 4 directories, ")
     assert cli.ok("spark", "fsck-verify", directory, "--tasks", "2").out == wanted
     with S3kSyncClient(directory) as fs:
         os.unlink(unquote(fs.physical_path("/a/0/0").removeprefix("file://")))
     wanted = cli("fsck", directory, "--grace", "0").out
-    found = cli("spark", "fsck-verify", directory, "--grace", "0", "--tasks", "2", "-o", str(tmp_path / "findings"))
+    found = cli(
+        "spark",
+        "fsck-verify",
+        directory,
+        "--grace",
+        "0",
+        "--tasks",
+        "2",
+        "-o",
+        str(tmp_path / "findings"),
+    )
     assert (found.code, found.out) == (9, wanted)
-    assert "/a/0/0" in {row.path for row in spark.read.parquet(str(tmp_path / "findings")).collect()}
+    assert "/a/0/0" in {
+        row.path for row in spark.read.parquet(str(tmp_path / "findings")).collect()
+    }
     repair = cli("fsck", "repair", directory, "--grace", "0")
     found = cli("spark", "fsck-repair", directory, "--grace", "0", "--tasks", "2")
     assert (found.code, found.out) == (repair.code, repair.out)
@@ -206,7 +282,10 @@ def test_a_list_that_cannot_be_read_is_told_in_one_line(
     pairs = tmp_path / "pairs.parquet"
     rename = ["spark", "rename", directory, "--pairs", str(pairs), "--tasks", "2"]
     assert "pairs.parquet" in cli.fails(2, *rename).errors
-    assert "no such list" in cli.fails(3, "spark", "rename", directory, "--pairs", str(tmp_path / "pairs")).errors
+    assert (
+        "no such list"
+        in cli.fails(3, "spark", "rename", directory, "--pairs", str(tmp_path / "pairs")).errors
+    )
     pairs.write_text("source,target\n/a,/b\n")
     assert "/pairs.parquet. Could not read footer." in cli.fails(2, *rename).errors
     pairs.rename(tmp_path / "pairs.csv")
@@ -215,7 +294,9 @@ def test_a_list_that_cannot_be_read_is_told_in_one_line(
     assert "needs a column 'source'" in cli.fails(2, *rename).errors
 
 
-def test_a_job_that_fails_in_a_session_of_its_own_says_one_line(tmp_path: Path, directory: str) -> None:
+def test_a_job_that_fails_in_a_session_of_its_own_says_one_line(
+    tmp_path: Path, directory: str
+) -> None:
     """Spark's own log has a stack for each task that failed."""
     pairs = tmp_path / "pairs.parquet"
     pairs.write_text("source,target\n/a,/b\n")
@@ -238,8 +319,10 @@ def test_a_job_that_fails_in_a_session_of_its_own_says_one_line(tmp_path: Path, 
 def test_of_nested_errors_the_innermost_is_told() -> None:
     class OfTheJvmError(Exception):
         java_exception = (
-            "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times,"
-            " most recent failure: Lost task 0.0 in stage 1.0 (TID 1) (host executor driver): a.b.Error: outside\n"
+            "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage "
+            "1.0 failed 1 times,"
+            " most recent failure: Lost task 0.0 in stage 1.0 (TID 1) (host executor driver): "
+            "a.b.Error: outside\n"
             "\tat a.b.C\nCaused by: java.lang.RuntimeException: the reason\n\t... 30 more\n"
         )
 
@@ -248,7 +331,8 @@ def test_of_nested_errors_the_innermost_is_told() -> None:
 
 @pytest.mark.slow
 def test_under_spark_submit(directory: str, tmp_path: Path) -> None:
-    """The script that the documentation names, in a JVM and processes of its own, whose errors go to its output too."""
+    """The script that the documentation names, in a JVM and processes of its own, whose errors go
+    to its output too."""
     script = str(Path(s3k_async.cli.__file__).with_name("__main__.py"))
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     root = str(Path(s3k_async.__file__).parents[1])
@@ -269,7 +353,12 @@ def test_under_spark_submit(directory: str, tmp_path: Path) -> None:
         cwd=tmp_path,
         env=environment,
     )
-    assert json.loads(done.stdout.splitlines()[-1]) == {"path": "/", "bytes": 74, "files": 12, "directories": 5}
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "path": "/",
+        "bytes": 74,
+        "files": 12,
+        "directories": 5,
+    }
 
 
 def test_a_session_that_cannot_be_had_is_told_in_one_line() -> None:
@@ -297,10 +386,15 @@ def test_an_error_of_the_jvm_is_told_without_its_stack() -> None:
 def test_an_error_in_a_worker_is_told_with_its_cause() -> None:
     class OfAWorkerError(Exception):
         java_exception = (
-            "org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.3 (TID 3):"
+            "org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.3 (TID "
+            "3):"
             " org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
             '  File "worker.py", line 1, in main\n    import lake\n'
-            "ModuleNotFoundError: No module named 'lake'\n\n\tat org.apache.spark.api.python.BasePythonRunner\n"
+            "ModuleNotFoundError: No module named 'lake'\n\n\tat "
+            "org.apache.spark.api.python.BasePythonRunner\n"
         )
 
-    assert str(_told(OfAWorkerError())) == "Spark: in a Python worker: ModuleNotFoundError: No module named 'lake'"
+    assert (
+        str(_told(OfAWorkerError()))
+        == "Spark: in a Python worker: ModuleNotFoundError: No module named 'lake'"
+    )

@@ -19,7 +19,15 @@ from s3k_async.model import Entry, Progress
 from s3k_async.moving import dump_volume, load_volume
 from s3k_async.moving.dump import dump_top
 from s3k_async.moving.formats import open_dump
-from s3k_async.moving.parts import MANIFEST, DumpPart, Manifest, make_room, read_manifest, sweep_parts, write_manifest
+from s3k_async.moving.parts import (
+    MANIFEST,
+    DumpPart,
+    Manifest,
+    make_room,
+    read_manifest,
+    sweep_parts,
+    write_manifest,
+)
 from s3k_async.requests import Requests
 from s3k_async.spark import dump, dumping
 from s3k_async.spark.listing import subtrees
@@ -65,7 +73,8 @@ def by_path(found: Iterable[Entry]) -> list[Entry]:
 async def test_a_dump_by_spark_is_that_of_one_machine(
     spark: SparkSession, volume: VolumeConfig, tmp_path: Path
 ) -> None:
-    """Record for record, wherever it begins and however it is divided, and in an order that can be loaded."""
+    """Record for record, wherever it begins and however it is divided, and in an order that can be
+    loaded."""
     asked: list[tuple[str, int, dict[str, Any]]] = [
         ("/", 1, {}),
         ("/", 8, {"include_uncommitted": True}),
@@ -80,8 +89,15 @@ async def test_a_dump_by_spark_is_that_of_one_machine(
         assert by_path(found) == by_path(wanted)
         for place, entry in enumerate(found):
             parent = os.path.dirname(entry.path)
-            assert entry.path == path or parent == path or parent in {before.path for before in found[:place]}
-        assert (done.entries, done.files) == (len(wanted), sum(not entry.is_dir for entry in wanted))
+            assert (
+                entry.path == path
+                or parent == path
+                or parent in {before.path for before in found[:place]}
+            )
+        assert (done.entries, done.files) == (
+            len(wanted),
+            sum(not entry.is_dir for entry in wanted),
+        )
         assert done.bytes == sum(entry.size for entry in wanted)
         assert done.requests != Requests()
     assert len(read_manifest(str(tmp_path / "1")).parts) > 8
@@ -111,7 +127,9 @@ def _elsewhere(place: Path) -> tuple[Any, Any]:
 
 
 @embedded
-async def test_what_cannot_be_dumped_or_written_to(spark: SparkSession, volume: VolumeConfig, tmp_path: Path) -> None:
+async def test_what_cannot_be_dumped_or_written_to(
+    spark: SparkSession, volume: VolumeConfig, tmp_path: Path
+) -> None:
     target = str(tmp_path / "dump")
     with pytest.raises(PathNotFoundError):
         dump(spark, volume, target, path="/missing")
@@ -150,7 +168,8 @@ class _Failing(Blocking):
 async def test_only_the_attempts_that_count_are_in_a_dump(
     volume: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attempt that fails, one that was killed and one that ran at the same time leave nothing that counts."""
+    """An attempt that fails, one that was killed and one that ran at the same time leave nothing
+    that counts."""
     target = str(tmp_path / "dump")
     wanted = await alone(volume, f"{target}.parquet")
     async with S3kClient(config=volume) as client:
@@ -164,7 +183,11 @@ async def test_only_the_attempts_that_count_are_in_a_dump(
         monkeypatch.setattr("s3k_async.spark.dumping.TaskContext.get", lambda: context)
         names, kinds = zip(*subtrees(fs, "/", 4), strict=True)
         given = pa.record_batch({"directory": list(names), "whole": list(kinds)})
-        return [DumpPart(**json.loads(part)) for batch in work(fs, [given]) for part in batch.column(0).to_pylist()]
+        return [
+            DumpPart(**json.loads(part))
+            for batch in work(fs, [given])
+            for part in batch.column(0).to_pylist()
+        ]
 
     with S3kSyncClient(config=volume) as fs, _Failing(config=volume) as failing:
         with pytest.raises(RuntimeError, match="the task fails"):
@@ -179,8 +202,11 @@ async def test_only_the_attempts_that_count_are_in_a_dump(
 
 
 @embedded
-async def test_a_task_that_outlives_its_driver_leaves_the_next_dump_alone(volume: VolumeConfig, tmp_path: Path) -> None:
-    """Each application numbers its attempts from 0. A task of the dump before fails when that of the next is done."""
+async def test_a_task_that_outlives_its_driver_leaves_the_next_dump_alone(
+    volume: VolumeConfig, tmp_path: Path
+) -> None:
+    """Each application numbers its attempts from 0. A task of the dump before fails when that of
+    the next is done."""
     target = str(tmp_path / "dump")
     async with S3kClient(config=volume) as client:
         _, header = await dump_top(client._volume(), "/", include_uncommitted=False)

@@ -25,12 +25,20 @@ everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
 embedded = volume_backends("embedded")
 
 OBJECTS = {
-    **{f"legacy/{day}/{number}": f"{day}/{number}".encode() for day in ("a", "b é", "b") for number in range(5)},
+    **{
+        f"legacy/{day}/{number}": f"{day}/{number}".encode()
+        for day in ("a", "b é", "b")
+        for number in range(5)
+    },
     "legacy/top": b"top",
     "legacy/ff/odd": b"1",
     "legacy-2/other": b"2",
 }
-BELOW = {f"/in/{key.removeprefix('legacy/')}": data for key, data in OBJECTS.items() if key.startswith("legacy/")}
+BELOW = {
+    f"/in/{key.removeprefix('legacy/')}": data
+    for key, data in OBJECTS.items()
+    if key.startswith("legacy/")
+}
 
 
 @pytest.fixture
@@ -66,9 +74,15 @@ def test_objects_below_a_prefix_become_files(spark: SparkSession, volume: Volume
     source = f"{place_of(volume)}/legacy/"
     objects = objects_below(spark, volume, source, "/in", tasks=3)
     rows = {row.path: (row.uri, row.size) for row in objects.collect()}
-    assert {path: size for path, (_, size) in rows.items()} == {path: len(data) for path, data in BELOW.items()}
+    assert {path: size for path, (_, size) in rows.items()} == {
+        path: len(data) for path, data in BELOW.items()
+    }
     dry = import_objects(spark, volume, objects, tasks=2).report
-    assert (dry.planned, dry.files, dry.bytes) == (len(BELOW), len(BELOW), sum(map(len, BELOW.values())))
+    assert (dry.planned, dry.files, dry.bytes) == (
+        len(BELOW),
+        len(BELOW),
+        sum(map(len, BELOW.values())),
+    )
 
     # An earlier run was interrupted, and another program's file is in the way of one.
     taken, *others = sorted(rows)
@@ -101,7 +115,9 @@ def test_what_cannot_be_imported(spark: SparkSession, volume: VolumeConfig) -> N
         (own, "/d"),
         (None, "/e"),
     ]
-    objects = spark.createDataFrame([*rows, (f"{place}/legacy-2/other", "/..")], "uri string, path string")
+    objects = spark.createDataFrame(
+        [*rows, (f"{place}/legacy-2/other", "/..")], "uri string, path string"
+    )
     done = import_objects(spark, volume, objects, dry_run=False, tasks=2)
     assert {row.path: (row.outcome, row.error) for row in done.frame.collect()} == {
         "/a": ("done", None),
@@ -112,20 +128,34 @@ def test_what_cannot_be_imported(spark: SparkSession, volume: VolumeConfig) -> N
         "/..": ("failed", "InvalidPathError"),
     }
     top = f"{place}/legacy/top"
-    for twice in ([(top, "/x"), (top, "/y")], [(top, "/x"), rows[0]], [rows[0], (rows[1][0], "//a")]):
+    for twice in (
+        [(top, "/x"), (top, "/y")],
+        [(top, "/x"), rows[0]],
+        [rows[0], (rows[1][0], "//a")],
+    ):
         with pytest.raises(InvalidArgumentError, match="several rows name"):
-            import_objects(spark, volume, spark.createDataFrame(twice, "uri string, path string"), dry_run=False)
+            import_objects(
+                spark,
+                volume,
+                spark.createDataFrame(twice, "uri string, path string"),
+                dry_run=False,
+            )
     with pytest.raises(UnsupportedError):
         objects_below(spark, volume, "s3://else/where", "/in")
 
 
 @everywhere
-@pytest.mark.parametrize("columns", ["uri string, path string", "uri string, path string, size long"])
+@pytest.mark.parametrize(
+    "columns", ["uri string, path string", "uri string, path string, size long"]
+)
 def test_an_object_that_was_replaced_in_place_is_not_already_imported(
     spark: SparkSession, volume: VolumeConfig, columns: str
 ) -> None:
     place = place_of(volume)
-    rows = [(f"{place}/legacy/b/{number}", f"/in/{number}", 3)[: columns.count(",") + 1] for number in range(4)]
+    rows = [
+        (f"{place}/legacy/b/{number}", f"/in/{number}", 3)[: columns.count(",") + 1]
+        for number in range(4)
+    ]
     objects = spark.createDataFrame(rows, columns)
     assert import_objects(spark, volume, objects, dry_run=False, tasks=2).report.done == 4
     with S3kSyncClient(config=volume) as fs:
@@ -163,7 +193,9 @@ ETAGS = ["e1", "e2", "e3", "e4", None, "e6", "e7"]
 
 @volume_backends("dynoxide+seaweedfs")
 @pytest.mark.parametrize("form", ["CSV", "Parquet"])
-def test_objects_of_an_inventory(spark: SparkSession, volume: VolumeConfig, tmp_path: Path, form: str) -> None:
+def test_objects_of_an_inventory(
+    spark: SparkSession, volume: VolumeConfig, tmp_path: Path, form: str
+) -> None:
     place = volume.data
     assert isinstance(place, S3Bucket)
     keys = [place.prefix + key for key in KEYS]
@@ -174,7 +206,10 @@ def test_objects_of_an_inventory(spark: SparkSession, volume: VolumeConfig, tmp_
         (tmp_path / file).write_bytes(gzip.compress("\n".join(lines).encode()))
     else:
         file = "inventory"
-        columns = "bucket string, key string, size long, is_latest boolean, is_delete_marker boolean, e_tag string"
+        columns = (
+            "bucket string, key string, size long, is_latest boolean, is_delete_marker boolean, "
+            "e_tag string"
+        )
         spark.createDataFrame(
             [
                 (place.bucket, key, size, key != keys[5], key == keys[4], etag)
@@ -191,7 +226,12 @@ def test_objects_of_an_inventory(spark: SparkSession, volume: VolumeConfig, tmp_
     }
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     found = objects_of_inventory(
-        spark, volume, str(tmp_path / "manifest.json"), "/in", prefix=f"{place.prefix}old/", root=str(tmp_path)
+        spark,
+        volume,
+        str(tmp_path / "manifest.json"),
+        "/in",
+        prefix=f"{place.prefix}old/",
+        root=str(tmp_path),
     )
     root = f"s3://{place.bucket}/{place.prefix}"
     assert sorted(map(tuple, found.collect())) == [

@@ -34,7 +34,9 @@ def rows_of(fs: S3kSyncClient, path: str) -> list[dict[str, object]]:
 
 
 @everywhere
-def test_a_listing_by_directories_is_that_of_one_machine(spark: SparkSession, volume: VolumeConfig) -> None:
+def test_a_listing_by_directories_is_that_of_one_machine(
+    spark: SparkSession, volume: VolumeConfig
+) -> None:
     with S3kSyncClient(config=volume) as fs:
         for path, tasks in (("/", 1), ("/", 16), ("/a", 4), ("/top", 4)):
             found = listing(spark, volume, path, tasks=tasks).toArrow().to_pylist()
@@ -43,23 +45,32 @@ def test_a_listing_by_directories_is_that_of_one_machine(spark: SparkSession, vo
 
 @embedded
 @pytest.mark.parametrize("path", ["/", "/a"])
-def test_a_listing_by_segments_is_that_of_one_machine(spark: SparkSession, volume: VolumeConfig, path: str) -> None:
+def test_a_listing_by_segments_is_that_of_one_machine(
+    spark: SparkSession, volume: VolumeConfig, path: str
+) -> None:
     found = listing(spark, volume, path, by="segments", tasks=3).toArrow().to_pylist()
     with S3kSyncClient(config=volume) as fs:
         assert sorted(found, key=lambda row: str(row["path"])) == rows_of(fs, path)
 
 
 @embedded
-@pytest.mark.parametrize(("path", "depth"), [("/", 0), ("/", 2), ("/a", 1), ("/a/ä\n𝄞", 9), ("/top", 1)])
-def test_sums_are_content_summaries(spark: SparkSession, volume: VolumeConfig, path: str, depth: int) -> None:
-    found = {row.path: tuple(row[1:]) for row in du(spark, volume, path, depth=depth, tasks=3).collect()}
+@pytest.mark.parametrize(
+    ("path", "depth"), [("/", 0), ("/", 2), ("/a", 1), ("/a/ä\n𝄞", 9), ("/top", 1)]
+)
+def test_sums_are_content_summaries(
+    spark: SparkSession, volume: VolumeConfig, path: str, depth: int
+) -> None:
+    found = {
+        row.path: tuple(row[1:]) for row in du(spark, volume, path, depth=depth, tasks=3).collect()
+    }
     with S3kSyncClient(config=volume) as fs:
         below = [status.path for status in fs.list(path, recursive=True) if status.is_dir]
         level = path.rstrip("/").count("/")
         wanted = [path, *(each for each in below if each.count("/") - level <= depth)]
         summaries = {each: fs.content_summary(each) for each in wanted}
     assert found == {
-        each: (summary.length, summary.file_count, summary.directory_count) for each, summary in summaries.items()
+        each: (summary.length, summary.file_count, summary.directory_count)
+        for each, summary in summaries.items()
     }
 
 

@@ -1,4 +1,5 @@
-"""The driver is killed in the middle of a bulk rename and of several writes; run again, all of it ends right."""
+"""The driver is killed in the middle of a bulk rename and of several writes; run again, all of it
+ends right."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ PATIENCE = 240.0
 
 
 def killed(orders: Orders) -> None:
-    """Run the driver until all of it stands still; then it, its JVM and the processes that wait are killed."""
+    """Run the driver until all of it stands still; then it, its JVM and the processes that wait are
+    killed."""
     place = Path(orders.place)
     with (
         (place / "errors").open("wb") as errors,
@@ -92,7 +94,9 @@ async def test_what_a_killed_driver_was_doing_is_done_by_another_one(
         assert content(fs, "/published") == {"/published": list(range(WRITES["published"]))}
         assert len(await garbage(volume)) >= WRITES["uploaded"] + WRITES["prepared"]
 
-    report = rename_files(spark, volume, pairs(spark), state=f"{orders.place}/state", dry_run=False, tasks=1).report
+    report = rename_files(
+        spark, volume, pairs(spark), state=f"{orders.place}/state", dry_run=False, tasks=1
+    ).report
     assert (report.done, report.already, report.failed) == (FILES - 20, 20, 0)
     register(spark, volume=volume)
     for where in WRITES:
@@ -104,7 +108,9 @@ async def test_what_a_killed_driver_was_doing_is_done_by_another_one(
             assert content(fs, f"/{where}") == {f"/{where}": list(range(WRITES[where]))}
     opened = await open_volume(volume)
     try:
-        await repair_volume(opened, grace=0.0, dry_run=False)  # clears away what its commits were at
+        await repair_volume(
+            opened, grace=0.0, dry_run=False
+        )  # clears away what its commits were at
     finally:
         await opened.close()
     await collect(volume)

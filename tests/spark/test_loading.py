@@ -92,12 +92,17 @@ async def logged(volume: Volume) -> dict[str, tuple[Any, int]]:
     assert volume.log_blobs is not None
     truths = latest([record async for record in LogReader(volume.log_blobs).records()])
     return {
-        found: (truth.committed and replace(truth.committed.operation, time_ms=0), len(truth.conflict))
+        found: (
+            truth.committed and replace(truth.committed.operation, time_ms=0),
+            len(truth.conflict),
+        )
         for found, truth in truths.items()
     }
 
 
-def test_what_is_loaded_is_what_one_machine_loads(spark: SparkSession, dumped: Path, tmp_path: Path) -> None:
+def test_what_is_loaded_is_what_one_machine_loads(
+    spark: SparkSession, dumped: Path, tmp_path: Path
+) -> None:
     one, many = lost(dumped, tmp_path / "one"), lost(dumped, tmp_path / "many")
     source = str(dumped / "dump")
     expected = asyncio.run(load_volume(source, one, check=True))
@@ -118,7 +123,9 @@ def test_what_is_loaded_is_what_one_machine_loads(spark: SparkSession, dumped: P
         load(spark, many, source)
 
 
-def test_parents_that_the_dump_lacks_are_made(spark: SparkSession, dumped: Path, tmp_path: Path) -> None:
+def test_parents_that_the_dump_lacks_are_made(
+    spark: SparkSession, dumped: Path, tmp_path: Path
+) -> None:
     place = lost(dumped, tmp_path / "volume")
     done = load(spark, place, str(dumped / "deep"), partitions=2)
     assert (done.entries, done.made) == (2, 2)
@@ -126,7 +133,9 @@ def test_parents_that_the_dump_lacks_are_made(spark: SparkSession, dumped: Path,
     assert found.keys() == {"/a", "/a/deep", "/a/deep/er", "/a/deep/er/3"}
     assert found["/a/deep/er"] == asyncio.run(entries(embedded(dumped)))["/a/deep/er"]
     ids = {entry.id for entry in found.values()}
-    assert {operation.after.path for each, (operation, _) in on(place, logged).items() if each in ids} == found.keys()
+    assert {
+        operation.after.path for each, (operation, _) in on(place, logged).items() if each in ids
+    } == found.keys()
 
 
 @volume_backends("dynoxide+seaweedfs")
@@ -167,7 +176,9 @@ class Failing(loading._Deputies):
             judge(self, portion)
             fail()
 
-        async def loaded(self: Landing, entries: Sequence[Entry], held: Callable[[], object]) -> None:
+        async def loaded(
+            self: Landing, entries: Sequence[Entry], held: Callable[[], object]
+        ) -> None:
             await load(self, entries, held)
             fail()
 
@@ -177,8 +188,11 @@ class Failing(loading._Deputies):
             yield from loading._Deputies.rows(self, parts)
 
 
-def failing_at(patch: pytest.MonkeyPatch, stage: str, directory: Path, *, repeated: bool = False) -> None:
-    """A task of the stage fails; if it is `repeated`, the stage is run again then, under the same lock."""
+def failing_at(
+    patch: pytest.MonkeyPatch, stage: str, directory: Path, *, repeated: bool = False
+) -> None:
+    """A task of the stage fails; if it is `repeated`, the stage is run again then, under the same
+    lock."""
     once = loading._Tasks._stage
 
     def failing(self: Any, aim: Any, parts: Any, lock: str, what: str) -> list[Any]:
@@ -222,13 +236,19 @@ def test_an_interrupted_load_is_finished_by_the_same_call(
     else:
         with pytest.raises(BusyError, match="a load of the volume"):
             load(spark, place, str(dumped / "deep"))
-    done = load(spark, place, source, partitions=2) if by == "tasks" else asyncio.run(load_volume(source, place))
+    done = (
+        load(spark, place, source, partitions=2)
+        if by == "tasks"
+        else asyncio.run(load_volume(source, place))
+    )
     assert (done.skipped > 0) == (at == "files")
     assert on(place, items_of) == on(embedded(dumped), items_of)
     assert on(place, logged) == on(alone, logged)
 
 
-def test_one_machine_begins_and_tasks_finish(spark: SparkSession, dumped: Path, tmp_path: Path) -> None:
+def test_one_machine_begins_and_tasks_finish(
+    spark: SparkSession, dumped: Path, tmp_path: Path
+) -> None:
     place, source = lost(dumped, tmp_path / "volume"), str(dumped / "dump")
     done: list[int] = []
 
@@ -244,7 +264,11 @@ def test_one_machine_begins_and_tasks_finish(spark: SparkSession, dumped: Path, 
 
 
 def test_tasks_are_repeated(
-    spark: SparkSession, dumped: Path, alone: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    dumped: Path,
+    alone: VolumeConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = lost(dumped, tmp_path / "volume")
     failing_at(monkeypatch, "", tmp_path, repeated=True)
@@ -293,7 +317,9 @@ def changed(source: Path, target: Path, change: Callable[[list[Entry]], list[Ent
     make_room(str(target))
     parts = []
     for number, entry in enumerate(found):
-        writer = PartWriter(str(target), header, f"{number:06d}", "directories" if entry.is_dir else "files")
+        writer = PartWriter(
+            str(target), header, f"{number:06d}", "directories" if entry.is_dir else "files"
+        )
         writer.write(in_columns([entry], KeyScheme("moving", 4)))
         parts += writer.finish()
     write_manifest(str(target), Manifest.of(header, parts))
@@ -312,7 +338,10 @@ def test_a_dump_that_no_volume_can_hold_is_refused_before_anything_is_made(
         return [*some(entries), next(entry for entry in entries if entry.path == "/top")]
 
     def through(entries: list[Entry]) -> list[Entry]:
-        return [replace(entry, path="/top/x") if entry.path == "/a/2" else entry for entry in some(entries)]
+        return [
+            replace(entry, path="/top/x") if entry.path == "/a/2" else entry
+            for entry in some(entries)
+        ]
 
     cases: list[tuple[Any, type[S3kError], str]] = [
         (twice, CorruptDataError, "twice"),
@@ -335,7 +364,9 @@ def test_a_dump_that_no_volume_can_hold_is_refused_before_anything_is_made(
     assert not (tmp_path / "volume" / "table.db").exists()
 
 
-def test_bytes_that_are_not_here_are_found(spark: SparkSession, dumped: Path, tmp_path: Path) -> None:
+def test_bytes_that_are_not_here_are_found(
+    spark: SparkSession, dumped: Path, tmp_path: Path
+) -> None:
     place, other = lost(dumped, tmp_path / "volume"), embedded(tmp_path / "other")
     source = str(dumped / "dump")
     with pytest.raises(InvalidArgumentError, match="another volume"):

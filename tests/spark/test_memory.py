@@ -26,7 +26,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FEW, MANY = 10_000, 100_000
 GROWTH = 100 * 1024 * 1024
-"""Bytes. A task has a part of at most 20,000 things in memory, and a page of a scan, however large the volume is."""
+"""Bytes. A task has a part of at most 20,000 things in memory, and a page of a scan, however large
+the volume is."""
 
 
 def peaks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -52,11 +53,15 @@ async def volume_of(place: Path, files: int) -> VolumeConfig:
     await init_volume(config)
     async with S3kClient(config=config) as fs:
         for start in range(0, files, 5000):
-            await fs.write_many([(f"/d{number % 50}/{number}", b"x") for number in range(start, start + 5000)])
+            await fs.write_many(
+                [(f"/d{number % 50}/{number}", b"x") for number in range(start, start + 5000)]
+            )
     return config
 
 
-async def test_verify_takes_as_much_memory_for_ten_times_as_many_files(spark: SparkSession, tmp_path: Path) -> None:
+async def test_verify_takes_as_much_memory_for_ten_times_as_many_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     found = {}
     for files in (FEW, MANY):
         volume = await volume_of(await asyncio.to_thread(made, tmp_path / str(files)), files)

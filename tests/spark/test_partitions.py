@@ -13,7 +13,24 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-TEXTS = ["", "x", "/", "a=b", "10:30", "%2F", "%", "%4", "%zz", "é", "Ã©", "{a}", "a b", "東京", "__HIVE", "'\"^"]
+TEXTS = [
+    "",
+    "x",
+    "/",
+    "a=b",
+    "10:30",
+    "%2F",
+    "%",
+    "%4",
+    "%zz",
+    "é",
+    "Ã©",
+    "{a}",
+    "a b",
+    "東京",
+    "__HIVE",
+    "'\"^",
+]
 
 
 def rule(spark: SparkSession) -> Any:
@@ -33,6 +50,14 @@ def test_names_are_written_as_spark_does(spark: SparkSession) -> None:
 
 def test_names_are_read_as_spark_does(spark: SparkSession) -> None:
     utils = rule(spark)
-    for text in [*TEXTS, *(f"a%{code:02X}" for code in range(0x100)), "a%2fb", "%-1x", "%+1x", "% 1x", "%1"]:
+    for text in [
+        *TEXTS,
+        *(f"a%{code:02X}" for code in range(0x100)),
+        "a%2fb",
+        "%-1x",
+        "%+1x",
+        "% 1x",
+        "%1",
+    ]:
         directory = text.replace("/", "_")
         assert partition_values(f"a={directory}/part-0") == {"a": utils.unescapePathName(directory)}

@@ -174,7 +174,11 @@ def test_an_interrupted_reshard_is_finished_by_the_same_call(
 
 
 def test_tasks_are_repeated(
-    spark: SparkSession, place: VolumeConfig, other: VolumeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    place: VolumeConfig,
+    other: VolumeConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each pass begins, fails, and begins again under the same lock, as Spark does with tasks."""
     once = resharding._Tasks._stage

@@ -49,8 +49,8 @@ def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Tangle:
-    """A log by chance: objects that were made, changed, moved and deleted at few paths, with pending operations, bytes
-    that are missing, and entries that the table still has.
+    """A log by chance: objects that were made, changed, moved and deleted at few paths, with
+    pending operations, bytes that are missing, and entries that the table still has.
     """
 
     def __init__(self, volume: Volume, seed: int) -> None:
@@ -66,7 +66,11 @@ class Tangle:
                 self.object(f"/t{number:03d}")
         for committed, operations in self.operations.items():
             for some in (operations[:20], operations[20:]):  # entries of their own, and segments
-                begun = [await self.volume.log.begin([each]) for each in some] if len(some) <= 20 else []
+                begun = (
+                    [await self.volume.log.begin([each]) for each in some]
+                    if len(some) <= 20
+                    else []
+                )
                 begun += [await self.volume.log.begin(some)] if len(some) > 20 else []
                 for each in begun if committed else ():
                     assert await each.commit()
@@ -101,9 +105,22 @@ class Tangle:
             return Entry(path, True, identity, 1, moment, moment * 1000, operation=operation)
         if self.chance.random() < 0.1:
             lease = SYSTEM.now_ms() + self.chance.choice((-1, 1)) * 10_000_000
-            return Entry(path, False, identity, 1, moment, moment * 1000, lease_ms=lease, operation=operation)
+            return Entry(
+                path, False, identity, 1, moment, moment * 1000, lease_ms=lease, operation=operation
+            )
         physical = self.bytes_of(identity)
-        return Entry(path, False, identity, 1, moment, moment * 1000, 3, physical, committed=True, operation=operation)
+        return Entry(
+            path,
+            False,
+            identity,
+            1,
+            moment,
+            moment * 1000,
+            3,
+            physical,
+            committed=True,
+            operation=operation,
+        )
 
     def bytes_of(self, identity: str) -> str:
         if self.chance.random() < 0.05:
@@ -121,7 +138,12 @@ class Tangle:
             return entry.moved(self.path(top), operation=SYSTEM.uuid())
         physical = self.bytes_of(entry.id)
         return replace(
-            entry, version=entry.version + 1, physical=physical, size=3, committed=True, operation=SYSTEM.uuid()
+            entry,
+            version=entry.version + 1,
+            physical=physical,
+            size=3,
+            committed=True,
+            operation=SYSTEM.uuid(),
         )
 
     def change(self, before: Entry | None, after: Entry | None) -> Operation:
@@ -160,7 +182,9 @@ def put_of(volume: Volume, entry: Entry) -> Put:
 
 async def items_of(volume: Volume) -> list[Item]:
     """All entries of the table as they are stored."""
-    return [item for item in await all_items(volume) if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
+    return [
+        item for item in await all_items(volume) if str(item[PARTITION]).startswith(ENTRY_PREFIX)
+    ]
 
 
 def told(outcomes: list[Outcome]) -> list[tuple[str, str, str, str]]:
@@ -179,7 +203,9 @@ def same(report: RestoreReport, other: RestoreReport) -> None:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_a_tangled_log_is_restored_as_by_one_machine(spark: SparkSession, tmp_path: Path, keep: bool) -> None:
+def test_a_tangled_log_is_restored_as_by_one_machine(
+    spark: SparkSession, tmp_path: Path, keep: bool
+) -> None:
     """Every rule is reached; the records of the tables are equal to the last field."""
     one, many = tmp_path / "one", tmp_path / "many"
     asyncio.run(tangle(embedded(one), 5, TREES, keep=keep))
@@ -190,17 +216,25 @@ def test_a_tangled_log_is_restored_as_by_one_machine(spark: SparkSession, tmp_pa
         same(report, asyncio.run(restore_volume(embedded(one), subtree=subtree)))
         assert report.written == 0
     alone = asyncio.run(restore_volume(embedded(one), subtree=subtree, dry_run=False))
-    frame, report = restore(spark, embedded(many), subtree=subtree, dry_run=False, checkpoint=str(tmp_path / "stages"))
+    frame, report = restore(
+        spark, embedded(many), subtree=subtree, dry_run=False, checkpoint=str(tmp_path / "stages")
+    )
     same(report, alone)
     assert rows_of(frame) == told(report.outcomes)
     assert report.written == report.restored > 0
     assert on(embedded(many), items_of) == on(embedded(one), items_of)
-    expected = {rule.name for rule in RULES} - {"log_damaged"} - (set() if keep else {"stands", "occupied"})
+    expected = (
+        {rule.name for rule in RULES}
+        - {"log_damaged"}
+        - (set() if keep else {"stands", "occupied"})
+    )
     assert {rule for rule, count in report.counts.items() if count} == expected
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_objects_are_restored_as_by_one_machine(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_hundred_thousand_objects_are_restored_as_by_one_machine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """As above, of a size at which the parts are many."""
     one, many = tmp_path / "one", tmp_path / "many"
     asyncio.run(tangle(embedded(one), 9, 18_500, keep=False))
@@ -211,7 +245,9 @@ def test_a_hundred_thousand_objects_are_restored_as_by_one_machine(spark: SparkS
     assert report.counts == alone.counts
     for name in ("files", "directories", "reservations", "bytes", "log_records", "written"):
         assert getattr(report, name) == getattr(alone, name), name
-    assert frame.count() == sum(count for rule, count in report.counts.items() if rule not in UNTOLD)
+    assert frame.count() == sum(
+        count for rule, count in report.counts.items() if rule not in UNTOLD
+    )
     assert set(told(alone.outcomes)) <= set(rows_of(frame))
     assert on(embedded(many), items_of) == on(embedded(one), items_of)
 
@@ -247,8 +283,8 @@ def fails(*arguments: Any) -> Callable[[Any], Any]:
 def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outlives_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until then nobody can open the volume. A task that everybody took for dead, and that comes back when the volume
-    is in use again, writes nothing.
+    """Until then nobody can open the volume. A task that everybody took for dead, and that comes
+    back when the volume is in use again, writes nothing.
     """
     one, many = embedded(tmp_path / "one"), embedded(tmp_path / "many")
     before = asyncio.run(written(many, 140))
@@ -273,7 +309,9 @@ def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outliv
     assert 0 < report.written == len(before) - report.counts["stands"] < len(before)
     after = on(many, items_of)
     assert after == on(one, items_of)
-    assert [{**item, "op": ""} for item in after] == [{**item, "op": ""} for item in before]  # jobs marked some
+    assert [{**item, "op": ""} for item in after] == [
+        {**item, "op": ""} for item in before
+    ]  # jobs marked some
     line = entry_line(Entry("/late", True, SYSTEM.uuid(), 1, 1, 1000, operation=SYSTEM.uuid()))
     rows = spark.createDataFrame([(line,)], "line string").mapInArrow(late[0], WRITTEN)
     with pytest.raises(PySparkException, match="is not held any more"):

@@ -12,7 +12,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.utils import require_minimum_pandas_version
 
 from s3k_async.errors import ConfigError
-from s3k_async.spark.settings import DRIVER_OPTIONS, EXECUTOR_OPTIONS, SparkSettings, _context, spark_settings
+from s3k_async.spark.settings import (
+    DRIVER_OPTIONS,
+    EXECUTOR_OPTIONS,
+    SparkSettings,
+    _context,
+    spark_settings,
+)
 from s3k_async.spark.source import register
 from tests.spark.conftest import ROOT
 
@@ -48,26 +54,46 @@ def test_a_secret_is_refused_where_it_would_be_shipped() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["arn:aws:kms:eu-west-1:111122223333:key/k", "alias/mine", "1234abcd-12ab-34cd-56ef-1234567890ab"]
+    "key",
+    [
+        "arn:aws:kms:eu-west-1:111122223333:key/k",
+        "alias/mine",
+        "1234abcd-12ab-34cd-56ef-1234567890ab",
+    ],
 )
 def test_the_name_of_a_kms_key_is_no_secret(key: str) -> None:
     marker = "fs.s3k.storage.underlying.fs.prop.marker"
-    hadoop = {"fs.s3a.encryption.key": key, f"{marker}.fs.s3a.server-side-encryption.key.events": key}
+    hadoop = {
+        "fs.s3a.encryption.key": key,
+        f"{marker}.fs.s3a.server-side-encryption.key.events": key,
+    }
     assert SparkSettings(hadoop, None, None).without_secrets().hadoop == hadoop
     assert SparkSettings({"fs.s3a.access.key": key}, None, None).without_secrets().hadoop == {}
 
 
 @pytest.mark.parametrize(
-    "name", ["encryption.key", "server-side-encryption-key", "proxy.password", "session.token", "secret.key"]
+    "name",
+    [
+        "encryption.key",
+        "server-side-encryption-key",
+        "proxy.password",
+        "session.token",
+        "secret.key",
+    ],
 )
 def test_secrets_of_the_datas_service_stay_on_the_driver(name: str) -> None:
     marker = "fs.s3k.storage.underlying.fs.prop.marker.fs.s3a"
-    hadoop = {f"{marker}.{name}.events": "hush", f"fs.s3a.{name}": "hush", f"{marker}.endpoint.events": "here"}
+    hadoop = {
+        f"{marker}.{name}.events": "hush",
+        f"fs.s3a.{name}": "hush",
+        f"{marker}.endpoint.events": "here",
+    }
     assert list(SparkSettings(hadoop, None, None).without_secrets().hadoop.values()) == ["here"]
 
 
 def test_defaults_of_hadoop_and_spark_are_no_settings(spark: SparkSession) -> None:
-    """They would count more than `max_connections` of the configuration file, which is for all services."""
+    """They would count more than `max_connections` of the configuration file, which is for all
+    services."""
     found = spark_settings(spark).hadoop
     assert "fs.s3a.connection.maximum" not in found
     assert "fs.s3a.downgrade.syncable.exceptions" not in found
@@ -83,11 +109,20 @@ def test_defaults_of_hadoop_and_spark_are_no_settings(spark: SparkSession) -> No
         hadoop.unset("fs.s3k.metastore.dynamo.table.events")
 
 
-def test_the_extra_admits_the_versions_of_pandas_that_pyspark_is_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_extra_admits_the_versions_of_pandas_that_pyspark_is_made_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """PySpark warns about others at every job, and tests have another one for what needs it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    [wanted] = [text for text in project["optional-dependencies"]["spark"] if text.startswith("pandas")]
-    for version, is_supported in {"2.2.0": True, "2.3.3": True, "3.0.0": False, "3.1.1": False}.items():
+    [wanted] = [
+        text for text in project["optional-dependencies"]["spark"] if text.startswith("pandas")
+    ]
+    for version, is_supported in {
+        "2.2.0": True,
+        "2.3.3": True,
+        "3.0.0": False,
+        "3.1.1": False,
+    }.items():
         monkeypatch.setattr("pandas.__version__", version)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")

@@ -90,7 +90,9 @@ def test_partition_columns_come_from_directories(
         for more in range(2)
     ]
     assert frame.count() == 6
-    assert rows(frame.where("day = '2026-01-02' and id > 10")) == [(11, None, dt.date(2026, 1, 2), 1)]
+    assert rows(frame.where("day = '2026-01-02' and id > 10")) == [
+        (11, None, dt.date(2026, 1, 2), 1)
+    ]
 
 
 @embedded
@@ -125,7 +127,11 @@ def test_all_usual_types_come_back(load: Callable[..., DataFrame], fs: S3kSyncCl
     found = first.asDict(recursive=True)
     zone = found.pop("moment").astimezone(dt.UTC), found.pop("nanos").astimezone(dt.UTC)
     assert zone == (NOON, NOON)
-    expected = {name: table.column(name)[0].as_py() for name in table.column_names if name not in ("moment", "nanos")}
+    expected = {
+        name: table.column(name)[0].as_py()
+        for name in table.column_names
+        if name not in ("moment", "nanos")
+    }
     assert found == expected | {"pairs": {"a": 1}, "data": bytearray(b"\0\xff")}
     types = dict(frame.dtypes)
     assert types["unsigned"] == "bigint"
@@ -137,9 +143,9 @@ def test_all_usual_types_come_back(load: Callable[..., DataFrame], fs: S3kSyncCl
 def test_files_that_spark_itself_has_written(
     spark: SparkSession, load: Callable[..., DataFrame], fs: S3kSyncClient, tmp_path: Any
 ) -> None:
-    spark.sql("select id, timestamp'2026-03-01 12:00:00' at from range(3)").coalesce(1).write.option(
-        "compression", "gzip"
-    ).parquet(str(tmp_path / "out"))
+    spark.sql("select id, timestamp'2026-03-01 12:00:00' at from range(3)").coalesce(
+        1
+    ).write.option("compression", "gzip").parquet(str(tmp_path / "out"))
     (file,) = (tmp_path / "out").glob("*.parquet")
     fs.write("/theirs/part.parquet", file.read_bytes())
     assert load("/theirs").dtypes == [("id", "bigint"), ("at", "timestamp")]
@@ -147,7 +153,9 @@ def test_files_that_spark_itself_has_written(
 
 
 @embedded
-def test_only_the_columns_that_are_wanted(load: Callable[..., DataFrame], fs: S3kSyncClient) -> None:
+def test_only_the_columns_that_are_wanted(
+    load: Callable[..., DataFrame], fs: S3kSyncClient
+) -> None:
     days(fs)
     chosen = load("/events", columns="hour, name")
     assert chosen.columns == ["hour", "name"]
@@ -174,7 +182,9 @@ def test_the_schema_of_all_files(load: Callable[..., DataFrame], fs: S3kSyncClie
 
 
 @embedded
-def test_several_paths_a_file_and_nothing(load: Callable[..., DataFrame], fs: S3kSyncClient) -> None:
+def test_several_paths_a_file_and_nothing(
+    load: Callable[..., DataFrame], fs: S3kSyncClient
+) -> None:
     days(fs)
     path = "/events/day=2026-01-03/hour=2/part-0.parquet"
     assert load(path).columns == ["id", "name"]
@@ -185,7 +195,10 @@ def test_several_paths_a_file_and_nothing(load: Callable[..., DataFrame], fs: S3
     assert rows(load("/empty", schema="a int")) == []
     with pytest.raises(Exception, match=PathNotFoundError.__name__):
         load("/absent")
-    with pytest.raises(Exception, match=f"{ConfigError.__name__}.*unknown option 'merge_schem'; did you mean merge_s"):
+    with pytest.raises(
+        Exception,
+        match=f"{ConfigError.__name__}.*unknown option 'merge_schem'; did you mean merge_s",
+    ):
         load("/events", merge_schem="true")
 
 
@@ -193,7 +206,10 @@ def test_several_paths_a_file_and_nothing(load: Callable[..., DataFrame], fs: S3
 def test_other_formats(load: Callable[..., DataFrame], fs: S3kSyncClient) -> None:
     fs.write("/csv/day=1/a.csv", b"code,n\n007,1\n008,2\n")
     assert rows(load("/csv", format="csv")) == [(7, 1, 1), (8, 2, 1)]
-    assert rows(load("/csv", format="csv", schema="code string, day int")) == [("007", 1), ("008", 1)]
+    assert rows(load("/csv", format="csv", schema="code string, day int")) == [
+        ("007", 1),
+        ("008", 1),
+    ]
     fs.write("/json/a.json", b'{"a": 1, "b": {"c": "x"}}\n{"a": 2}\n')
     assert [row.asDict(True) for row in load("/json", format="json").orderBy("a").collect()] == [
         {"a": 1, "b": {"c": "x"}},
@@ -221,7 +237,10 @@ def test_filters_are_pushed_where_spark_is_set_so(
     try:
         register(spark, volume=volume)
         second = load("/events", schema=frame).where("day = '2026-01-02'")
-        assert rows(second) == [(10, "n1", dt.date(2026, 1, 2), 1), (11, None, dt.date(2026, 1, 2), 1)]
+        assert rows(second) == [
+            (10, "n1", dt.date(2026, 1, 2), 1),
+            (11, None, dt.date(2026, 1, 2), 1),
+        ]
         assert rows(second.where("name is not null and id >= 10").select("id")) == [(10,)]
         assert rows(second.where("name like 'x%'")) == []
         assert rows(second.where("hour in (1, 2) and id <> 10").select("id")) == [(11,)]
@@ -249,7 +268,9 @@ def test_tasks_ask_the_table_nothing(fs: S3kSyncClient, volume: VolumeConfig) ->
 def test_large_files_are_cut_by_row_groups_and_small_ones_joined(
     load: Callable[..., DataFrame], fs: S3kSyncClient
 ) -> None:
-    big = parquet({"id": range(10_000)}, row_group_size=1000, compression="none", use_dictionary=False)
+    big = parquet(
+        {"id": range(10_000)}, row_group_size=1000, compression="none", use_dictionary=False
+    )
     for number in range(3):
         fs.write(f"/mixed/{number}", parquet({"id": [-number]}))
     fs.write("/mixed/big", big)
@@ -264,7 +285,9 @@ def test_large_files_are_cut_by_row_groups_and_small_ones_joined(
     assert frame.agg({"id": "sum"}).collect()[0][0] == sum(range(10_000)) - 3
 
 
-def test_neighbours_are_joined_up_to_the_limit_and_for_all_tasks(fs_free_pieces: list[Piece]) -> None:
+def test_neighbours_are_joined_up_to_the_limit_and_for_all_tasks(
+    fs_free_pieces: list[Piece],
+) -> None:
     mib = 2**20
     assert [len(group) for group in joined(fs_free_pieces, 4 * mib)] == [4, 4, 2]
     assert [len(group) for group in joined(fs_free_pieces, 128 * mib)] == [10]
@@ -292,12 +315,17 @@ def test_bytes_that_were_collected_meanwhile_are_told_with_the_path(fs: S3kSyncC
 @embedded
 def test_files_are_pruned_by_the_conditions_that_are_decided(fs: S3kSyncClient) -> None:
     days(fs)
-    fs.write("/events/day=__HIVE_DEFAULT_PARTITION__/hour=9/part-0.parquet", parquet({"id": [90], "name": ["z"]}))
+    fs.write(
+        "/events/day=__HIVE_DEFAULT_PARTITION__/hour=9/part-0.parquet",
+        parquet({"id": [90], "name": ["z"]}),
+    )
     files = found_files(fs, ["/events"])
     schema = inferred_schema(fs, files, "parquet", merged=False)
 
     def left(*conditions: Condition) -> list[str]:
-        groups = planned(fs, ReadPlan(schema, "parquet", conditions), files, limit=2**27, parallelism=1)
+        groups = planned(
+            fs, ReadPlan(schema, "parquet", conditions), files, limit=2**27, parallelism=1
+        )
         return [piece.file.path.split("/")[2][4:] for group in groups for piece in group]
 
     first, second, third = (f"2026-01-0{day}" for day in (1, 2, 3))
@@ -351,7 +379,9 @@ def test_options_that_are_none(options: dict[str, str], message: str) -> None:
     assert "hush" not in str(raised.value)
 
 
-def test_options_of_the_volume_are_passed_on_and_secrets_of_the_session_stay(spark: SparkSession) -> None:
+def test_options_of_the_volume_are_passed_on_and_secrets_of_the_session_stay(
+    spark: SparkSession,
+) -> None:
     from s3k_async.spark.settings import spark_settings
     from s3k_async.spark.source_options import SourceSettings
 
@@ -371,7 +401,11 @@ def test_options_of_the_volume_are_passed_on_and_secrets_of_the_session_stay(spa
     assert not {"hush", "key"} & set(session.without_secrets().hadoop.values())
     asked = SourceOptions.of({"path": "s3k://events/a", "MAX_CONCURRENCY": "3", "Format": "csv"})
     found = SourceSettings(session.without_secrets()).volume_of(asked)
-    assert (found.driver.name, found.driver.tuning.max_concurrency, asked.format) == ("events", 3, "csv")
+    assert (found.driver.name, found.driver.tuning.max_concurrency, asked.format) == (
+        "events",
+        3,
+        "csv",
+    )
     assert getattr(found.executors.table, "name", None) == "tree"
     given = SourceSettings(session, volume=spark_volume(spark, "s3k://events"))
     assert given.volume_of(SourceOptions.of({"path": "s3k://events/a"})) is given.volume
@@ -393,15 +427,20 @@ print(sorted({"pandas", "pyarrow.dataset"} & set(sys.modules)))
 
 
 @embedded
-def test_planning_and_commit_load_no_pandas(fs: S3kSyncClient, volume: VolumeConfig, tmp_path: Path) -> None:
-    """Spark does each in a process of its own, and loading pandas takes longer than all the rest."""
+def test_planning_and_commit_load_no_pandas(
+    fs: S3kSyncClient, volume: VolumeConfig, tmp_path: Path
+) -> None:
+    """Spark does each in a process of its own, and loading pandas takes longer than all the
+    rest."""
     days(fs)
     source = S3kDataSource({"path": "/events"})
     source.session = SourceSettings(SparkSettings({}, None, None), SparkVolume(volume, volume))
     schema = StructType().add("id", "long")
     (tmp_path / "pickled").write_bytes(pickle.dumps((source, source_writer(volume, schema))))
     command = [sys.executable, "-c", PLANNING, str(tmp_path / "pickled")]
-    found = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
+    found = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, check=False
+    )
     assert found.stderr.decode() == ""
     assert found.stdout.decode() == "[]\n"
 

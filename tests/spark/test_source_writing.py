@@ -93,12 +93,26 @@ def test_all_usual_types_come_back(
 ) -> None:
     frame = spark.createDataFrame(
         [
-            (1, True, 0.5, "ä", bytearray(b"\0"), Decimal("1.20"), dt.date(2026, 1, 1), [1, None], {"k": 1}, (1, "x")),
+            (
+                1,
+                True,
+                0.5,
+                "ä",
+                bytearray(b"\0"),
+                Decimal("1.20"),
+                dt.date(2026, 1, 1),
+                [1, None],
+                {"k": 1},
+                (1, "x"),
+            ),
             (None, None, None, None, None, None, None, None, None, None),
         ],
-        "i int, f boolean, d double, s string, b binary, m decimal(10,2), t date, l array<int>, k map<string,int>,"
+        "i int, f boolean, d double, s string, b binary, m decimal(10,2), t date, l array<int>, k "
+        "map<string,int>,"
         " n struct<a:int,b:string>",
-    ).selectExpr("*", "timestamp'2026-03-01 12:00:00.123456' at", "timestamp_ntz'2026-03-01 12:00:00' local")
+    ).selectExpr(
+        "*", "timestamp'2026-03-01 12:00:00.123456' at", "timestamp_ntz'2026-03-01 12:00:00' local"
+    )
     save(frame, "/types")
     back = spark.read.format("s3k").load("/types")
     assert back.dtypes == frame.dtypes
@@ -140,10 +154,16 @@ def seen_by_a_reader(config: VolumeConfig, top: str) -> Iterator[list[frozenset[
 
 @embedded
 @pytest.mark.parametrize(
-    ("tasks", "days"), [pytest.param(20, 8, id="20"), pytest.param(200, 2, id="200", marks=pytest.mark.slow)]
+    ("tasks", "days"),
+    [pytest.param(20, 8, id="20"), pytest.param(200, 2, id="200", marks=pytest.mark.slow)],
 )
 def test_many_tasks_are_seen_wholly_or_not_at_all(
-    spark: SparkSession, save: Callable[..., None], fs: S3kSyncClient, volume: VolumeConfig, tasks: int, days: int
+    spark: SparkSession,
+    save: Callable[..., None],
+    fs: S3kSyncClient,
+    volume: VolumeConfig,
+    tasks: int,
+    days: int,
 ) -> None:
     fs.makedirs("/big")
     rows = tasks * days
@@ -160,7 +180,9 @@ def test_many_tasks_are_seen_wholly_or_not_at_all(
         assert set(seen) <= {before, after}
         assert len(after) == (rows if options else tasks)
         assert not before & after
-        assert sorted(each for ids in content(fs, "/big").values() for each in ids) == list(range(rows))
+        assert sorted(each for ids in content(fs, "/big").values() for each in ids) == list(
+            range(rows)
+        )
 
 
 @embedded
@@ -174,7 +196,8 @@ async def test_a_task_that_fails_leaves_what_was_there_and_bytes_that_are_collec
         with pytest.raises(Exception, match="a bad row"):
             save(bad, "/out", "overwrite")
         assert paths(fs, "/out") == before
-    # A task that was still running is killed, or ends when nobody waits for it: its bytes are collected.
+    # A task that was still running is killed, or ends when nobody waits for it: its bytes are
+    # collected.
     for _ in range(60):
         await collect(volume)
         if not await garbage(volume):
@@ -188,8 +211,14 @@ def test_two_jobs_append_to_one_directory_at_once(
     spark: SparkSession, save: Callable[..., None], fs: S3kSyncClient
 ) -> None:
     def append(start: int) -> None:
-        # createDataFrame makes the session this thread's: without, Spark finds no data source in it.
-        save(spark.createDataFrame([(start + more,) for more in range(120)], "id bigint").repartition(8), "/out")
+        # createDataFrame makes the session this thread's: without, Spark finds no data source in
+        # it.
+        save(
+            spark.createDataFrame(
+                [(start + more,) for more in range(120)], "id bigint"
+            ).repartition(8),
+            "/out",
+        )
 
     with ThreadPoolExecutor(2) as pool:
         for job in [pool.submit(append, start) for start in (0, 120)]:
@@ -205,9 +234,16 @@ def test_the_functions_for_sparks_without_data_sources(
     frame = spark.createDataFrame([(1, "a"), (2, "b"), (3, "b")], SCHEMA)
     write_parquet(frame, "/out", mode="overwrite", partition_columns=["day"], volume=volume)
     assert content(fs, "/out") == {"/out/day=a": [1], "/out/day=b": [2, 3]}
-    read = read_parquet(spark, "/out", volume=volume, filters=[("day", "!=", "a"), ("id", "in", [1, 2])])
+    read = read_parquet(
+        spark, "/out", volume=volume, filters=[("day", "!=", "a"), ("id", "in", [1, 2])]
+    )
     assert [tuple(row) for row in read.collect()] == [(2, "b")]
-    assert read_parquet(spark, "/out", volume=volume, schema="day string", filters=[("day", "=", "c")]).count() == 0
+    assert (
+        read_parquet(
+            spark, "/out", volume=volume, schema="day string", filters=[("day", "=", "c")]
+        ).count()
+        == 0
+    )
     write_parquet(frame.where("id > 2"), "/out", partition_columns=["day"], volume=volume)
     assert read_parquet(spark, f"s3k://{volume.name}/out", volume=volume, columns="id").count() == 4
     with pytest.raises(InvalidArgumentError, match="append or overwrite"):
@@ -221,14 +257,20 @@ def test_the_functions_for_sparks_without_data_sources(
 
 def plan_of(path: str = "/out", *, overwrite: bool = False, **options: object) -> WritePlan:
     schema = StructType().add("id", "long").add("day", "string")
-    return write_plan(SourceOptions.of({"path": path, **options}), schema, SYSTEM.uuid(), overwrite=overwrite)
+    return write_plan(
+        SourceOptions.of({"path": path, **options}), schema, SYSTEM.uuid(), overwrite=overwrite
+    )
 
 
 def batch(*rows: tuple[int, str | None]) -> pa.RecordBatch:
-    return pa.record_batch({"id": pa.array([row[0] for row in rows], pa.int64()), "day": [row[1] for row in rows]})
+    return pa.record_batch(
+        {"id": pa.array([row[0] for row in rows], pa.int64()), "day": [row[1] for row in rows]}
+    )
 
 
-def written(fs: S3kSyncClient, plan: WritePlan, *rows: tuple[int, str | None], task: int = 0) -> list[WrittenFile]:
+def written(
+    fs: S3kSyncClient, plan: WritePlan, *rows: tuple[int, str | None], task: int = 0
+) -> list[WrittenFile]:
     return written_files(fs, plan, task, [batch(*rows)])
 
 
@@ -249,14 +291,18 @@ async def test_attempts_that_are_not_committed_are_collected(volume: VolumeConfi
 async def test_what_is_aborted_is_dropped_unless_it_may_be_published(volume: VolumeConfig) -> None:
     writer = S3kWriter(SparkVolume(volume, volume), plan_of())
     message = writer.write(iter([batch((1, "a"))]))
-    writer.abort([message])  # all tasks have written: it is the commit that failed, perhaps with an unknown outcome
+    writer.abort(
+        [message]
+    )  # all tasks have written: it is the commit that failed, perhaps with an unknown outcome
     assert len(await garbage(volume)) == 1
     writer.abort([message, None])
     assert await garbage(volume) == set()
 
 
 @embedded
-async def test_a_commit_that_fails_changes_nothing_and_drops_the_bytes(volume: VolumeConfig) -> None:
+async def test_a_commit_that_fails_changes_nothing_and_drops_the_bytes(
+    volume: VolumeConfig,
+) -> None:
     with S3kSyncClient(config=volume) as fs:
         fs.write("/out", b"a file")
         plan = plan_of()
@@ -331,8 +377,11 @@ async def test_after_an_unknown_outcome_the_bytes_stay_and_the_same_write_is_rig
 
 
 @embedded
-async def test_of_two_overwrites_the_later_one_stays(volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One is published between the moment at which the other looks at what it replaces, and its commit."""
+async def test_of_two_overwrites_the_later_one_stays(
+    volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is published between the moment at which the other looks at what it replaces, and its
+    commit."""
     look, meanwhile = source_committing._replaced, True
 
     def looked(fs: S3kSyncClient, *places: Any) -> Iterator[FileStatus]:
@@ -353,7 +402,9 @@ async def test_of_two_overwrites_the_later_one_stays(volume: VolumeConfig, monke
 
 
 @embedded
-async def test_rows_that_cannot_be_read_leave_no_bytes(volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_that_cannot_be_read_leave_no_bytes(
+    volume: VolumeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(source_files, "ROW_GROUP", 1)
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -367,7 +418,14 @@ async def test_rows_that_cannot_be_read_leave_no_bytes(volume: VolumeConfig, mon
 
 @embedded
 def test_an_overwrite_keeps_what_it_writes_beside(fs: S3kSyncClient) -> None:
-    for path in ("/out/old", "/out/_SUCCESS", "/out/day=a/old", "/out/day=b/deep/old", "/out/day=c/old", "/beside/old"):
+    for path in (
+        "/out/old",
+        "/out/_SUCCESS",
+        "/out/day=a/old",
+        "/out/day=b/deep/old",
+        "/out/day=c/old",
+        "/beside/old",
+    ):
         fs.write(path, b"1")
     plan = plan_of(overwrite=True, partition_columns="day", partition_overwrite_mode="dynamic")
     publish(fs, plan, written(fs, plan, (1, "b"), (2, "d")))
@@ -384,15 +442,21 @@ def test_an_overwrite_keeps_what_it_writes_beside(fs: S3kSyncClient) -> None:
     plan = plan_of(overwrite=True)
     publish(fs, plan, written(fs, plan, (1, "a")))
     assert content(fs, "/out") == {"/out": [1]}
-    publish(fs, plan_of(overwrite=True, partition_columns="day", partition_overwrite_mode="dynamic"), [])
+    publish(
+        fs, plan_of(overwrite=True, partition_columns="day", partition_overwrite_mode="dynamic"), []
+    )
     assert content(fs, "/out") == {"/out": [1]}
     publish(fs, plan_of("/new", overwrite=True), [])
     assert list(fs.list("/new")) == []
 
 
 @embedded
-def test_each_partition_has_one_file_where_it_fits(fs: S3kSyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = [batch(*((number * 50 + more, str(more)) for more in range(50))) for number in range(10)]
+def test_each_partition_has_one_file_where_it_fits(
+    fs: S3kSyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [
+        batch(*((number * 50 + more, str(more)) for more in range(50))) for number in range(10)
+    ]
     plan = plan_of(partition_columns="day")
     files = written_files(fs, plan, 7, batches)
     assert len(files) == 50
@@ -405,7 +469,8 @@ def test_each_partition_has_one_file_where_it_fits(fs: S3kSyncClient, monkeypatc
     assert len({file.name for file in rolled}) == len(rolled)
     publish(fs, plan, [*files, *rolled])
     assert content(fs, "/out") == {
-        f"/out/day={more}": sorted([number * 50 + more for number in range(10)] * 2) for more in range(50)
+        f"/out/day={more}": sorted([number * 50 + more for number in range(10)] * 2)
+        for more in range(50)
     }
 
 
@@ -414,7 +479,11 @@ def test_files_have_so_many_rows_at_most(fs: S3kSyncClient) -> None:
     plan = plan_of(max_records_per_file=4, compression="zstd")
     publish(fs, plan, written(fs, plan, *((number, None) for number in range(10))))
     found = sorted(paths(fs, "/out"))
-    assert [path.rpartition("-")[2] for path in found] == ["000.zstd.parquet", "001.zstd.parquet", "002.zstd.parquet"]
+    assert [path.rpartition("-")[2] for path in found] == [
+        "000.zstd.parquet",
+        "001.zstd.parquet",
+        "002.zstd.parquet",
+    ]
     sizes = []
     for path in found:
         with fs.open(path) as file:
@@ -449,7 +518,9 @@ def test_messages_travel(tmp_path: Path) -> None:
 
     from s3k_async.model import Content, StagedFile
 
-    files: Sequence[WrittenFile] = [WrittenFile("day=a", "part", StagedFile("v", "o", Content("k", 1, "e", "c"), 5))]
+    files: Sequence[WrittenFile] = [
+        WrittenFile("day=a", "part", StagedFile("v", "o", Content("k", 1, "e", "c"), 5))
+    ]
     assert pickle.loads(pickle.dumps(Written(tuple(files)))) == Written(tuple(files))
 
 
@@ -458,7 +529,9 @@ def test_appends_at_once_are_jobs_that_wait_for_each_other(volume: VolumeConfig)
     def append(task: int) -> None:
         with S3kSyncClient(config=volume_to_write(SparkVolume(volume, volume), 100.0).driver) as fs:
             plan = plan_of(max_records_per_file=1)
-            publish(fs, plan, written(fs, plan, *((task * 120 + more, None) for more in range(120))))
+            publish(
+                fs, plan, written(fs, plan, *((task * 120 + more, None) for more in range(120)))
+            )
 
     with ThreadPoolExecutor(3) as pool:
         for job in [pool.submit(append, task) for task in range(3)]:

@@ -45,7 +45,10 @@ def sql(spark: SparkSession, volume: VolumeConfig) -> Iterator[Sql]:
 
 
 def test_a_table_is_created_filled_and_read(sql: Sql, fs: S3kSyncClient) -> None:
-    sql("CREATE TABLE events (id BIGINT, day STRING) USING events COMMENT 'ours' TBLPROPERTIES ('team' = 'a')")
+    sql(
+        "CREATE TABLE events (id BIGINT, day STRING) USING events COMMENT 'ours' TBLPROPERTIES "
+        "('team' = 'a')"
+    )
     assert sql("SELECT * FROM events") == []
     sql(f"INSERT INTO events {VALUES}")
     sql("INSERT INTO events (day, id) VALUES ('c', 4L)")
@@ -61,7 +64,10 @@ def test_a_table_is_created_filled_and_read(sql: Sql, fs: S3kSyncClient) -> None
 
 def test_a_table_over_files_has_their_columns(sql: Sql, spark: SparkSession) -> None:
     spark.sql(f"{VALUES} AS rows(id, day)").write.format("events").mode("append").save()
-    sql("CREATE TABLE events USING events COMMENT 'ours' TBLPROPERTIES ('team' = 'a', 'columns' = 'day')")
+    sql(
+        "CREATE TABLE events USING events COMMENT 'ours' TBLPROPERTIES ('team' = 'a', 'columns' = "
+        "'day')"
+    )
     assert sql("SELECT * FROM events") == ROWS
     assert spark.table("events").columns == ["id", "day"]
     with pytest.raises(Exception, match="unknown option 'merge_schem'; did you mean merge_schema"):
@@ -98,7 +104,11 @@ def test_a_frame_is_saved_as_a_table(sql: Sql, spark: SparkSession) -> None:
 def test_partitions_are_those_of_the_format(
     sql: Sql, spark: SparkSession, volume: VolumeConfig, fs: S3kSyncClient
 ) -> None:
-    options = {"path": "/lake/days", "partition_columns": "day", "partition_overwrite_mode": "dynamic"}
+    options = {
+        "path": "/lake/days",
+        "partition_columns": "day",
+        "partition_overwrite_mode": "dynamic",
+    }
     register(spark, volume=volume, short_name="events", options=options)
     sql("CREATE TABLE events (id BIGINT, day STRING) USING events")
     sql(f"INSERT INTO events {VALUES}")
@@ -126,6 +136,8 @@ def test_a_format_of_one_path_takes_no_other(sql: Sql, spark: SparkSession) -> N
         spark.read.format("events").load("/lake/other")
 
 
-def test_a_typo_in_the_options_of_a_format_is_refused(spark: SparkSession, volume: VolumeConfig) -> None:
+def test_a_typo_in_the_options_of_a_format_is_refused(
+    spark: SparkSession, volume: VolumeConfig
+) -> None:
     with pytest.raises(ConfigError, match="unknown option 'pth'"):
         register(spark, volume=volume, short_name="events", options={"pth": "/lake"})

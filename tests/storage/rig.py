@@ -22,12 +22,16 @@ OBJECT = "4c8a7c1e-0000-4000-8000-000000000001"
 class StorageRig:
     """`storage` over `blobs`; `faults` numbers what reaches them."""
 
-    def __init__(self, tuning: Tuning = TUNING, gate: Callable[[Call], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self, tuning: Tuning = TUNING, gate: Callable[[Call], Awaitable[None]] | None = None
+    ) -> None:
         self.name = fresh_name("bucket")
         self.faults = FaultPlan(gate)
         self.sources: Sources = fake_sources(FakeClock(), seed=3)
         self.bare = MemoryBlobs(self.name)
-        self.blobs = ReliableBlobs(MemoryBlobs(self.name, self.faults), RetryPolicy(attempts=3), self.sources)
+        self.blobs = ReliableBlobs(
+            MemoryBlobs(self.name, self.faults), RetryPolicy(attempts=3), self.sources
+        )
         self.storage = PhysicalStorage(self.blobs, self.sources, tuning, MemoryLocation(self.name))
 
     async def start(self) -> StorageRig:

@@ -67,7 +67,14 @@ async def test_a_uri_in_the_volumes_own_bucket_is_read_whatever_its_scheme(schem
 
 
 @pytest.mark.parametrize(
-    "uri", ["s3://other/team/k", "s3://data/elsewhere/k", "s3://data2/team/k", "file:///data/team/k", "s3://data/team"]
+    "uri",
+    [
+        "s3://other/team/k",
+        "s3://data/elsewhere/k",
+        "s3://data2/team/k",
+        "file:///data/team/k",
+        "s3://data/team",
+    ],
 )
 async def test_a_uri_elsewhere_is_unsupported(uri: str) -> None:
     storage = await bucket()
@@ -108,7 +115,9 @@ async def test_a_copy_between_services_is_streamed_and_verified(tmp_path: Path) 
     assert rig.count("get") == 11
 
     with pytest.raises(CorruptDataError):
-        await local.copy_from(rig.storage, replace(content, checksum=checksum_of(b"something else")), "other")
+        await local.copy_from(
+            rig.storage, replace(content, checksum=checksum_of(b"something else")), "other"
+        )
     with pytest.raises(CorruptDataError):
         await local.copy_from(rig.storage, replace(content, size=content.size + 1), "other")
     assert [info.key async for info in blobs.list_all()] == [copied.physical]

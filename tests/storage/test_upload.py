@@ -33,9 +33,15 @@ async def test_every_size_arrives_with_its_size_and_checksum(size: int) -> None:
     assert rig.count("start_upload") == (1 if size > TUNING.multipart_threshold else 0)
 
 
-@given(pieces=st.lists(st.binary(max_size=400), max_size=12), part=st.integers(1, 300), threshold=st.integers(0, 500))
+@given(
+    pieces=st.lists(st.binary(max_size=400), max_size=12),
+    part=st.integers(1, 300),
+    threshold=st.integers(0, 500),
+)
 @settings(max_examples=60, deadline=None)
-def test_however_it_is_cut_the_content_is_the_same(pieces: list[bytes], part: int, threshold: int) -> None:
+def test_however_it_is_cut_the_content_is_the_same(
+    pieces: list[bytes], part: int, threshold: int
+) -> None:
     async def write() -> tuple[str, bytes]:
         rig = await StorageRig(Tuning(part_size=part, multipart_threshold=threshold)).start()
         writer = rig.storage.writer(OBJECT)
@@ -58,7 +64,9 @@ async def test_a_buffer_may_be_reused_after_write() -> None:
         buffer[:] = bytes([value]) * 70
         await writer.write(buffer)
     content = await writer.finish()
-    assert await rig.storage.read(content.physical) == b"".join(bytes([value]) * 70 for value in range(20))
+    assert await rig.storage.read(content.physical) == b"".join(
+        bytes([value]) * 70 for value in range(20)
+    )
 
 
 async def test_a_large_buffer_may_be_reused_while_its_parts_are_on_their_way() -> None:
@@ -79,7 +87,9 @@ async def test_a_large_buffer_may_be_reused_while_its_parts_are_on_their_way() -
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray])
-@pytest.mark.parametrize(("size", "parts"), [(200, [200]), (300, [300]), (301, [300, 1]), (600, [300, 300])])
+@pytest.mark.parametrize(
+    ("size", "parts"), [(200, [200]), (300, [300]), (301, [300, 1]), (600, [300, 300])]
+)
 async def test_no_part_is_empty(kind: type, size: int, parts: list[int]) -> None:
     """Also where parts are larger than the threshold above which there are any."""
     rig = await StorageRig(Tuning(part_size=300, multipart_threshold=100)).start()

@@ -39,7 +39,10 @@ def test_items_come_back_with_their_types(item: dict[str, Value]) -> None:
         ({"NS": ["1", "2"]}, '{"NS":["1","2"]}'),
         ({"BS": [b"a"]}, '{"BS":["YQ=="]}'),
         ({"NULL": True}, '{"NULL":true}'),
-        ({"L": [{"S": "x"}, {"M": {"k": {"B": b"a"}}}]}, '{"L":[{"S":"x"},{"M":{"k":{"B":"YQ=="}}}]}'),
+        (
+            {"L": [{"S": "x"}, {"M": {"k": {"B": b"a"}}}]},
+            '{"L":[{"S":"x"},{"M":{"k":{"B":"YQ=="}}}]}',
+        ),
     ],
 )
 def test_foreign_types_become_the_services_json(wire: dict[str, object], text: str) -> None:
@@ -54,7 +57,9 @@ def test_a_cursor_is_text_that_names_the_last_key(partition: str, sort: str) -> 
     assert parse_cursor(cursor) == (partition, sort)
 
 
-@pytest.mark.parametrize("cursor", ["", "7", "[]", '["a"]', '["a",1]', '["a","b","c"]', '{"a":"b"}', "token:x"])
+@pytest.mark.parametrize(
+    "cursor", ["", "7", "[]", '["a"]', '["a",1]', '["a","b","c"]', '{"a":"b"}', "token:x"]
+)
 def test_a_cursor_of_something_else(cursor: str) -> None:
     with pytest.raises(ValueError, match="cursor"):
         parse_cursor(cursor)
@@ -71,10 +76,17 @@ def test_the_conditions() -> None:
     assert expressions.condition(Condition()) == "attribute_exists(#n0)"
     when = Condition(equals={"id": "x", "ver": 3, "isdir": False}, missing=("next",))
     assert expressions.condition(when) == (
-        "attribute_exists(#n0) AND #n1 = :v0 AND #n2 = :v1 AND #n3 = :v2 AND attribute_not_exists(#n4)"
+        "attribute_exists(#n0) AND #n1 = :v0 AND #n2 = :v1 AND #n3 = :v2 AND "
+        "attribute_not_exists(#n4)"
     )
     assert expressions.fields() == {
-        "ExpressionAttributeNames": {"#n0": "path", "#n1": "id", "#n2": "ver", "#n3": "isdir", "#n4": "next"},
+        "ExpressionAttributeNames": {
+            "#n0": "path",
+            "#n1": "id",
+            "#n2": "ver",
+            "#n3": "isdir",
+            "#n4": "next",
+        },
         "ExpressionAttributeValues": {":v0": {"S": "x"}, ":v1": {"N": "3"}, ":v2": {"BOOL": False}},
     }
 
@@ -85,10 +97,15 @@ def test_the_requests() -> None:
     put = encode_request("t", Put({"path": "p", "children": "s", "size": 1}, ABSENT))
     assert put["Item"] == {**wire_key, "size": {"N": "1"}}
     assert "ExpressionAttributeValues" not in put
-    update = encode_request("t", Update(key, Condition(equals={"ver": 1}), {"ver": 2, "op": "o"}, ("next", "lease")))
+    update = encode_request(
+        "t", Update(key, Condition(equals={"ver": 1}), {"ver": 2, "op": "o"}, ("next", "lease"))
+    )
     assert update["Key"] == wire_key
     assert update["UpdateExpression"] == "SET #n1 = :v1, #n2 = :v2 REMOVE #n3, #n4"
-    assert encode_request("t", Update(key, Condition(), {}, ("next",)))["UpdateExpression"] == "REMOVE #n1"
+    assert (
+        encode_request("t", Update(key, Condition(), {}, ("next",)))["UpdateExpression"]
+        == "REMOVE #n1"
+    )
     actions: dict[str, Action] = {
         "Put": Put({"path": "p", "children": "s"}, ABSENT),
         "Update": Update(key, Condition(), {"a": 1}),

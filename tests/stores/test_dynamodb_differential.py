@@ -1,5 +1,5 @@
-"""The same random operations by aioboto3 and by the wire, on two tables of DynamoDB Local: the same answers, the same
-errors, the same contents in the end."""
+"""The same random operations by aioboto3 and by the wire, on two tables of DynamoDB Local: the same
+answers, the same errors, the same contents in the end."""
 
 from __future__ import annotations
 
@@ -18,26 +18,55 @@ from s3k_async.errors import ConditionFailedError, S3kError
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.dynamodb_wire import WireItems
-from s3k_async.stores.items import ABSENT, Action, Check, Condition, Delete, ItemPage, Key, Put, Update, Value
+from s3k_async.stores.items import (
+    ABSENT,
+    Action,
+    Check,
+    Condition,
+    Delete,
+    ItemPage,
+    Key,
+    Put,
+    Update,
+    Value,
+)
 from tests.aws.places import Items
 from tests.engines.process import Engine
 
 _examples = count()
 
 TEXTS = st.one_of(
-    st.sampled_from(["", "a", "plain", '"\\/\b\f\n\r\t', "\x00\x1f\x7f", "ü漢\U0001f600", "#p", ":v0", '{"S":"x"}']),
+    st.sampled_from(
+        [
+            "",
+            "a",
+            "plain",
+            '"\\/\b\f\n\r\t',
+            "\x00\x1f\x7f",
+            "ü漢\U0001f600",
+            "#p",
+            ":v0",
+            '{"S":"x"}',
+        ]
+    ),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
 )
-NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([10**37, -(10**37) - 1, 10**38 - 1, 2**63, 10**40]))
+NUMBERS = st.one_of(
+    st.integers(-3, 3), st.sampled_from([10**37, -(10**37) - 1, 10**38 - 1, 2**63, 10**40])
+)
 VALUES: st.SearchStrategy[Value] = st.one_of(TEXTS, NUMBERS, st.booleans())
-NAMES = st.sampled_from(["ver", "id", "op", "next", "size", "a b", "näme", "#p", ":v0", "_.-", "x" * 255])
+NAMES = st.sampled_from(
+    ["ver", "id", "op", "next", "size", "a b", "näme", "#p", ":v0", "_.-", "x" * 255]
+)
 ATTRIBUTES = st.dictionaries(NAMES, VALUES, max_size=4)
 CONDITIONS = st.one_of(
     st.just(ABSENT),
     st.just(Condition()),
     st.builds(
         lambda equals, missing: Condition(equals=equals, missing=tuple(missing)),
-        st.dictionaries(st.sampled_from(["ver", "op"]), st.one_of(st.integers(-3, 3), st.booleans()), max_size=1),
+        st.dictionaries(
+            st.sampled_from(["ver", "op"]), st.one_of(st.integers(-3, 3), st.booleans()), max_size=1
+        ),
         st.sets(st.sampled_from(["next", "id"]), max_size=2),
     ),
 )
@@ -62,7 +91,9 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
     ),
     st.builds(Delete, KEYS, CONDITIONS),
 )
-LOADED = st.builds(lambda key, more: {"path": key.partition, "children": key.sort, **more}, KEYS, ATTRIBUTES)
+LOADED = st.builds(
+    lambda key, more: {"path": key.partition, "children": key.sort, **more}, KEYS, ATTRIBUTES
+)
 IN_TRANSACTION = st.one_of(ACTIONS, st.builds(Check, KEYS, CONDITIONS))
 FOREIGN = st.dictionaries(
     st.sampled_from(["tags", "fraction", "raw", "map"]),
@@ -128,8 +159,18 @@ STEPS: st.SearchStrategy[list[Step]] = st.lists(
         st.builds(GetMany, st.lists(KEYS, max_size=6)),
         st.builds(Transact, st.lists(IN_TRANSACTION, max_size=4), st.integers(0, 2)),
         st.builds(Load, st.lists(LOADED, max_size=4)),
-        st.builds(Pages, st.one_of(st.none(), KEYS.map(lambda key: key.partition)), st.integers(1, 2), st.none()),
-        st.builds(Pages, st.one_of(st.none(), KEYS.map(lambda key: key.partition)), st.just(1), st.integers(0, 3)),
+        st.builds(
+            Pages,
+            st.one_of(st.none(), KEYS.map(lambda key: key.partition)),
+            st.integers(1, 2),
+            st.none(),
+        ),
+        st.builds(
+            Pages,
+            st.one_of(st.none(), KEYS.map(lambda key: key.partition)),
+            st.just(1),
+            st.integers(0, 3),
+        ),
         st.builds(Foreign, KEYS, FOREIGN),
     ),
     min_size=1,
@@ -139,7 +180,8 @@ STEPS: st.SearchStrategy[list[Step]] = st.lists(
 
 @dataclass
 class Side:
-    """A way to a table of its own. Every example begins with an empty table, as all its keys are its own."""
+    """A way to a table of its own. Every example begins with an empty table, as all its keys are
+    its own."""
 
     items: Items
     client: Any
@@ -175,11 +217,16 @@ class Side:
                 token = f"{self._tokens}-{self.example[:10]}{step.token}"
                 await self.items.transact([self.action(action) for action in step.actions], token)
             case Load():
-                await self.items.load([{**item, "path": f"{self.example}{item['path']}"} for item in step.items])
+                await self.items.load(
+                    [{**item, "path": f"{self.example}{item['path']}"} for item in step.items]
+                )
             case Pages():
                 return await self._pages(step)
             case Foreign():
-                path = {"path": {"S": self.key(step.key).partition}, "children": {"S": step.key.sort}}
+                path = {
+                    "path": {"S": self.key(step.key).partition},
+                    "children": {"S": step.key.sort},
+                }
                 await self.client.put_item(TableName=self.name, Item={**path, **step.attributes})
             case Check():
                 raise AssertionError("not alone")
@@ -192,7 +239,9 @@ class Side:
     async def _pages(self, step: Pages) -> object:
         if step.partition is not None:
             partition = f"{self.example}{step.partition}"
-            return await _all(lambda cursor: self.items.query(partition, cursor=cursor, limit=step.limit))
+            return await _all(
+                lambda cursor: self.items.query(partition, cursor=cursor, limit=step.limit)
+            )
         found = []
         for segment in range(step.segments):
             scan = partial(self.items.scan, segment, step.segments, limit=step.limit)
@@ -217,7 +266,9 @@ async def _all(fetch: Callable[[str | None], Awaitable[ItemPage]]) -> list[dict[
 
 
 def _plain(found: object) -> object:
-    return {key: _plain(value) for key, value in found.items()} if isinstance(found, dict) else found
+    return (
+        {key: _plain(value) for key, value in found.items()} if isinstance(found, dict) else found
+    )
 
 
 @pytest.fixture

@@ -115,7 +115,9 @@ async def test_transaction(reliable: ReliableItems, proxy: FaultProxy, fault: Fa
     assert len(sent) == 1, "what is sent again is the identical request"
 
 
-async def test_somebody_elses_item_after_a_lost_answer(reliable: ReliableItems, proxy: FaultProxy) -> None:
+async def test_somebody_elses_item_after_a_lost_answer(
+    reliable: ReliableItems, proxy: FaultProxy
+) -> None:
     """Ours may have been applied and then replaced, so neither success nor failure may be told."""
     await reliable.write(put(A, "theirs"))
     proxy.rule(REFUSE, target="PutItem", times=1)

@@ -17,7 +17,15 @@ from s3k_async.sources import SYSTEM
 from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.dynamodb_codec import encode_item
 from s3k_async.stores.dynamodb_wire import WireItems
-from s3k_async.stores.items import ABSENT, Item, ItemPage, Key, Put, UnloadedItemsError, UnprocessedKeysError
+from s3k_async.stores.items import (
+    ABSENT,
+    Item,
+    ItemPage,
+    Key,
+    Put,
+    UnloadedItemsError,
+    UnprocessedKeysError,
+)
 from s3k_async.stores.reliable_items import ReliableItems
 from tests.aws.places import Adapter, Items
 from tests.engines.process import Engine
@@ -66,7 +74,9 @@ def emptied(answer: Answer) -> Answer:
     """A page whose items were all filtered away by the service."""
     page = json.loads(answer.body)
     last = page["Items"][-1]
-    page.update(Items=[], Count=0, LastEvaluatedKey={name: last[name] for name in ("path", "children")})
+    page.update(
+        Items=[], Count=0, LastEvaluatedKey={name: last[name] for name in ("path", "children")}
+    )
     return json_answer(page)
 
 
@@ -87,7 +97,9 @@ async def names(store: Items, scan: bool, limit: int | None) -> tuple[list[str],
 
 
 @pytest.mark.parametrize("scan", [False, True])
-async def test_p11_an_empty_page_is_not_the_end(items: Items, proxy: FaultProxy, scan: bool) -> None:
+async def test_p11_an_empty_page_is_not_the_end(
+    items: Items, proxy: FaultProxy, scan: bool
+) -> None:
     wanted = await fill(items, "p", 12)
     target = "Scan" if scan else "Query"
     proxy.rule(Rewrite(emptied), target=target, skip=1, times=2)
@@ -97,13 +109,17 @@ async def test_p11_an_empty_page_is_not_the_end(items: Items, proxy: FaultProxy,
 
 
 @pytest.mark.parametrize("scan", [False, True])
-async def test_a_page_that_is_empty_at_once_keeps_its_cursor(items: Items, proxy: FaultProxy, scan: bool) -> None:
+async def test_a_page_that_is_empty_at_once_keeps_its_cursor(
+    items: Items, proxy: FaultProxy, scan: bool
+) -> None:
     wanted = await fill(items, "p", 4)
     proxy.rule(Rewrite(emptied), target="Scan" if scan else "Query", times=1)
     page = await (items.scan(0, 1, limit=1) if scan else items.query("p", limit=1))
     assert list(page.items) == []
     assert page.next is not None
-    rest = await (items.scan(0, 1, cursor=page.next) if scan else items.query("p", cursor=page.next))
+    rest = await (
+        items.scan(0, 1, cursor=page.next) if scan else items.query("p", cursor=page.next)
+    )
     assert [one["children"] for one in rest.items] == wanted[1:]
 
 
@@ -112,7 +128,9 @@ async def test_every_read_is_strongly_consistent(items: Items, proxy: FaultProxy
     await items.query("p")
     await items.scan(0, 1)
     await items.get_many([Key("p", "s")])
-    reads = [call for call in proxy.calls if call.target in ("GetItem", "Query", "Scan", "BatchGetItem")]
+    reads = [
+        call for call in proxy.calls if call.target in ("GetItem", "Query", "Scan", "BatchGetItem")
+    ]
     assert len(reads) == 4
     assert all(b'"ConsistentRead":true' in call.body.replace(b" ", b"") for call in reads)
 
@@ -160,7 +178,9 @@ async def test_what_a_batch_leaves_out_is_asked_for_again(items: Items, proxy: F
     assert sizes == [20, 8, 3]
 
 
-async def test_a_batch_tells_what_came_and_what_was_left_out(items: Items, proxy: FaultProxy) -> None:
+async def test_a_batch_tells_what_came_and_what_was_left_out(
+    items: Items, proxy: FaultProxy
+) -> None:
     wanted = [Key("p", name) for name in await fill(items, "p", 20)]
     proxy.rule(leave_out(8), target="BatchGetItem", times=1)
     with pytest.raises(UnprocessedKeysError) as caught:
@@ -183,18 +203,28 @@ async def test_what_a_load_leaves_out_is_sent_again(items: Items, proxy: FaultPr
     table = items._name
     puts = [{"PutRequest": {"Item": encode_item(one)}} for one in wanted]
     for left in (8, 3):
-        proxy.rule(Rewrite(lambda _, left=left: _unprocessed(table, puts[-left:])), target="BatchWriteItem", times=1)  # type: ignore[misc]
+        proxy.rule(
+            Rewrite(lambda _, left=left: _unprocessed(table, puts[-left:])),  # type: ignore[misc]
+            target="BatchWriteItem",
+            times=1,
+        )
     reliable = ReliableItems(items, RetryPolicy(attempts=2, base=0.0), SYSTEM)
     with reliable.loading(lambda: None):
         await reliable.load(wanted)
-    assert [len(_puts(call)) for call in proxy.calls if call.target == "BatchWriteItem"] == [20, 8, 3]
+    assert [len(_puts(call)) for call in proxy.calls if call.target == "BatchWriteItem"] == [
+        20,
+        8,
+        3,
+    ]
     assert (await items.query("p")).items == wanted
 
 
 async def test_a_load_tells_what_was_left_out(items: Items, proxy: FaultProxy) -> None:
     wanted = [item("p", f"{number:02}") for number in range(5)]
     puts = [{"PutRequest": {"Item": encode_item(one)}} for one in wanted]
-    proxy.rule(Rewrite(lambda _: _unprocessed(items._name, puts[:2])), target="BatchWriteItem", times=1)
+    proxy.rule(
+        Rewrite(lambda _: _unprocessed(items._name, puts[:2])), target="BatchWriteItem", times=1
+    )
     with pytest.raises(UnloadedItemsError) as caught:
         await items.load(wanted)
     assert caught.value.left == wanted[:2]
@@ -220,7 +250,9 @@ def _puts(call: Call) -> list[Any]:
     return list(puts)
 
 
-async def test_a_cursor_serves_another_client(items: Items, proxy: FaultProxy, dynoxide: Engine) -> None:
+async def test_a_cursor_serves_another_client(
+    items: Items, proxy: FaultProxy, dynoxide: Engine
+) -> None:
     wanted = await fill(items, "p", 5)
     page = await items.query("p", limit=2)
     other = DynamoItems(DynamoTable(items._name, through(proxy, dynoxide)))

@@ -29,14 +29,23 @@ HASH = {"AttributeName": "path", "KeyType": "HASH"}
 RANGE = {"AttributeName": "children", "KeyType": "RANGE"}
 
 
-def table(status: str = "ACTIVE", keys: list[dict[str, str]] | None = None, kind: str = "S") -> Answer:
+def table(
+    status: str = "ACTIVE", keys: list[dict[str, str]] | None = None, kind: str = "S"
+) -> Answer:
     keys = keys or [HASH, RANGE]
     kinds = [{"AttributeName": key["AttributeName"], "AttributeType": kind} for key in keys]
-    described = {"TableStatus": status, "TableArn": ARN, "KeySchema": keys, "AttributeDefinitions": kinds}
+    described = {
+        "TableStatus": status,
+        "TableArn": ARN,
+        "KeySchema": keys,
+        "AttributeDefinitions": kinds,
+    }
     return json_answer({"Table": described})
 
 
-NO_TABLE = dynamodb_error("ResourceNotFoundException", "Requested resource not found: Table: meta not found")
+NO_TABLE = dynamodb_error(
+    "ResourceNotFoundException", "Requested resource not found: Table: meta not found"
+)
 IN_USE = dynamodb_error("ResourceInUseException", "Table already exists: meta")
 
 
@@ -81,7 +90,9 @@ async def test_a_table_that_somebody_else_is_making(items: DynamoItems, proxy: F
     assert await items.create() is False
 
 
-async def test_a_table_that_is_going_away_is_made_anew(items: DynamoItems, proxy: FaultProxy) -> None:
+async def test_a_table_that_is_going_away_is_made_anew(
+    items: DynamoItems, proxy: FaultProxy
+) -> None:
     proxy.rule(table("DELETING"), target="DescribeTable", times=2)
     proxy.rule(NO_TABLE, target="DescribeTable", times=1)
     proxy.rule(json_answer({"TableDescription": {}}), target="CreateTable")
@@ -106,7 +117,9 @@ async def test_waiting_ends(items: DynamoItems, proxy: FaultProxy, clock: FakeCl
         table(kind="B"),
     ],
 )
-async def test_a_table_with_other_keys(items: DynamoItems, proxy: FaultProxy, foreign: Answer) -> None:
+async def test_a_table_with_other_keys(
+    items: DynamoItems, proxy: FaultProxy, foreign: Answer
+) -> None:
     proxy.rule(foreign, target="DescribeTable")
     for call in (items.create, items.exists):
         with pytest.raises(NotAVolumeError) as caught:
@@ -138,7 +151,11 @@ async def test_drop_waits_until_the_table_is_gone(items: DynamoItems, proxy: Fau
 async def test_a_tag_on_a_later_page(items: DynamoItems, proxy: FaultProxy) -> None:
     proxy.rule(table(), target="DescribeTable")
     first = {"Tags": [{"Key": "team", "Value": "data"}], "NextToken": "more"}
-    proxy.rule(json_answer(first), target="ListTagsOfResource", when=lambda call: b"NextToken" not in call.body)
+    proxy.rule(
+        json_answer(first),
+        target="ListTagsOfResource",
+        when=lambda call: b"NextToken" not in call.body,
+    )
     proxy.rule(json_answer({"Tags": [{"Key": "s3k", "Value": "v1"}]}), target="ListTagsOfResource")
     assert await items.read_tag("s3k") == "v1"
     assert await items.read_tag("other") is None
@@ -149,7 +166,10 @@ async def test_a_tag_on_a_later_page(items: DynamoItems, proxy: FaultProxy) -> N
     ("answer", "expected"),
     [
         (dynamodb_error("UnknownOperationException"), UnsupportedError),
-        (dynamodb_error("AccessDeniedException", "User: x is not authorized"), PermissionDeniedError),
+        (
+            dynamodb_error("AccessDeniedException", "User: x is not authorized"),
+            PermissionDeniedError,
+        ),
         (dynamodb_error("ExpiredTokenException"), CredentialsError),
         (NO_TABLE, VolumeNotFoundError),
     ],

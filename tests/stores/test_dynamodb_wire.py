@@ -24,14 +24,23 @@ PUT = Put(DECODED, ABSENT)
 Call = Callable[[WireItems], Awaitable[Any]]
 READS: dict[str, tuple[Call, dict[str, Any]]] = {
     "get": (lambda items: items.get(KEY), {"Item": STORED}),
-    "get_many": (lambda items: items.get_many([KEY]), {"Responses": {"table": [STORED]}, "UnprocessedKeys": {}}),
-    "query": (lambda items: items.query(KEY.partition), {"Items": [STORED], "Count": 1, "ScannedCount": 1}),
+    "get_many": (
+        lambda items: items.get_many([KEY]),
+        {"Responses": {"table": [STORED]}, "UnprocessedKeys": {}},
+    ),
+    "query": (
+        lambda items: items.query(KEY.partition),
+        {"Items": [STORED], "Count": 1, "ScannedCount": 1},
+    ),
     "scan": (lambda items: items.scan(0, 1), {"Items": [STORED], "Count": 1, "ScannedCount": 1}),
 }
 WRITES: dict[str, tuple[Call, dict[str, Any]]] = {
     "put": (lambda items: items.write(PUT), {}),
     "update": (lambda items: items.write(Update(KEY, Condition(), {"a": 1})), {}),
-    "delete": (lambda items: items.write(Delete(KEY, Condition())), {"ConsumedCapacity": {"CapacityUnits": 1.0}}),
+    "delete": (
+        lambda items: items.write(Delete(KEY, Condition())),
+        {"ConsumedCapacity": {"CapacityUnits": 1.0}},
+    ),
     "load": (lambda items: items.load([DECODED]), {"UnprocessedItems": {}}),
     "transact": (lambda items: items.transact([PUT], "token"), {}),
 }
@@ -57,12 +66,19 @@ def told(answer: Answer, checksum: object) -> Answer:
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_an_answer_with_its_checksum(items: WireItems, service: FaultProxy, name: str) -> None:
+async def test_an_answer_with_its_checksum(
+    items: WireItems, service: FaultProxy, name: str
+) -> None:
     call, body = CALLS[name]
     good = json_answer(body)
     service.rule(told(good, zlib.crc32(good.body)))
     found = await call(items)
-    expected = {"get": DECODED, "get_many": {KEY: DECODED}, "query": [DECODED], "scan": [DECODED]}.get(name)
+    expected = {
+        "get": DECODED,
+        "get_many": {KEY: DECODED},
+        "query": [DECODED],
+        "scan": [DECODED],
+    }.get(name)
     assert getattr(found, "items", found) == expected or found == expected
 
 
@@ -80,7 +96,9 @@ async def test_an_answer_with_another_checksum(
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_a_refusal_with_another_checksum(items: WireItems, service: FaultProxy, name: str) -> None:
+async def test_a_refusal_with_another_checksum(
+    items: WireItems, service: FaultProxy, name: str
+) -> None:
     """What it says cannot be believed either; a condition may have held."""
     service.rule(told(dynamodb_error("ConditionalCheckFailedException", Item=STORED), 1))
     with pytest.raises(ResponseLostError):
@@ -89,9 +107,21 @@ async def test_a_refusal_with_another_checksum(items: WireItems, service: FaultP
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"null", b"<html></html>", b'{"Item":', b'{"Items":[{"path":{"S":"a"}}', b"\xff{}"]
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"<html></html>",
+        b'{"Item":',
+        b'{"Items":[{"path":{"S":"a"}}',
+        b"\xff{}",
+    ],
 )
-async def test_an_answer_that_is_no_object(items: WireItems, service: FaultProxy, name: str, body: bytes) -> None:
+async def test_an_answer_that_is_no_object(
+    items: WireItems, service: FaultProxy, name: str, body: bytes
+) -> None:
     service.rule(Answer(200, body))
     with pytest.raises(ResponseLostError) as caught:
         await CALLS[name][0](items)
@@ -100,7 +130,12 @@ async def test_an_answer_that_is_no_object(items: WireItems, service: FaultProxy
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [(202, ResponseLostError), (500, ResponseLostError), (503, ResponseLostError), (429, ThrottledError)],
+    [
+        (202, ResponseLostError),
+        (500, ResponseLostError),
+        (503, ResponseLostError),
+        (429, ThrottledError),
+    ],
 )
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"__type":"SomethingNew"}'])
 async def test_a_refusal_that_names_no_code(
@@ -113,9 +148,14 @@ async def test_a_refusal_that_names_no_code(
         assert type(caught.value) is expected
 
 
-async def test_the_code_may_come_last_and_without_a_space(items: WireItems, service: FaultProxy) -> None:
+async def test_the_code_may_come_last_and_without_a_space(
+    items: WireItems, service: FaultProxy
+) -> None:
     body = {"message": "no", "Item": {**STORED, "text": {"S": '"__type":"ThrottlingException"'}}}
-    for code in ("ConditionalCheckFailedException", "x#ConditionalCheckFailedException:http://somewhere/"):
+    for code in (
+        "ConditionalCheckFailedException",
+        "x#ConditionalCheckFailedException:http://somewhere/",
+    ):
         service.clear()
         service.rule(Answer(400, json.dumps({**body, "__type": code}).encode()))
         with pytest.raises(ConditionFailedError) as caught:

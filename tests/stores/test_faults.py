@@ -7,7 +7,12 @@ from itertools import count
 import anyio
 import pytest
 
-from s3k_async.errors import ConditionFailedError, PermissionDeniedError, ResponseLostError, ThrottledError
+from s3k_async.errors import (
+    ConditionFailedError,
+    PermissionDeniedError,
+    ResponseLostError,
+    ThrottledError,
+)
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Key, Put
 from s3k_async.stores.memory_blobs import MemoryBlobs

@@ -1,4 +1,5 @@
-"""The local directory: nothing leads out of it, nothing is visible in part, what was acknowledged is synced."""
+"""The local directory: nothing leads out of it, nothing is visible in part, what was acknowledged
+is synced."""
 
 from __future__ import annotations
 
@@ -119,7 +120,9 @@ async def test_the_place_of_a_blob_is_its_key(tmp_path: Path) -> None:
     assert blobs.uri("a b/é") == (tmp_path / "root").as_uri() + "/a%20b/%C3%A9"
 
 
-@pytest.mark.parametrize("key", ["../out", "/etc/passwd", "a/../../out", "..", ".tmp", ".tmp/lock", "a//b", "x\0"])
+@pytest.mark.parametrize(
+    "key", ["../out", "/etc/passwd", "a/../../out", "..", ".tmp", ".tmp/lock", "a//b", "x\0"]
+)
 async def test_a_key_never_leads_out_of_the_root(tmp_path: Path, key: str) -> None:
     blobs = await created(tmp_path)
     calls: list[Callable[[], Any]] = [
@@ -189,7 +192,9 @@ async def test_special_files_are_no_blobs(tmp_path: Path) -> None:
     assert await keys_of(blobs) == []
 
 
-async def test_keys_that_a_directory_cannot_hold_beside_each_other_are_refused(tmp_path: Path) -> None:
+async def test_keys_that_a_directory_cannot_hold_beside_each_other_are_refused(
+    tmp_path: Path,
+) -> None:
     blobs = await created(tmp_path)
     await blobs.put("a", b"1")
     await blobs.put("b/c/d", b"2")
@@ -204,7 +209,9 @@ async def test_keys_that_a_directory_cannot_hold_beside_each_other_are_refused(t
 
 
 @pytest.mark.parametrize("if_absent", [True, False])
-async def test_directories_without_files_make_room_for_a_key(tmp_path: Path, if_absent: bool) -> None:
+async def test_directories_without_files_make_room_for_a_key(
+    tmp_path: Path, if_absent: bool
+) -> None:
     blobs = await created(tmp_path)
     await blobs.put("a/b/c", b"1")
     await blobs.put("a/d", b"1")
@@ -218,7 +225,20 @@ async def test_directories_without_files_make_room_for_a_key(tmp_path: Path, if_
 
 async def test_keys_ascend_as_a_whole(tmp_path: Path) -> None:
     blobs = await created(tmp_path)
-    keys = ["a-b", "a/b", "a/b-/c", "a/b.", "a0", "a b", "b/a", "b-", "z/\U0001f600", "z/\uffff", "é", "A"]
+    keys = [
+        "a-b",
+        "a/b",
+        "a/b-/c",
+        "a/b.",
+        "a0",
+        "a b",
+        "b/a",
+        "b-",
+        "z/\U0001f600",
+        "z/\uffff",
+        "é",
+        "A",
+    ]
     for key in keys:
         await blobs.put(key, b"")
     ordered = sorted(keys, key=str.encode)
@@ -232,7 +252,9 @@ _component = st.text(st.sampled_from("ab-./0é\U0001f600\uffff"), min_size=1, ma
 
 @settings(max_examples=40, deadline=None)
 @given(
-    keys=st.sets(_component.filter(lambda key: not {"", ".", ".."} & set(key.split("/"))), max_size=12),
+    keys=st.sets(
+        _component.filter(lambda key: not {"", ".", ".."} & set(key.split("/"))), max_size=12
+    ),
     prefix=st.text(st.sampled_from("ab-./"), max_size=3),
     limit=st.integers(1, 5),
 )
@@ -246,7 +268,9 @@ def test_pages_are_the_sorted_keys_with_the_prefix(keys: set[str], prefix: str, 
                 await blobs.put(key, b"")
                 stored.add(key)
             except InvalidPathError:
-                assert any(key.startswith(other + "/") or other.startswith(key + "/") for other in stored)
+                assert any(
+                    key.startswith(other + "/") or other.startswith(key + "/") for other in stored
+                )
         wanted = sorted((key for key in stored if key.startswith(prefix)), key=str.encode)
         assert await keys_of(blobs, prefix, limit) == wanted
         assert [info.key async for info in blobs.list_all(prefix)] == wanted
@@ -255,7 +279,9 @@ def test_pages_are_the_sorted_keys_with_the_prefix(keys: set[str], prefix: str, 
         asyncio.run(check(directory))
 
 
-@pytest.mark.parametrize("prefix", ["..", "../", "/", "./", "a/../", ".tmp", ".tmp/", "a//", "\0", "\ud800"])
+@pytest.mark.parametrize(
+    "prefix", ["..", "../", "/", "./", "a/../", ".tmp", ".tmp/", "a//", "\0", "\ud800"]
+)
 async def test_a_prefix_that_no_key_can_have_finds_nothing(tmp_path: Path, prefix: str) -> None:
     blobs = await created(tmp_path)
     await blobs.put("a/b", b"")
@@ -336,7 +362,10 @@ async def test_processes_that_replace_by_etag_lose_no_update(tmp_path: Path) -> 
     blobs = await created(tmp_path)
     await blobs.put("n", b"0")
     processes = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", _INCREMENT, str(tmp_path / "root")) for _ in range(3)
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _INCREMENT, str(tmp_path / "root")
+        )
+        for _ in range(3)
     ]
     assert [await process.wait() for process in processes] == [0] * 3
     assert await blobs.get("n") == b"75"
@@ -372,7 +401,9 @@ async def test_file_and_directories_are_synced_before_a_put_is_acknowledged(
     monkeypatch.setattr(os, "fsync", recorded)
     await blobs.put("x/y/a", b"1")
     root = tmp_path / "root"
-    assert synced == [path.stat().st_ino for path in (root / "x/y/a", root, root / "x", root / "x/y")]
+    assert synced == [
+        path.stat().st_ino for path in (root / "x/y/a", root, root / "x", root / "x/y")
+    ]
     synced.clear()
     await blobs.put("x/y/b", b"1", if_absent=True)
     assert synced == [(root / "x/y/b").stat().st_ino, (root / "x/y").stat().st_ino]
@@ -450,7 +481,9 @@ def test_a_file_size_limit_is_no_space(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="privileges can only be dropped by root; others are refused anyway")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="privileges can only be dropped by root; others are refused anyway"
+)
 def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
     async def prepare() -> None:
         blobs = await created(tmp_path)
@@ -499,7 +532,9 @@ asyncio.run(main())
 """
 
 
-async def test_after_kill_9_what_was_acknowledged_is_whole_and_the_rest_is_invisible(tmp_path: Path) -> None:
+async def test_after_kill_9_what_was_acknowledged_is_whole_and_the_rest_is_invisible(
+    tmp_path: Path,
+) -> None:
     blobs = await created(tmp_path)
     process = subprocess.Popen(  # noqa: ASYNC220 - the pipe is read as it fills
         [sys.executable, "-c", _ACKNOWLEDGE, str(tmp_path / "root")], stdout=subprocess.PIPE
@@ -540,7 +575,12 @@ async def test_ranges_are_cut_at_the_end(tmp_path: Path) -> None:
     await blobs.put("a", bytearray(b"0123456789"))
     assert await blobs.get("a", 3, 5) == b"34"
     assert await blobs.get("a", 8, 99) == b"89"
-    assert await blobs.get("a", 10) == await blobs.get("a", 99, 100) == await blobs.get("a", 5, 5) == b""
+    assert (
+        await blobs.get("a", 10)
+        == await blobs.get("a", 99, 100)
+        == await blobs.get("a", 5, 5)
+        == b""
+    )
     with pytest.raises(ValueError, match="byte 0"):
         await blobs.get("a", -1)
     with pytest.raises(BlobNotFoundError):
@@ -572,7 +612,9 @@ async def test_a_copy_has_the_bytes_and_a_life_of_its_own(
         await target.copy(MemoryBlobs("any"), "a", "c")
 
 
-async def test_delete_many_names_exactly_what_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_delete_many_names_exactly_what_remains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     blobs = await created(tmp_path)
     for key in ("a", "b/c", "d"):
         await blobs.put(key, b"")
@@ -585,7 +627,9 @@ async def test_delete_many_names_exactly_what_remains(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(os, "unlink", failing)
     failures = await blobs.delete_many(["a", "b/c", "missing", "x/y", "d", "a"])
-    assert [(failure.key, type(failure.error)) for failure in failures] == [("b/c", PermissionDeniedError)]
+    assert [(failure.key, type(failure.error)) for failure in failures] == [
+        ("b/c", PermissionDeniedError)
+    ]
     assert await keys_of(blobs) == ["b/c"]
 
 
@@ -598,7 +642,9 @@ async def test_delete_many_names_exactly_what_remains(tmp_path: Path, monkeypatc
     ids=str,
 )
 @pytest.mark.parametrize("order", [1, -1])
-async def test_parts_of_any_sizes_in_any_order_join(tmp_path: Path, sizes: list[int], order: int) -> None:
+async def test_parts_of_any_sizes_in_any_order_join(
+    tmp_path: Path, sizes: list[int], order: int
+) -> None:
     blobs = await created(tmp_path)
     parts = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
     upload = await blobs.start_upload("d/a")

@@ -35,7 +35,9 @@ class Rig:
         self.plan = FaultPlan()
         self.clock = FakeClock()
         self.other = MemoryBlobs(name)
-        self.store = ReliableBlobs(MemoryBlobs(name, self.plan), RetryPolicy(attempts=4), fake_sources(self.clock))
+        self.store = ReliableBlobs(
+            MemoryBlobs(name, self.plan), RetryPolicy(attempts=4), fake_sources(self.clock)
+        )
 
     async def holding(self, **blobs: bytes) -> Rig:
         await self.other.create()
@@ -58,7 +60,9 @@ async def test_a_lost_creation_is_ours_when_the_bytes_are(when: str, error: S3kE
 
 
 @pytest.mark.parametrize("data", [b"them", b"theirs"])
-async def test_another_clients_blob_after_a_lost_creation_leaves_the_outcome_unknown(data: bytes) -> None:
+async def test_another_clients_blob_after_a_lost_creation_leaves_the_outcome_unknown(
+    data: bytes,
+) -> None:
     rig = await Rig().holding(a=data)
     rig.plan.fail(1, ResponseLostError("lost"))
     with pytest.raises(OutcomeUnknownError) as unknown:
@@ -88,7 +92,9 @@ async def test_a_plain_conflict_passes_through() -> None:
 
 async def test_a_creation_whose_every_answer_is_lost_is_settled_by_reading() -> None:
     rig = await Rig().holding()
-    rig.plan.fail_when(lambda call: call.method == "put", ResponseLostError("lost"), when="after", times=100)
+    rig.plan.fail_when(
+        lambda call: call.method == "put", ResponseLostError("lost"), when="after", times=100
+    )
     await rig.store.put("a", b"ours", if_absent=True)
     assert rig.methods() == ["put"] * 4 + ["head", "get"]
 
@@ -140,7 +146,10 @@ async def test_everything_else_is_sent_again() -> None:
     assert await rig.store.exists()
     await rig.store.drop()
     assert not await rig.other.exists()
-    assert all(first == second for first, second in zip(rig.methods()[::2], rig.methods()[1::2], strict=True))
+    assert all(
+        first == second
+        for first, second in zip(rig.methods()[::2], rig.methods()[1::2], strict=True)
+    )
 
 
 async def test_it_copies_from_what_its_store_can_copy_from() -> None:

@@ -46,7 +46,11 @@ _names = (f"test-reliable-items-{number}" for number in count())
 
 KEY = Key("p", "a")
 LOST = [ResponseLostError("lost"), RequestTimeoutError("no answer")]
-DEFINITE = [ThrottledError("slow down"), TransactionConflictError("conflict"), UnreachableError("refused")]
+DEFINITE = [
+    ThrottledError("slow down"),
+    TransactionConflictError("conflict"),
+    UnreachableError("refused"),
+]
 
 
 def item(sort: str = "a", ver: int = 1, op: str = "other") -> Item:
@@ -60,13 +64,18 @@ def at(ver: int) -> Condition:
 class Rig:
     """A reliable store over memory with faults, and a way around both, for the other client."""
 
-    def __init__(self, policy: RetryPolicy | None = None, limiter: AdaptiveLimit | None = None) -> None:
+    def __init__(
+        self, policy: RetryPolicy | None = None, limiter: AdaptiveLimit | None = None
+    ) -> None:
         name = next(_names)
         self.plan = FaultPlan()
         self.clock = FakeClock()
         self.other = MemoryItems(name)
         self.store = ReliableItems(
-            MemoryItems(name, self.plan), policy or RetryPolicy(attempts=5), fake_sources(self.clock), limiter
+            MemoryItems(name, self.plan),
+            policy or RetryPolicy(attempts=5),
+            fake_sources(self.clock),
+            limiter,
         )
 
     async def holding(self, *items: Item) -> Rig:
@@ -104,7 +113,11 @@ WRITES: list[tuple[Put | Update | Delete, Sequence[Item], Item | None]] = [
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__name__)
 async def test_a_lost_answer_ends_in_success(
-    action: Put | Update | Delete, stored: Sequence[Item], after: Item | None, when: str, error: S3kError
+    action: Put | Update | Delete,
+    stored: Sequence[Item],
+    after: Item | None,
+    when: str,
+    error: S3kError,
 ) -> None:
     rig = await Rig().holding(*stored)
     rig.plan.fail(1, error, when="after" if when == "after" else "before")
@@ -139,7 +152,8 @@ async def test_the_last_definite_error_is_raised_when_the_policy_ends(
 
 
 @pytest.mark.parametrize(
-    ("action", "stored"), [(CREATE, item()), (CHANGE, item(ver=7)), (REPLACE, None), (REMOVE, item(ver=7))]
+    ("action", "stored"),
+    [(CREATE, item()), (CHANGE, item(ver=7)), (REPLACE, None), (REMOVE, item(ver=7))],
 )
 async def test_a_failed_condition_passes_through_with_what_is_stored(
     action: Put | Update | Delete, stored: Item | None
@@ -356,7 +370,10 @@ async def test_the_limiter_bounds_the_requests_in_flight_and_not_the_waits() -> 
 
 
 def many(count: int, text: str = "") -> list[Item]:
-    return [{"path": "p", "children": f"{number:04}", "ver": number, "text": text} for number in range(count)]
+    return [
+        {"path": "p", "children": f"{number:04}", "ver": number, "text": text}
+        for number in range(count)
+    ]
 
 
 async def stored(rig: Rig) -> list[Item]:
@@ -408,7 +425,9 @@ async def test_a_load_is_divided_by_bytes() -> None:
 @pytest.mark.parametrize("error", [*LOST, *DEFINITE], ids=lambda error: type(error).__name__)
 async def test_a_load_is_sent_again(when: str, error: S3kError) -> None:
     rig = await Rig().holding(*many(1, "old"))
-    rig.plan.fail_when(lambda call: True, error, when="after" if when == "after" else "before", times=3)
+    rig.plan.fail_when(
+        lambda call: True, error, when="after" if when == "after" else "before", times=3
+    )
     with rig.store.loading(lambda: None):
         await rig.store.load(many(3))
     assert await stored(rig) == many(3)
@@ -432,7 +451,9 @@ class Confused(MemoryItems):
         found = await super().get_many([Key("p", "b")])
         return dict.fromkeys(keys[:1], *found.values()) if keys[0].sort == "a" else found
 
-    async def query(self, partition: str, *, cursor: str | None = None, limit: int | None = None) -> ItemPage:
+    async def query(
+        self, partition: str, *, cursor: str | None = None, limit: int | None = None
+    ) -> ItemPage:
         return await super().query("p")
 
 

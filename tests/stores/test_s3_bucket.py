@@ -7,7 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from s3k_async.config import AwsConfig, S3Bucket, Secret
-from s3k_async.errors import ConfigError, PermissionDeniedError, VolumeExistsError, VolumeNotFoundError
+from s3k_async.errors import (
+    ConfigError,
+    PermissionDeniedError,
+    VolumeExistsError,
+    VolumeNotFoundError,
+)
 from s3k_async.stores.s3 import S3Blobs
 from s3k_async.stores.s3_wire import WireBlobs
 from tests.proxy import Answer, FaultProxy, s3_error
@@ -24,8 +29,12 @@ async def proxy() -> AsyncIterator[FaultProxy]:
         yield proxy
 
 
-def bucket(endpoint: str, region: str | None = None, name: str = "data", adapter: type[S3Blobs] = WireBlobs) -> S3Blobs:
-    aws = AwsConfig(region=region, endpoint=endpoint, access_key_id=Secret("a"), secret_access_key=Secret("b"))
+def bucket(
+    endpoint: str, region: str | None = None, name: str = "data", adapter: type[S3Blobs] = WireBlobs
+) -> S3Blobs:
+    aws = AwsConfig(
+        region=region, endpoint=endpoint, access_key_id=Secret("a"), secret_access_key=Secret("b")
+    )
     return adapter(S3Bucket(name, "", aws))
 
 
@@ -37,7 +46,9 @@ async def blobs(proxy: FaultProxy) -> AsyncIterator[S3Blobs]:
 
 
 @pytest.mark.parametrize(("region", "constraint"), [("eu-west-1", True), ("us-east-1", False)])
-async def test_a_bucket_is_made_in_its_region(proxy: FaultProxy, region: str, constraint: bool) -> None:
+async def test_a_bucket_is_made_in_its_region(
+    proxy: FaultProxy, region: str, constraint: bool
+) -> None:
     proxy.rule(MISSING, method="HEAD")
     proxy.rule(DONE, method="PUT")
     blobs = bucket(proxy.url, region)
@@ -55,7 +66,9 @@ async def test_a_bucket_of_ours(blobs: S3Blobs, proxy: FaultProxy) -> None:
 
 
 @pytest.mark.parametrize("code", ["BucketAlreadyOwnedByYou", "BucketAlreadyExists"])
-async def test_a_bucket_of_ours_that_was_made_meanwhile(blobs: S3Blobs, proxy: FaultProxy, code: str) -> None:
+async def test_a_bucket_of_ours_that_was_made_meanwhile(
+    blobs: S3Blobs, proxy: FaultProxy, code: str
+) -> None:
     proxy.rule(MISSING, method="HEAD", times=1)
     proxy.rule(s3_error(code, status=409), method="PUT")
     proxy.rule(DONE, method="HEAD")

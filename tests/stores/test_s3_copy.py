@@ -48,7 +48,11 @@ def is_copy(call: Call) -> bool:
 
 
 def part_ranges(proxy: FaultProxy) -> list[str]:
-    found = [call.headers["x-amz-copy-source-range"] for call in proxy.calls if "partNumber" in call.query]
+    found = [
+        call.headers["x-amz-copy-source-range"]
+        for call in proxy.calls
+        if "partNumber" in call.query
+    ]
     return sorted(found, key=lambda text: int(text.removeprefix("bytes=").split("-")[0]))
 
 
@@ -91,9 +95,13 @@ async def test_a_part_that_fails_aborts_the_copy(blobs: S3Blobs, proxy: FaultPro
     assert await blobs.head("b") is None
 
 
-async def test_a_copy_that_answers_200_and_means_an_error(blobs: S3Blobs, proxy: FaultProxy) -> None:
+async def test_a_copy_that_answers_200_and_means_an_error(
+    blobs: S3Blobs, proxy: FaultProxy
+) -> None:
     await blobs.put("a", b"x")
-    proxy.rule(xml_answer("<Error><Code>InternalError</Code><Message>late</Message></Error>"), when=is_copy)
+    proxy.rule(
+        xml_answer("<Error><Code>InternalError</Code><Message>late</Message></Error>"), when=is_copy
+    )
     with pytest.raises(ResponseLostError):
         await blobs.copy(blobs, "a", "b")
 
@@ -135,16 +143,25 @@ GIB = 1024 * MIB
     ],
 )
 async def test_five_gibibytes_is_the_limit(
-    monkeypatch: pytest.MonkeyPatch, s3_adapter: type[S3Blobs], size: int, part: int, parts: int | None
+    monkeypatch: pytest.MonkeyPatch,
+    s3_adapter: type[S3Blobs],
+    size: int,
+    part: int,
+    parts: int | None,
 ) -> None:
-    """What is sent for objects of such sizes, without the objects. The last: no more parts than there may be."""
+    """What is sent for objects of such sizes, without the objects. The last: no more parts than
+    there may be."""
     monkeypatch.setattr("s3k_async.stores.s3._MAX_PARTS", 10_000 if part > 1 else 20)
     async with FaultProxy() as proxy:
-        aws = AwsConfig(endpoint=proxy.url, access_key_id=Secret("a"), secret_access_key=Secret("b"))
+        aws = AwsConfig(
+            endpoint=proxy.url, access_key_id=Secret("a"), secret_access_key=Secret("b")
+        )
         blobs = s3_adapter(S3Bucket("data", "", aws))
         blobs.copy_part = part
         proxy.rule(head_of(size), method="HEAD")
-        started = "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"
+        started = (
+            "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"
+        )
         proxy.rule(xml_answer(started), method="POST", query="uploads")
         copied = "<ETag>&quot;p&quot;</ETag>"
         proxy.rule(xml_answer(f"<CopyPartResult>{copied}</CopyPartResult>"), query="partNumber")
@@ -157,7 +174,9 @@ async def test_five_gibibytes_is_the_limit(
     assert len(ranges) == (parts or 0)
     if parts:
         assert ranges[-1].endswith(f"-{size - 1}")
-        starts_and_ends = [tuple(map(int, text.removeprefix("bytes=").split("-"))) for text in ranges]
+        starts_and_ends = [
+            tuple(map(int, text.removeprefix("bytes=").split("-"))) for text in ranges
+        ]
         assert all(one[1] + 1 == two[0] for one, two in pairwise(starts_and_ends))
 
 

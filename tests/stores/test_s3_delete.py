@@ -94,7 +94,9 @@ async def test_a_request_takes_a_thousand(blobs: S3Blobs, proxy: FaultProxy) -> 
 
 
 async def test_refused_keys_are_named_with_their_errors(blobs: S3Blobs, proxy: FaultProxy) -> None:
-    proxy.rule(refusals(a="AccessDenied", b="InternalError", c="SlowDown", d="NoSuchKey"), when=deletes)
+    proxy.rule(
+        refusals(a="AccessDenied", b="InternalError", c="SlowDown", d="NoSuchKey"), when=deletes
+    )
     failures = await blobs.delete_many(["a", "b", "c", "d", "e"])
     assert {failure.key: type(failure.error) for failure in failures} == {
         "a": PermissionDeniedError,
@@ -113,7 +115,10 @@ async def test_refused_keys_are_named_with_their_errors(blobs: S3Blobs, proxy: F
         (s3_error("NoSuchBucket", status=404), VolumeNotFoundError),
         (REFUSE, ResponseLostError),
         (LOSE_ANSWER, ResponseLostError),
-        (xml_answer("<Error><Code>InternalError</Code><Message>after all</Message></Error>"), ResponseLostError),
+        (
+            xml_answer("<Error><Code>InternalError</Code><Message>after all</Message></Error>"),
+            ResponseLostError,
+        ),
         (xml_answer("<DeleteResult><Err"), ResponseLostError),
     ],
 )
@@ -149,7 +154,9 @@ async def test_keys_that_xml_cannot_say_go_one_by_one(blobs: S3Blobs, proxy: Fau
     assert [failure.key for failure in failures] == ["b\x01c"]
 
 
-@pytest.mark.parametrize("key", ["", "/a", "a//b", "../a", "a/./b", "nul\0", "x" * 1025, "x" * 1021])
+@pytest.mark.parametrize(
+    "key", ["", "/a", "a//b", "../a", "a/./b", "nul\0", "x" * 1025, "x" * 1021]
+)
 async def test_a_bad_key_changes_nothing(blobs: S3Blobs, proxy: FaultProxy, key: str) -> None:
     """The last one is too long only together with the prefix."""
     await fill(blobs, "a")

@@ -1,4 +1,5 @@
-"""The wire and the reference do the same: random operations on both, each in a place of its own on one engine."""
+"""The wire and the reference do the same: random operations on both, each in a place of its own on
+one engine."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ Operation = Callable[[S3Blobs], Awaitable[Any]]
 async def pair(seaweedfs: Engine) -> AsyncIterator[Pair]:
     name = fresh_name("differential")
     here: list[S3Blobs] = [
-        cls(S3Bucket(f"{name}-{cls.__name__.lower()}", "v/", seaweedfs.aws())) for cls in (S3Blobs, WireBlobs)
+        cls(S3Bucket(f"{name}-{cls.__name__.lower()}", "v/", seaweedfs.aws()))
+        for cls in (S3Blobs, WireBlobs)
     ]
     for blobs in here:
         await blobs.create()
@@ -43,7 +45,8 @@ def any_range(rng: random.Random) -> tuple[int, int | None]:
 
 
 def operation(rng: random.Random, etags: dict[str, str]) -> Operation:
-    """The next operation. `etags` are those that both stores gave, which are alike: digests of the bytes."""
+    """The next operation. `etags` are those that both stores gave, which are alike: digests of the
+    bytes."""
     key, other = rng.choice(KEYS), rng.choice(KEYS)
     data = rng.randbytes(rng.choice([0, 1, 10, 200]))
     start, end = any_range(rng)
@@ -80,7 +83,11 @@ def told(value: object) -> object:
     if isinstance(value, BlobPage):
         return [told(info) for info in value.blobs], value.next is None
     if isinstance(value, list):
-        return sorted((failure.key, type(failure.error)) for failure in value if isinstance(failure, DeleteFailure))
+        return sorted(
+            (failure.key, type(failure.error))
+            for failure in value
+            if isinstance(failure, DeleteFailure)
+        )
     return value
 
 
@@ -97,7 +104,9 @@ async def test_answers_errors_and_contents_are_the_same(pair: Pair, seed: int) -
         async for info in pair[0].list_all():
             etags[info.key] = info.etag
     assert len(kinds) >= 3
-    stored = [[(info.key, info.size, info.etag) async for info in blobs.list_all()] for blobs in pair]
+    stored = [
+        [(info.key, info.size, info.etag) async for info in blobs.list_all()] for blobs in pair
+    ]
     assert stored[0] == stored[1]
     for key, _, _ in stored[0]:
         assert await pair[0].get(key) == await pair[1].get(key)

@@ -1,4 +1,5 @@
-"""Server-side encryption that the settings ask for: every request that stores an object says so, or none is sent."""
+"""Server-side encryption that the settings ask for: every request that stores an object says so, or
+none is sent."""
 
 from __future__ import annotations
 
@@ -17,12 +18,16 @@ from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
 from tests.proxy import Answer, Call, FaultProxy, xml_answer
 
-AWS = AwsConfig(region="eu-west-1", access_key_id=Secret("AKIDEXAMPLE"), secret_access_key=Secret("made-up"))
+AWS = AwsConfig(
+    region="eu-west-1", access_key_id=Secret("AKIDEXAMPLE"), secret_access_key=Secret("made-up")
+)
 METHOD = "x-amz-server-side-encryption"
 KEY = "x-amz-server-side-encryption-aws-kms-key-id"
 XML = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 COPIED = f"<CopyObjectResult {XML}><ETag>&quot;e&quot;</ETag></CopyObjectResult>"
-BEGUN = f"<InitiateMultipartUploadResult {XML}><UploadId>u</UploadId></InitiateMultipartUploadResult>"
+BEGUN = (
+    f"<InitiateMultipartUploadResult {XML}><UploadId>u</UploadId></InitiateMultipartUploadResult>"
+)
 
 
 @pytest.fixture
@@ -41,7 +46,13 @@ def stores_an_object(call: Call) -> bool:
 @pytest.mark.parametrize("store", [WireBlobs, S3Blobs])
 @pytest.mark.parametrize(
     ("encryption", "kms_key"),
-    [("AES256", None), ("aws:kms", None), ("aws:kms", "alias/mine"), ("aws:kms:dsse", "k"), (None, None)],
+    [
+        ("AES256", None),
+        ("aws:kms", None),
+        ("aws:kms", "alias/mine"),
+        ("aws:kms:dsse", "k"),
+        (None, None),
+    ],
 )
 async def test_what_is_stored_says_how_it_is_encrypted(
     store: type[S3Blobs], encryption: str | None, kms_key: str | None, proxy: FaultProxy

@@ -21,7 +21,9 @@ PREFIX = "a b+c/"
 ENCODED = "a+b%2Bc/"
 
 
-def listing(*keys: str, token: str | None = None, truncated: bool = False, encoded: bool = True) -> Answer:
+def listing(
+    *keys: str, token: str | None = None, truncated: bool = False, encoded: bool = True
+) -> Answer:
     """A page as S3 sends it; `keys` as they are on the wire."""
     contents = "".join(
         f"<Contents><Key>{key}</Key><LastModified>2024-01-02T03:04:05.678Z</LastModified>"
@@ -32,7 +34,8 @@ def listing(*keys: str, token: str | None = None, truncated: bool = False, encod
     return xml_answer(
         f"<ListBucketResult><Name>data</Name><KeyCount>{len(keys)}</KeyCount>"
         f"{'<EncodingType>url</EncodingType>' if encoded else ''}"
-        f"<IsTruncated>{'true' if token or truncated else 'false'}</IsTruncated>{more}{contents}</ListBucketResult>"
+        f"<IsTruncated>{'true' if token or truncated else 'false'}</IsTruncated>"
+        f"{more}{contents}</ListBucketResult>"
     )
 
 
@@ -65,12 +68,22 @@ async def test_p11_an_empty_page_is_not_the_end(blobs: S3Blobs, proxy: FaultProx
     proxy.rule(listing(token="4"), times=1)
     proxy.rule(listing(ENCODED + "y"))
     assert await keys(blobs) == ["x", "y"]
-    assert [query.get("continuation-token") for query in asked(proxy)] == [None, ["1/+="], ["2"], ["3"], ["4"]]
+    assert [query.get("continuation-token") for query in asked(proxy)] == [
+        None,
+        ["1/+="],
+        ["2"],
+        ["3"],
+        ["4"],
+    ]
 
 
 @pytest.mark.parametrize("cycle", [1, 2, 7])
-async def test_a_listing_whose_pages_repeat_themselves_ends(blobs: S3Blobs, proxy: FaultProxy, cycle: int) -> None:
-    proxy.rule(listing(ENCODED + "x", token="t0"), when=lambda call: "continuation-token" not in call.query)
+async def test_a_listing_whose_pages_repeat_themselves_ends(
+    blobs: S3Blobs, proxy: FaultProxy, cycle: int
+) -> None:
+    proxy.rule(
+        listing(ENCODED + "x", token="t0"), when=lambda call: "continuation-token" not in call.query
+    )
     for number in range(cycle):
         following = listing(ENCODED + "x", token=f"t{(number + 1) % cycle}")
         proxy.rule(following, query=f"continuation-token=t{number}(&|$)")
@@ -88,7 +101,8 @@ async def test_unfinished_uploads_whose_pages_repeat_themselves_end(
         proxy.rule(
             xml_answer(
                 "<ListMultipartUploadsResult><IsTruncated>true</IsTruncated>"
-                f"<NextKeyMarker>k{number % cycle}</NextKeyMarker><NextUploadIdMarker>u</NextUploadIdMarker>"
+                f"<NextKeyMarker>k{number % cycle}</NextKeyMarker>"
+                "<NextUploadIdMarker>u</NextUploadIdMarker>"
                 "</ListMultipartUploadsResult>"
             ),
             times=1,
@@ -111,21 +125,29 @@ async def test_a_page_of_nothing_but_the_prefix_itself(blobs: S3Blobs, proxy: Fa
     assert await keys(blobs) == ["x"]
 
 
-async def test_a_cut_page_without_a_token_goes_on_after_its_last_key(blobs: S3Blobs, proxy: FaultProxy) -> None:
+async def test_a_cut_page_without_a_token_goes_on_after_its_last_key(
+    blobs: S3Blobs, proxy: FaultProxy
+) -> None:
     proxy.rule(listing(ENCODED + "x%3A+y", truncated=True), times=1)
     proxy.rule(listing(ENCODED + "z"))
     assert await keys(blobs) == ["x: y", "z"]
     assert asked(proxy)[1]["start-after"] == [PREFIX + "x: y"]
 
 
-async def test_a_cut_page_that_leads_nowhere_is_not_the_end(blobs: S3Blobs, proxy: FaultProxy) -> None:
+async def test_a_cut_page_that_leads_nowhere_is_not_the_end(
+    blobs: S3Blobs, proxy: FaultProxy
+) -> None:
     proxy.rule(listing(truncated=True))
     with pytest.raises(ResponseLostError):
         await keys(blobs)
 
 
 async def test_keys_come_decoded_once(blobs: S3Blobs, proxy: FaultProxy) -> None:
-    proxy.rule(listing(*(ENCODED + key for key in ("sp+ace", "pl%2Bus", "pc%2520", "n%C3%BC%01", "a%26b%3Cc"))))
+    proxy.rule(
+        listing(
+            *(ENCODED + key for key in ("sp+ace", "pl%2Bus", "pc%2520", "n%C3%BC%01", "a%26b%3Cc"))
+        )
+    )
     assert await keys(blobs) == ["sp ace", "pl+us", "pc%20", "nü\x01", "a&b<c"]
 
 

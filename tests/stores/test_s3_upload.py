@@ -16,7 +16,16 @@ from s3k_async.sources import SYSTEM
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.s3 import S3Blobs
 from tests.engines.process import Engine
-from tests.proxy import CLOSE_AFTER, LOSE_ANSWER, REFUSE, Call, Fault, FaultProxy, s3_error, xml_answer
+from tests.proxy import (
+    CLOSE_AFTER,
+    LOSE_ANSWER,
+    REFUSE,
+    Call,
+    Fault,
+    FaultProxy,
+    s3_error,
+    xml_answer,
+)
 from tests.stores.conftest import S3Way
 
 MIB = 1024 * 1024
@@ -57,7 +66,9 @@ LOST = pytest.mark.parametrize("fault", [LOSE_ANSWER, CLOSE_AFTER])
 
 
 @LOST
-async def test_a_completion_whose_answer_was_lost(blobs: S3Blobs, proxy: FaultProxy, fault: Fault) -> None:
+async def test_a_completion_whose_answer_was_lost(
+    blobs: S3Blobs, proxy: FaultProxy, fault: Fault
+) -> None:
     upload = await blobs.start_upload("k")
     await upload.put_part(2, b"tail")
     await upload.put_part(1, data(5 * MIB))
@@ -72,13 +83,17 @@ async def test_a_completion_whose_answer_was_lost(blobs: S3Blobs, proxy: FaultPr
     assert await blobs.get("k") == data(5 * MIB) + b"tail"
 
 
-async def test_a_completion_that_the_service_has_forgotten(blobs: S3Blobs, proxy: FaultProxy) -> None:
+async def test_a_completion_that_the_service_has_forgotten(
+    blobs: S3Blobs, proxy: FaultProxy
+) -> None:
     """NoSuchUpload after a lost answer: the object is there, so the upload was completed."""
     upload = await blobs.start_upload("k")
     await upload.put_part(1, b"whole")
     proxy.rule(LOSE_ANSWER, when=completes, times=1)
     proxy.rule(s3_error("NoSuchUpload", status=404), when=completes)
-    assert (await retry(upload.complete, RetryPolicy(attempts=3, base=0.0, cap=0.0), SYSTEM)).size == 5
+    assert (
+        await retry(upload.complete, RetryPolicy(attempts=3, base=0.0, cap=0.0), SYSTEM)
+    ).size == 5
     assert proxy.count(when=completes) == 2
 
 
@@ -93,7 +108,9 @@ async def test_an_upload_that_is_gone(blobs: S3Blobs, proxy: FaultProxy) -> None
     assert caught.value.service_code == "NoSuchUpload"
 
 
-async def test_a_lost_completion_and_somebody_elses_object(blobs: S3Blobs, proxy: FaultProxy) -> None:
+async def test_a_lost_completion_and_somebody_elses_object(
+    blobs: S3Blobs, proxy: FaultProxy
+) -> None:
     upload = await blobs.start_upload("k")
     await upload.put_part(1, b"whole")
     proxy.rule(REFUSE, when=completes, times=1)
@@ -105,11 +122,16 @@ async def test_a_lost_completion_and_somebody_elses_object(blobs: S3Blobs, proxy
         await upload.complete()
 
 
-async def test_a_completion_that_answers_200_and_means_an_error(blobs: S3Blobs, proxy: FaultProxy) -> None:
+async def test_a_completion_that_answers_200_and_means_an_error(
+    blobs: S3Blobs, proxy: FaultProxy
+) -> None:
     """S3 sends the status before it is done, to keep the connection alive."""
     upload = await blobs.start_upload("k")
     await upload.put_part(1, b"whole")
-    error = "<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
+    error = (
+        "<Error><Code>InternalError</Code><Message>We encountered an internal "
+        "error.</Message></Error>"
+    )
     proxy.rule(xml_answer(error), when=completes, times=1)
     with pytest.raises(ResponseLostError):
         await upload.complete()
@@ -162,7 +184,9 @@ async def test_a_view_of_wider_elements_counts_bytes(blobs: S3Blobs) -> None:
 
 
 @LOST
-async def test_a_creation_whose_answer_was_lost_is_ours(blobs: S3Blobs, proxy: FaultProxy, fault: Fault) -> None:
+async def test_a_creation_whose_answer_was_lost_is_ours(
+    blobs: S3Blobs, proxy: FaultProxy, fault: Fault
+) -> None:
     proxy.rule(fault, method="PUT", times=1)
     reliable = ReliableBlobs(blobs, RetryPolicy(attempts=4, base=0.0, cap=0.0), SYSTEM)
     assert (await reliable.put("k", b"ours", if_absent=True)).size == 4

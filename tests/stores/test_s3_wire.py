@@ -1,4 +1,5 @@
-"""Requests to S3 that we sign ourselves: where they go, what they carry, which answers are believed."""
+"""Requests to S3 that we sign ourselves: where they go, what they carry, which answers are
+believed."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
 from tests.proxy import LOSE_ANSWER, Answer, Call, FaultProxy, Truncate, s3_error, xml_answer
 
-AWS = AwsConfig(region="eu-west-1", access_key_id=Secret("AKIDEXAMPLE"), secret_access_key=Secret("made-up"))
+AWS = AwsConfig(
+    region="eu-west-1", access_key_id=Secret("AKIDEXAMPLE"), secret_access_key=Secret("made-up")
+)
 FAST = RetryPolicy(attempts=4, base=0.0, cap=0.0)
 TAG = '"e"'
 
@@ -81,20 +84,27 @@ async def test_an_endpoint_with_a_path(proxy: FaultProxy) -> None:
     await blobs.close()
 
 
-async def test_the_payload_is_signed_and_has_a_checksum(blobs: WireBlobs, proxy: FaultProxy) -> None:
+async def test_the_payload_is_signed_and_has_a_checksum(
+    blobs: WireBlobs, proxy: FaultProxy
+) -> None:
     proxy.rule(Answer(200, headers={"ETag": '"e"'}))
     for body in (b"", b"x" * 10, bytearray(b"y" * 300_000), memoryview(b"z" * 10)[2:5]):
         await blobs.put("k", body)
         call = proxy.calls[-1]
         assert call.body == bytes(body)
         assert call.headers["x-amz-content-sha256"] == hashlib.sha256(body).hexdigest()
-        assert base64.b64decode(call.headers["x-amz-checksum-crc32"]) == zlib.crc32(body).to_bytes(4)
+        assert base64.b64decode(call.headers["x-amz-checksum-crc32"]) == zlib.crc32(body).to_bytes(
+            4
+        )
     assert not any(map(by_botocore, proxy.calls))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100_000])
-async def test_a_put_that_breaks_off_leaves_nothing_on_an_engine(seaweedfs: Engine, cut: int) -> None:
-    """Without a checksum SeaweedFS keeps an empty object, which a creation that is sent again would run into."""
+async def test_a_put_that_breaks_off_leaves_nothing_on_an_engine(
+    seaweedfs: Engine, cut: int
+) -> None:
+    """Without a checksum SeaweedFS keeps an empty object, which a creation that is sent again would
+    run into."""
     body = b"x" * 200_000
     blobs = WireBlobs(S3Bucket(fresh_name("cut"), "", seaweedfs.aws()))
     await blobs.create()
@@ -105,7 +115,10 @@ async def test_a_put_that_breaks_off_leaves_nothing_on_an_engine(seaweedfs: Engi
         await there.close()
     (call,) = proxy.calls
     engine = urlsplit(seaweedfs.endpoint)
-    lines = [f"PUT {call.raw_path} HTTP/1.1", *(f"{name}: {value}" for name, value in call.headers.items())]
+    lines = [
+        f"PUT {call.raw_path} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in call.headers.items()),
+    ]
     reader, writer = await asyncio.open_connection(engine.hostname, engine.port)
     writer.write("\r\n".join([*lines, "", ""]).encode() + body[:cut])
     await writer.drain()
@@ -131,7 +144,11 @@ async def test_an_engine_refuses_a_body_that_was_damaged(seaweedfs: Engine) -> N
 
 async def test_a_part_is_signed_and_has_no_checksum(blobs: WireBlobs, proxy: FaultProxy) -> None:
     """S3 refuses checksums of parts of an upload that was begun without one."""
-    proxy.rule(xml_answer("<InitiateMultipartUploadResult><UploadId>u/+=</UploadId></InitiateMultipartUploadResult>"))
+    proxy.rule(
+        xml_answer(
+            "<InitiateMultipartUploadResult><UploadId>u/+=</UploadId></InitiateMultipartUploadResult>"
+        )
+    )
     upload = await blobs.start_upload("k")
     proxy.clear()
     proxy.rule(Answer(200, headers={"ETag": '"p"'}), times=1)
@@ -173,7 +190,9 @@ async def test_conditions_and_ranges_are_headers(blobs: WireBlobs, proxy: FaultP
 async def test_another_range_than_was_asked_for(
     blobs: WireBlobs, proxy: FaultProxy, body: bytes, covered: str | None
 ) -> None:
-    proxy.rule(Answer(206, body, {"ETag": TAG, "Content-Range": covered} if covered else {"ETag": TAG}))
+    proxy.rule(
+        Answer(206, body, {"ETag": TAG, "Content-Range": covered} if covered else {"ETag": TAG})
+    )
     with pytest.raises(ResponseLostError) as caught:
         await blobs.get("k", 2, 4)
     assert caught.value.path == "s3://data/p/k"
@@ -186,7 +205,12 @@ async def test_the_end_of_a_blob_cuts_a_range(blobs: WireBlobs, proxy: FaultProx
 
 
 async def test_a_page_that_is_no_listing(blobs: WireBlobs, proxy: FaultProxy) -> None:
-    for body in ("<html></html>", "<ListBucketResult>", "", "<ListBucketResult><Contents/></ListBucketResult>"):
+    for body in (
+        "<html></html>",
+        "<ListBucketResult>",
+        "",
+        "<ListBucketResult><Contents/></ListBucketResult>",
+    ):
         proxy.clear()
         proxy.rule(xml_answer(body))
         with pytest.raises(ResponseLostError) as caught:
@@ -194,7 +218,9 @@ async def test_a_page_that_is_no_listing(blobs: WireBlobs, proxy: FaultProxy) ->
         assert caught.value.path == "s3://data/p/"
 
 
-async def test_deletions_carry_the_digest_that_the_service_demands(blobs: WireBlobs, proxy: FaultProxy) -> None:
+async def test_deletions_carry_the_digest_that_the_service_demands(
+    blobs: WireBlobs, proxy: FaultProxy
+) -> None:
     proxy.rule(xml_answer("<DeleteResult/>"))
     assert await blobs.delete_many(["a<b>&", "tab\t"]) == []
     (call,) = proxy.calls
@@ -223,7 +249,9 @@ async def test_a_bucket_of_another_region_is_left_to_the_reference(
     assert "another region" in caplog.text
 
 
-async def test_a_refused_head_is_asked_again_by_the_reference_only_once(blobs: WireBlobs, proxy: FaultProxy) -> None:
+async def test_a_refused_head_is_asked_again_by_the_reference_only_once(
+    blobs: WireBlobs, proxy: FaultProxy
+) -> None:
     """It has no body that tells why: another region, or credentials that expired."""
     proxy.rule(Answer(400), method="HEAD", times=1)
     proxy.rule(Answer(200, b"x", {"ETag": '"e"'}))
@@ -232,7 +260,9 @@ async def test_a_refused_head_is_asked_again_by_the_reference_only_once(blobs: W
     assert [by_botocore(call) for call in proxy.calls] == [False, True, False]
 
 
-@pytest.mark.parametrize("name", ["x--euw1-az1--x-s3", "arn:aws:s3:eu-west-1:111122223333:accesspoint/a"])
+@pytest.mark.parametrize(
+    "name", ["x--euw1-az1--x-s3", "arn:aws:s3:eu-west-1:111122223333:accesspoint/a"]
+)
 async def test_buckets_of_other_kinds_are_left_to_the_reference(name: str) -> None:
     assert WireBlobs(S3Bucket(name, "", AWS))._by_reference
 
@@ -248,7 +278,9 @@ async def test_throttling_is_told_and_retried(blobs: WireBlobs, proxy: FaultProx
 
 async def test_a_cut_body_is_asked_for_again(seaweedfs: Engine) -> None:
     async with FaultProxy(seaweedfs.endpoint) as proxy:
-        blobs = WireBlobs(S3Bucket(fresh_name("cut"), "", replace(seaweedfs.aws(), endpoint=proxy.url)))
+        blobs = WireBlobs(
+            S3Bucket(fresh_name("cut"), "", replace(seaweedfs.aws(), endpoint=proxy.url))
+        )
         await blobs.create()
         await blobs.put("k", b"x" * 100_000)
         proxy.rule(Truncate(60_000), method="GET", times=2)

@@ -19,7 +19,16 @@ from s3k_async.errors import (
 from s3k_async.requests import Count, Meter, RequestCounter
 from s3k_async.retry import Retries, RetryAccount, RetryBudget, RetryPolicy
 from s3k_async.stores.faults import FaultPlan
-from s3k_async.stores.items import ABSENT, Condition, Delete, Item, Key, Put, UnprocessedKeysError, Update
+from s3k_async.stores.items import (
+    ABSENT,
+    Condition,
+    Delete,
+    Item,
+    Key,
+    Put,
+    UnprocessedKeysError,
+    Update,
+)
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_blobs import ReliableBlobs
@@ -60,8 +69,12 @@ class Rig:
         sources = fake_sources(self.clock)
         self.table = StingyItems(name, most, self.plan)
         self.bucket = MemoryBlobs(name, self.plan)
-        self.items = ReliableItems(self.table, retries, sources, self.limit, Meter("table", self.counter))
-        self.blobs = ReliableBlobs(self.bucket, retries, sources, self.limit, Meter("data", self.counter))
+        self.items = ReliableItems(
+            self.table, retries, sources, self.limit, Meter("table", self.counter)
+        )
+        self.blobs = ReliableBlobs(
+            self.bucket, retries, sources, self.limit, Meter("data", self.counter)
+        )
 
     async def start(self) -> Rig:
         await self.table.create()
@@ -70,7 +83,10 @@ class Rig:
         return self
 
     def counts(self) -> list[tuple[str, int, int]]:
-        return [(found.operation, found.requests, found.retries) for found in self.counter.requests.counts]
+        return [
+            (found.operation, found.requests, found.retries)
+            for found in self.counter.requests.counts
+        ]
 
 
 def item(number: int) -> Item:
@@ -103,9 +119,12 @@ async def test_no_keys_are_no_request() -> None:
 
 
 async def test_what_a_batch_leaves_out_does_not_leave_an_outcome_unknown() -> None:
-    """The items of a transaction whose answers were lost are read back in as many parts as the table gives."""
+    """The items of a transaction whose answers were lost are read back in as many parts as the
+    table gives."""
     rig = await Rig(most=5).start()
-    rig.plan.fail_when(lambda call: call.method == "transact", ResponseLostError("lost"), when="after", times=9)
+    rig.plan.fail_when(
+        lambda call: call.method == "transact", ResponseLostError("lost"), when="after", times=9
+    )
     await rig.items.transact([Put(item(number), ABSENT) for number in range(40)], "token")
     assert rig.counter.requests.as_dict() == {"table": {"BatchGetItem": 8, "TransactWriteItems": 4}}
 
@@ -201,7 +220,9 @@ async def test_operations_have_the_services_names() -> None:
 
 async def test_what_settles_a_lost_answer_is_counted() -> None:
     rig = await Rig().start()
-    rig.plan.fail_when(lambda call: call.method == "write", ResponseLostError("lost"), when="after", times=9)
+    rig.plan.fail_when(
+        lambda call: call.method == "write", ResponseLostError("lost"), when="after", times=9
+    )
     await rig.items.write(Put(item(1), ABSENT))
     assert rig.counts() == [("BatchGetItem", 1, 0), ("PutItem", 4, 3)]
 
@@ -241,7 +262,9 @@ async def test_a_long_scan_is_not_ended_by_throttling_here_and_there() -> None:
     for number in range(100):
         await rig.table.write(Put(item(number), ABSENT))
     rig.plan.calls.clear()
-    rig.plan.fail_when(lambda call: call.method == "scan" and call.number % 2 == 1, SLOW, times=10**6)
+    rig.plan.fail_when(
+        lambda call: call.method == "scan" and call.number % 2 == 1, SLOW, times=10**6
+    )
     seen, cursor = 0, None
     while True:
         page = await rig.items.scan(0, 1, cursor=cursor, limit=1)
@@ -283,11 +306,17 @@ def test_conflicts_cost_nothing() -> None:
 NOTHING = Retries(budget=RetryBudget(share=0, burst=0, rate=0))
 
 
-@pytest.mark.parametrize("error", [SLOW, UnreachableError("refused")], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    "error", [SLOW, UnreachableError("refused")], ids=lambda error: type(error).__name__
+)
 async def test_without_a_budget_the_first_error_is_the_last(error: Exception) -> None:
     rig = await Rig(NOTHING).start()
     rig.plan.fail_when(lambda _: True, error, times=10**6)
-    for call in (rig.items.get(key(1)), rig.items.write(Put(item(1), ABSENT)), rig.blobs.put("a", b"", if_absent=True)):
+    for call in (
+        rig.items.get(key(1)),
+        rig.items.write(Put(item(1), ABSENT)),
+        rig.blobs.put("a", b"", if_absent=True),
+    ):
         with pytest.raises(type(error)):
             await call
     assert len(rig.plan.calls) == 3
@@ -296,7 +325,12 @@ async def test_without_a_budget_the_first_error_is_the_last(error: Exception) ->
 
 async def test_without_a_budget_a_lost_answer_is_settled_all_the_same() -> None:
     rig = await Rig(NOTHING).start()
-    rig.plan.fail_when(lambda call: call.method in ("write", "put"), ResponseLostError("lost"), when="after", times=2)
+    rig.plan.fail_when(
+        lambda call: call.method in ("write", "put"),
+        ResponseLostError("lost"),
+        when="after",
+        times=2,
+    )
     await rig.items.write(Put(item(1), ABSENT))
     await rig.blobs.put("a", b"ours", if_absent=True)
     assert await rig.table.get(key(1)) == item(1)
@@ -334,8 +368,8 @@ async def test_throttling_lowers_the_limit_and_success_raises_it() -> None:
 
 @pytest.mark.parametrize("verb", ["put", "put if absent", "get", "copy", "write"])
 async def test_a_request_that_took_long_before_it_failed_is_sent_again(verb: str) -> None:
-    """The policy counts from the first failure: an upload over a slow link, or a long wait for a turn, is no attempt
-    more."""
+    """The policy counts from the first failure: an upload over a slow link, or a long wait for a
+    turn, is no attempt more."""
     rig = Rig(Retries.alike(RetryPolicy(attempts=4, deadline=10.0)))
     await rig.start()
     await rig.blobs.put("there", b"bytes")

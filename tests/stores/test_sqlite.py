@@ -74,7 +74,9 @@ async def test_creating_makes_the_directories_and_leaves_nothing_beside(tmp_path
 
 async def test_of_many_creators_one_is_told_that_it_was_the_one(tmp_path: Path) -> None:
     stores = [SqliteItems(tmp_path / "t.db") for _ in range(8)]
-    assert sorted(await asyncio.gather(*(store.create() for store in stores))) == [False] * 7 + [True]
+    assert sorted(await asyncio.gather(*(store.create() for store in stores))) == [False] * 7 + [
+        True
+    ]
 
 
 async def test_values_keep_their_types(tmp_path: Path) -> None:
@@ -116,7 +118,9 @@ async def test_a_dropped_table_is_gone_for_those_who_had_it_open(tmp_path: Path)
     assert await mine.get(Key("p", "b")) == item("b")
 
 
-async def test_what_an_interrupted_drop_left_is_no_table_and_can_be_created_over(tmp_path: Path) -> None:
+async def test_what_an_interrupted_drop_left_is_no_table_and_can_be_created_over(
+    tmp_path: Path,
+) -> None:
     store = await created(tmp_path)
     await store.close()
     database = sqlite3.connect(tmp_path / "t.db")
@@ -156,7 +160,9 @@ async def test_a_failed_transaction_changes_nothing(tmp_path: Path) -> None:
     store = await created(tmp_path)
     await store.write(Put(item("a"), ABSENT))
     with pytest.raises(ConditionFailedError) as failure:
-        await store.transact([Put(item("b"), ABSENT), Delete(Key("p", "a"), Condition(equals={"ver": 2}))], "token")
+        await store.transact(
+            [Put(item("b"), ABSENT), Delete(Key("p", "a"), Condition(equals={"ver": 2}))], "token"
+        )
     assert failure.value.current == {1: item("a")}
     assert (await store.query("p")).items == [item("a")]
 
@@ -177,15 +183,22 @@ async def test_writes_that_wait_together_see_each_other(tmp_path: Path) -> None:
 async def test_cancelled_calls_leave_the_store_usable(tmp_path: Path) -> None:
     store = await created(tmp_path)
     for number in range(50):
-        calls = [asyncio.ensure_future(store.write(Put(item(f"{number}-{each}"), ABSENT))) for each in range(8)] + [
-            asyncio.ensure_future(store.transact([Put(item(f"t{number}"), ABSENT)], f"token-{number}"))
+        calls = [
+            asyncio.ensure_future(store.write(Put(item(f"{number}-{each}"), ABSENT)))
+            for each in range(8)
+        ] + [
+            asyncio.ensure_future(
+                store.transact([Put(item(f"t{number}"), ABSENT)], f"token-{number}")
+            )
         ]
         await asyncio.sleep(0)
         for call in calls[::2]:
             call.cancel()
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert all(outcome is None for outcome in outcomes[1::2])
-        assert all(outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+        assert all(
+            outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes
+        )
     kept = {str(found["children"]) for found in (await store.query("p")).items}
     assert {f"{number}-{each}" for number in range(50) for each in (1, 3, 5, 7)} <= kept
 
@@ -246,7 +259,9 @@ async def test_an_empty_file_and_a_directory_are_no_tables(tmp_path: Path) -> No
 
 async def test_a_corrupt_table_is_damage(tmp_path: Path) -> None:
     store = await created(tmp_path)
-    await asyncio.gather(*(store.write(Put(item(f"{number:0200}"), ABSENT)) for number in range(200)))
+    await asyncio.gather(
+        *(store.write(Put(item(f"{number:0200}"), ABSENT)) for number in range(200))
+    )
     await store.close()
     header = (tmp_path / "t.db").read_bytes()[:4096]
     (tmp_path / "t.db").write_bytes(header + b"\xa5" * 100_000)
@@ -267,7 +282,9 @@ async def test_a_newer_format_is_named(tmp_path: Path) -> None:
 # What the machine can refuse
 
 
-async def test_a_table_that_stays_locked_throttles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_table_that_stays_locked_throttles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_connections, "BUSY_TIMEOUT", 0.01)
     store = await created(tmp_path)
     other = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
@@ -338,7 +355,9 @@ def test_a_commit_that_could_not_be_synced_has_an_unknown_outcome(tmp_path: Path
         raise foreign
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="privileges can only be dropped by root; others are refused anyway")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="privileges can only be dropped by root; others are refused anyway"
+)
 def test_a_table_that_may_not_be_written(tmp_path: Path) -> None:
     async def prepare() -> None:
         store = await created(tmp_path)
@@ -395,7 +414,10 @@ async def test_processes_that_increment_one_item_lose_no_update(tmp_path: Path) 
     store = await created(tmp_path)
     await store.write(Put(item("a", 0), ABSENT))
     processes = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", _INCREMENT, str(tmp_path / "t.db")) for _ in range(4)
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _INCREMENT, str(tmp_path / "t.db")
+        )
+        for _ in range(4)
     ]
     assert [await process.wait() for process in processes] == [0] * 4
     assert await store.get(Key("p", "a")) == item("a", 160)
@@ -467,7 +489,9 @@ class Tracked(sqlite3.Connection):
     """A connection whose end can be seen through a weak reference."""
 
 
-def test_no_connection_is_open_while_a_fork_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_connection_is_open_while_a_fork_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Tracked))
 
     async def use() -> SqliteItems:
@@ -488,7 +512,9 @@ def test_no_connection_is_open_while_a_fork_happens(tmp_path: Path, monkeypatch:
     asyncio.run(store.close())
 
 
-async def test_a_child_that_only_closes_or_exits_does_the_parents_database_no_harm(tmp_path: Path) -> None:
+async def test_a_child_that_only_closes_or_exits_does_the_parents_database_no_harm(
+    tmp_path: Path,
+) -> None:
     store = await created(tmp_path)
     await store.write(Put(item("a"), ABSENT))
     assert fork_and_run(lambda: asyncio.run(store.close())) == 0
@@ -506,7 +532,9 @@ async def test_a_child_that_only_closes_or_exits_does_the_parents_database_no_ha
         "    assert os.waitpid(child, 0)[1] == 0\n"
         "    asyncio.run(store.write(put('behind')))\n"
     )
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path / "t.db"))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(tmp_path / "t.db")
+    )
     assert await process.wait() == 0
     assert len((await store.query("p")).items) == 3
     await store.close()
@@ -522,7 +550,9 @@ def test_a_fork_while_a_thread_is_in_the_store_hangs_nobody(tmp_path: Path) -> N
         number = 0
         while not stop.is_set():
             await asyncio.gather(
-                store.write(Put(item(f"busy-{number}"), ABSENT)), store.get(Key("p", "a")), store.query("p")
+                store.write(Put(item(f"busy-{number}"), ABSENT)),
+                store.get(Key("p", "a")),
+                store.query("p"),
             )
             number += 1
             ready.set()
@@ -535,7 +565,11 @@ def test_a_fork_while_a_thread_is_in_the_store_hangs_nobody(tmp_path: Path) -> N
     thread = threading.Thread(target=lambda: asyncio.run(busy()))
     thread.start()
     assert ready.wait(20)
-    codes = [fork_and_run(lambda number=number: asyncio.run(in_child(number))) for number in range(20)]  # type: ignore[misc]
+
+    def child(number: int) -> None:
+        asyncio.run(in_child(number))
+
+    codes = [fork_and_run(partial(child, number)) for number in range(20)]
     stop.set()
     thread.join()
     assert codes == [0] * 20
@@ -571,7 +605,9 @@ def test_two_threads_that_fork_let_nobody_in_between(tmp_path: Path) -> None:
     assert fork_and_run(child) == 0
 
 
-def test_a_fork_while_a_table_is_made_once_more_hangs_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_while_a_table_is_made_once_more_hangs_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Somebody else's appeared and was dropped meanwhile."""
     link = os.link
     forking = threading.Thread(target=lambda: fork_and_run(lambda: None))

@@ -9,7 +9,8 @@ from s3k_async.stores.sqlite_connections import connect
 
 
 async def test_every_connection_waits_for_the_disk(tmp_path: Path) -> None:
-    """A commit is on the disk before it is acknowledged: with NORMAL a power failure could take it back."""
+    """A commit is on the disk before it is acknowledged: with NORMAL a power failure could take it
+    back."""
     place = str(tmp_path / "table.db")
     items = SqliteItems(place)
     await items.create()

@@ -1,4 +1,5 @@
-"""Bytes of a SQLite table that have changed: no file is served under another's name, or with another's attributes."""
+"""Bytes of a SQLite table that have changed: no file is served under another's name, or with
+another's attributes."""
 
 from __future__ import annotations
 
@@ -47,14 +48,20 @@ def bytes_changed(table: Path, old: bytes, new: bytes) -> None:
 
 def attributes_swapped(table: Path) -> None:
     with closing(sqlite3.connect(table, isolation_level=None)) as database:
-        rows = dict(database.execute("SELECT sort, attributes FROM items WHERE sort IN (?, ?)", NAMES).fetchall())
+        rows = dict(
+            database.execute(
+                "SELECT sort, attributes FROM items WHERE sort IN (?, ?)", NAMES
+            ).fetchall()
+        )
         for name, other in zip(NAMES, reversed(NAMES), strict=True):
             database.execute("UPDATE items SET attributes = ? WHERE sort = ?", (rows[other], name))
 
 
 def size_changed(table: Path) -> None:
     with closing(sqlite3.connect(table, isolation_level=None)) as database:
-        database.execute("UPDATE items SET attributes = json_set(attributes, '$.size', 3) WHERE sort = 'f008'")
+        database.execute(
+            "UPDATE items SET attributes = json_set(attributes, '$.size', 3) WHERE sort = 'f008'"
+        )
 
 
 def segment_changed(table: Path) -> None:
@@ -64,9 +71,13 @@ def segment_changed(table: Path) -> None:
 
 DAMAGES: dict[str, Damage] = {
     "a key becomes its neighbour's": lambda table: bytes_changed(table, b"-sf0f008", b"-sf0f009"),
-    "a key becomes its other neighbour's": lambda table: bytes_changed(table, b"-sf0f009", b"-sf0f008"),
+    "a key becomes its other neighbour's": lambda table: bytes_changed(
+        table, b"-sf0f009", b"-sf0f008"
+    ),
     "a key becomes nobody's": lambda table: bytes_changed(table, b"-sf0f009", b"-sf0f00x"),
-    "a key becomes another directory's": lambda table: bytes_changed(table, b"/d-sf0f009", b"/e-sf0f009"),
+    "a key becomes another directory's": lambda table: bytes_changed(
+        table, b"/d-sf0f009", b"/e-sf0f009"
+    ),
     "attributes are swapped": attributes_swapped,
     "a digit changes": size_changed,
     "the segment changes": segment_changed,
@@ -84,13 +95,18 @@ def test_a_changed_byte_serves_no_other_file(directory: Path, damage: Damage) ->
             except (ItemFormatError, PathNotFoundError):
                 refused += 1
             (found,) = fs.read_many([path], return_errors=True)
-            assert isinstance(found, ItemFormatError | PathNotFoundError) or found == path[-4:].encode()
+            assert (
+                isinstance(found, ItemFormatError | PathNotFoundError)
+                or found == path[-4:].encode()
+            )
     assert refused >= 3
 
     async def repaired() -> list[str]:
         volume = await open_volume(resolve(str(directory)))
         try:
-            assert "item_damaged" in {found.kind for found in (await verify_volume(volume, grace=0.0)).problems}
+            assert "item_damaged" in {
+                found.kind for found in (await verify_volume(volume, grace=0.0)).problems
+            }
             for _ in range(2):
                 await repair_volume(volume, dry_run=False, grace=0.0)
             return [found.kind for found in (await verify_volume(volume, grace=0.0)).problems]

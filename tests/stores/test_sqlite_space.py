@@ -58,7 +58,9 @@ async def test_a_table_shrinks_when_its_rows_go(tmp_path: Path) -> None:
 async def test_a_table_of_before_shrinks_too(tmp_path: Path) -> None:
     await SqliteItems(tmp_path / "t.sqlite").create()
     with closing(sqlite3.connect(tmp_path / "t.sqlite", isolation_level=None)) as database:
-        database.executescript("PRAGMA journal_mode=DELETE; PRAGMA auto_vacuum=NONE; VACUUM; PRAGMA journal_mode=WAL;")
+        database.executescript(
+            "PRAGMA journal_mode=DELETE; PRAGMA auto_vacuum=NONE; VACUUM; PRAGMA journal_mode=WAL;"
+        )
         assert database.execute("PRAGMA auto_vacuum").fetchone() == (0,)
     await fill_and_empty(tmp_path / "t.sqlite")
     assert size(tmp_path / "t.sqlite") < ROWS * SIZE / 2
@@ -102,15 +104,22 @@ class _ReadOnly:
         self.f_flag = facts.f_flag | os.ST_RDONLY
 
 
-def test_on_a_read_only_file_system_nothing_is_made_beside_the_table(volume: Path, read_only: None) -> None:
+def test_on_a_read_only_file_system_nothing_is_made_beside_the_table(
+    volume: Path, read_only: None
+) -> None:
     with S3kSyncClient(volume) as fs:
         assert list(fs.list("/")) == []
         assert not (volume / "metadata.sqlite-wal").exists()
 
 
-def test_changes_that_only_the_log_of_sqlite_has_are_not_passed_over(volume: Path, read_only: None) -> None:
+def test_changes_that_only_the_log_of_sqlite_has_are_not_passed_over(
+    volume: Path, read_only: None
+) -> None:
     (volume / "metadata.sqlite-wal").write_bytes(b"not empty")
-    with pytest.raises(PermissionDeniedError, match="where it can be written"), S3kSyncClient(volume) as fs:
+    with (
+        pytest.raises(PermissionDeniedError, match="where it can be written"),
+        S3kSyncClient(volume) as fs,
+    ):
         fs.exists("/")
 
 
@@ -122,7 +131,10 @@ def mounted(volume: Path, tmp_path: Path) -> Iterator[Path]:
     os.utime(volume / "data" / ".tmp" / "abandoned", (0, 0))
     place = tmp_path / "mounted"
     place.mkdir()
-    steps = (["mount", "--bind", str(volume), str(place)], ["mount", "-o", "remount,ro,bind", str(place)])
+    steps = (
+        ["mount", "--bind", str(volume), str(place)],
+        ["mount", "-o", "remount,ro,bind", str(place)],
+    )
     done = [subprocess.run(step, capture_output=True, check=False).returncode for step in steps]
     try:
         if done != [0, 0]:

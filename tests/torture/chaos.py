@@ -1,8 +1,9 @@
-"""Many clients on overlapping trees, and the operator's tools beside them, in processes that are killed and stopped.
+"""Many clients on overlapping trees, and the operator's tools beside them, in processes that are
+killed and stopped.
 
-Workers write, move and delete in one small tree; `fsck repair`, garbage collection and compaction run throughout. Each
-process has a wall clock of its own, apart by up to an hour. The driver kills processes (SIGKILL) and starts them again,
-and stops workers (SIGSTOP) for longer than a lease.
+Workers write, move and delete in one small tree; `fsck repair`, garbage collection and compaction
+run throughout. Each process has a wall clock of its own, apart by up to an hour. The driver kills
+processes (SIGKILL) and starts them again, and stops workers (SIGSTOP) for longer than a lease.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Plan:
     clocks: Sequence[float]
     """What is added to the wall clock of each worker: as many workers as entries."""
     ages: Ages
-    """Of garbage collection; `late` longer than a stop. The workers' lease for uploads is `ages.lease`."""
+    """Of garbage collection; `late` longer than a stop. The workers' lease for uploads is
+    `ages.lease`."""
     grace: float
     """Of repair and compaction."""
     pause: tuple[float, float] = (0.05, 0.4)
@@ -120,7 +122,8 @@ class _Child:
 
 
 def run_chaos(config: VolumeConfig, plan: Plan, seed: str, directory: Path) -> Chaos:
-    """Let it all run for a while, then kill every process. Raises AssertionError for an unnamed error."""
+    """Let it all run for a while, then kill every process. Raises AssertionError for an unnamed
+    error."""
     driver = _Driver(config, plan, seed, directory)
     try:
         driver.run()
@@ -152,7 +155,9 @@ class _Driver:
             time.sleep(self._chance.uniform(*self._plan.pause))
             self._resume(time.monotonic())
             is_worker = self._chance.random() < 0.9
-            child = self._chance.choice([each for each in self._children if (each.role == "worker") == is_worker])
+            child = self._chance.choice(
+                [each for each in self._children if (each.role == "worker") == is_worker]
+            )
             assert child.process.is_alive(), self._died(child)
             if child.role == "worker" and child.resumes is None and self._chance.random() < 0.4:
                 os.kill(child.process.pid or 0, signal.SIGSTOP)
@@ -183,7 +188,9 @@ class _Driver:
                     chaos.finished[role] += 1
                 else:
                     chaos.refused[f"{role} {outcome}"] += 1
-        crashes = [path.read_text(encoding="utf-8") for path in sorted(self._directory.glob("*.crash"))]
+        crashes = [
+            path.read_text(encoding="utf-8") for path in sorted(self._directory.glob("*.crash"))
+        ]
         assert not crashes, "\n".join(crashes[:3])
         return chaos
 
@@ -191,7 +198,15 @@ class _Driver:
         self._numbers += 1
         name = f"{role}-{self._numbers}"
         notes = self._directory / name
-        arguments = (self._config, keys_of(self._config), self._plan, role, clock, f"{self._seed}-{name}", notes)
+        arguments = (
+            self._config,
+            keys_of(self._config),
+            self._plan,
+            role,
+            clock,
+            f"{self._seed}-{name}",
+            notes,
+        )
         process = self._context.Process(target=_live, args=arguments, daemon=True)
         process.start()
         return _Child(role, clock, process, notes)
@@ -199,7 +214,9 @@ class _Driver:
     def _wait_for_workers(self) -> None:
         deadline = time.monotonic() + PATIENCE
         for child in self._children:
-            while child.role == "worker" and not (child.notes.exists() and child.notes.stat().st_size):
+            while child.role == "worker" and not (
+                child.notes.exists() and child.notes.stat().st_size
+            ):
                 assert child.process.is_alive(), self._died(child)
                 assert time.monotonic() < deadline, "a process hangs"
                 time.sleep(0.01)
@@ -219,7 +236,11 @@ class _Driver:
 
     def _died(self, child: _Child) -> str:
         crash = child.notes.with_suffix(".crash")
-        return crash.read_text(encoding="utf-8") if crash.exists() else f"{child.notes.name} ended by itself"
+        return (
+            crash.read_text(encoding="utf-8")
+            if crash.exists()
+            else f"{child.notes.name} ended by itself"
+        )
 
 
 def _live(
@@ -260,24 +281,38 @@ async def _answer(call: Call, run: Callable[[], Awaitable[object]]) -> dict[str,
         # Part of what failed may be done, and an unknown outcome may be either.
         is_open = isinstance(error, OutcomeUnknownError | PartialFailureError)
         outcome = "unknown" if is_open else "failed"
-        return {"outcome": outcome, "ended": time.monotonic(), "error": f"{type(error).__name__}: {error}"}
+        return {
+            "outcome": outcome,
+            "ended": time.monotonic(),
+            "error": f"{type(error).__name__}: {error}",
+        }
     ended, failures = time.monotonic(), result.failures if isinstance(result, ManyResult) else ()
     if any(isinstance(error, OutcomeUnknownError | PartialFailureError) for _, error in failures):
         return {"outcome": "unknown", "ended": ended}
     failed = {path for path, _ in failures}
-    return {"outcome": "done", "ended": ended, "files": {k: v for k, v in call.files.items() if k not in failed}}
+    return {
+        "outcome": "done",
+        "ended": ended,
+        "files": {k: v for k, v in call.files.items() if k not in failed},
+    }
 
 
-def _next_call(fs: S3kClient, chance: random.Random, name: str) -> tuple[Call, Callable[[], Awaitable[object]]]:
+def _next_call(
+    fs: S3kClient, chance: random.Random, name: str
+) -> tuple[Call, Callable[[], Awaitable[object]]]:
     (verb,) = chance.choices(list(_VERBS), list(_VERBS.values()))
     size = chance.choice(SIZES)
     match verb:
         case "write":
             path = _path(chance)
-            return Call("write", 0.0, files={path: name}), lambda: fs.write(path, content(name, size))
+            return Call("write", 0.0, files={path: name}), lambda: fs.write(
+                path, content(name, size)
+            )
         case "save":
             path = _path(chance)
-            return Call("write", 0.0, files={path: name}), lambda: _save(fs, path, content(name, size))
+            return Call("write", 0.0, files={path: name}), lambda: _save(
+                fs, path, content(name, size)
+            )
         case "many":
             files = {_path(chance): f"{name}-{each}" for each in range(3)}
             data = [(path, content(each, size)) for path, each in files.items()]
@@ -292,7 +327,9 @@ def _next_call(fs: S3kClient, chance: random.Random, name: str) -> tuple[Call, C
             )
         case "delete many":
             paths = _paths(chance)
-            return Call("delete many", 0.0, files=dict.fromkeys(paths, "")), lambda: fs.delete_many(paths)
+            return Call("delete many", 0.0, files=dict.fromkeys(paths, "")), lambda: fs.delete_many(
+                paths
+            )
         case "move":
             source, target, overwrite = _path(chance), _path(chance), chance.random() < 0.5
             return (
@@ -370,7 +407,9 @@ async def _repair(volume: Volume, plan: Plan) -> None:
 
 
 async def _collect(volume: Volume, plan: Plan) -> None:
-    collector = Collector(Place.of(volume), SYSTEM, plan.ages, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None))
+    collector = Collector(
+        Place.of(volume), SYSTEM, plan.ages, AuditTrail(volume.log_blobs, SYSTEM.uuid(), None)
+    )
     with tempfile.TemporaryDirectory() as directory:
         candidates = os.path.join(directory, "candidates")
         await collector.clean_up(await collector.mark(candidates))

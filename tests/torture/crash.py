@@ -1,4 +1,5 @@
-"""One volume in memory, and clients of it that die, lose answers or are cancelled at a call that is chosen."""
+"""One volume in memory, and clients of it that die, lose answers or are cancelled at a call that is
+chosen."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ Paths: TypeAlias = Mapping[str, bytes | None]
 Arm: TypeAlias = Callable[[FaultPlan], object]
 """Says what is to go wrong once the volume is open."""
 Rule: TypeAlias = Literal["atomic", "by_file", "moves"]
-"""What may be seen half-way: nothing but before and after; each path by itself old or new; the same, and what is moved
-is in one of its places."""
+"""What may be seen half-way: nothing but before and after; each path by itself old or new; the
+same, and what is moved is in one of its places."""
 
 GRACE = 60.0
 """Seconds; what is younger is left alone by fsck and garbage collection."""
@@ -69,8 +70,8 @@ class Scenario:
     gone: bool = False
     """Whether running it again after it was complete finds nothing to do: PathNotFoundError."""
     implied: bool = False
-    """Whether all may be there though something failed: a directory is made by what is put into it, and the last page
-    of what is copied may fail when everything was."""
+    """Whether all may be there though something failed: a directory is made by what is put into it,
+    and the last page of what is copied may fail when everything was."""
     origin: Paths = field(default_factory=dict)
     """What is in another volume, from which it copies."""
 
@@ -87,7 +88,8 @@ class World:
         sources = fake_sources(self.clock, seed=7)
 
         async def sleep(seconds: float) -> None:
-            # A lease is not renewed while nothing takes time, or renewals would be most of the calls.
+            # A lease is not renewed while nothing takes time, or renewals would be most of the
+            # calls.
             await (sleep_forever() if seconds == RENEW_SECONDS else sources.sleep(seconds))
 
         self.sources = replace(sources, sleep=sleep)
@@ -110,7 +112,8 @@ class World:
     async def volume(
         self, config: VolumeConfig | None = None, faults: FaultPlan | None = None
     ) -> AsyncIterator[Volume]:
-        """The volume as it is opened by one process, which ends when the body does; dying, it does nothing more."""
+        """The volume as it is opened by one process, which ends when the body does; dying, it does
+        nothing more."""
         volume = await open_volume(config or self.config, sources=self.sources, faults=faults)
         try:
             yield volume
@@ -150,7 +153,8 @@ class World:
         return found
 
     async def visible(self) -> set[str]:
-        """Every path of the table at which a client sees something, whether or not it has parents."""
+        """Every path of the table at which a client sees something, whether or not it has
+        parents."""
         async with self.client() as (fs, _), self.volume() as volume:
             paths = {entry.path async for page in volume.store.scan("/") for entry in page}
             found = await fs.stat_many(sorted(paths))
@@ -169,7 +173,12 @@ class World:
         async with self.volume() as volume:
             assert volume.log_blobs is not None
             verifier = Verifier(
-                volume.store, volume.blobs, LogReader(volume.log_blobs), self.sources, grace=GRACE, place=volume.place
+                volume.store,
+                volume.blobs,
+                LogReader(volume.log_blobs),
+                self.sources,
+                grace=GRACE,
+                place=volume.place,
             )
             return (await verifier.verify(deep=True)).findings
 
@@ -183,19 +192,29 @@ class World:
         async with self.volume() as volume:
             place = Place.of(volume)
             audit = AuditTrail(volume.log_blobs, self.sources.uuid())
-            collector = Collector(place, self.sources, Ages(grace=GRACE, lease=TUNING.lease, late=GRACE), audit)
+            collector = Collector(
+                place, self.sources, Ages(grace=GRACE, lease=TUNING.lease, late=GRACE), audit
+            )
             with TemporaryDirectory() as directory:
                 candidates = f"{directory}/candidates"
                 marked = await collector.mark(candidates)
                 await collector.clean_up(marked)
                 swept = await collector.sweep(candidates)
             assert swept.failures == []
-            return {info.key async for info in volume.blobs.list_all() if object_id_of(info.key) is not None}
+            return {
+                info.key
+                async for info in volume.blobs.list_all()
+                if object_id_of(info.key) is not None
+            }
 
     async def named(self) -> set[str]:
         """The keys that the files of the tree name, those of adopted objects apart."""
         async with self.client() as (fs, _):
-            physical = {str(status.physical) async for status in fs.list("/", recursive=True) if status.is_file}
+            physical = {
+                str(status.physical)
+                async for status in fs.list("/", recursive=True)
+                if status.is_file
+            }
             return {key for key in physical if "://" not in key}
 
     async def lose_table(self) -> None:
@@ -211,7 +230,9 @@ class World:
 
     @staticmethod
     def _config(name: str) -> VolumeConfig:
-        return VolumeConfig(name, MemoryTable(name), MemoryBlobs(name), suffix_count=2, tuning=TUNING)
+        return VolumeConfig(
+            name, MemoryTable(name), MemoryBlobs(name), suffix_count=2, tuning=TUNING
+        )
 
 
 @asynccontextmanager

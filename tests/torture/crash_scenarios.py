@@ -1,4 +1,5 @@
-"""Every verb of the client that changes something: what it starts from, what it does, what it leads to."""
+"""Every verb of the client that changes something: what it starts from, what it does, what it leads
+to."""
 
 from __future__ import annotations
 
@@ -71,7 +72,11 @@ async def write_many(fs: S3kClient) -> None:
 
 
 async def rename_many(fs: S3kClient) -> None:
-    whole(await fs.rename_many([("/d/f", "/e/f"), ("/d/g", "/e/h"), ("/e/k", "/d/k")], missing_ok=True))
+    whole(
+        await fs.rename_many(
+            [("/d/f", "/e/f"), ("/d/g", "/e/h"), ("/e/k", "/d/k")], missing_ok=True
+        )
+    )
 
 
 async def delete_many(fs: S3kClient) -> None:
@@ -178,18 +183,28 @@ SOURCE: Paths = {"/s": None, "/s/f": b"one", "/s/x": None, "/s/x/g": b"two"}
 
 
 def moved(paths: Paths, source: str, target: str) -> Paths:
-    return {target + path[len(source) :] if path.startswith(source) else path: data for path, data in paths.items()}
+    return {
+        target + path[len(source) :] if path.startswith(source) else path: data
+        for path, data in paths.items()
+    }
 
 
 SCENARIOS: Mapping[str, Scenario] = {
     "write:new": Scenario(
-        {}, lambda fs, _: fs.write("/d/f", b"new"), {"/d": None, "/d/f": b"new"}, between={"/d": None}
+        {},
+        lambda fs, _: fs.write("/d/f", b"new"),
+        {"/d": None, "/d/f": b"new"},
+        between={"/d": None},
     ),
     "write:over": Scenario(
-        {"/d": None, "/d/f": b"old"}, lambda fs, _: fs.write("/d/f", b"new"), {"/d": None, "/d/f": b"new"}
+        {"/d": None, "/d/f": b"old"},
+        lambda fs, _: fs.write("/d/f", b"new"),
+        {"/d": None, "/d/f": b"new"},
     ),
     "write:in parts": Scenario(
-        {"/d": None, "/d/f": b"old"}, lambda fs, _: fs.write("/d/f", LONG), {"/d": None, "/d/f": LONG}
+        {"/d": None, "/d/f": b"old"},
+        lambda fs, _: fs.write("/d/f", LONG),
+        {"/d": None, "/d/f": LONG},
     ),
     "write_many": Scenario(
         {"/d": None, "/d/f": b"old"},
@@ -198,10 +213,14 @@ SCENARIOS: Mapping[str, Scenario] = {
         rule="by_file",
     ),
     "open:new": Scenario({"/d": None}, lambda fs, _: save(fs, "wb"), {"/d": None, "/d/f": LONG}),
-    "open:over": Scenario({"/d": None, "/d/f": b"old"}, lambda fs, _: save(fs, "wb"), {"/d": None, "/d/f": LONG}),
+    "open:over": Scenario(
+        {"/d": None, "/d/f": b"old"}, lambda fs, _: save(fs, "wb"), {"/d": None, "/d/f": LONG}
+    ),
     "open:discarded": Scenario({"/d": None}, lambda fs, _: discard(fs), {"/d": None}),
     "touch:new": Scenario({"/d": None}, lambda fs, _: fs.touch("/d/f"), {"/d": None, "/d/f": b""}),
-    "touch:again": Scenario({"/d": None, "/d/f": b"old"}, lambda fs, _: fs.touch("/d/f"), {"/d": None, "/d/f": b"old"}),
+    "touch:again": Scenario(
+        {"/d": None, "/d/f": b"old"}, lambda fs, _: fs.touch("/d/f"), {"/d": None, "/d/f": b"old"}
+    ),
     "makedirs": Scenario(
         {"/d": None},
         lambda fs, _: fs.makedirs("/d/x/y/z"),
@@ -219,7 +238,9 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"/d": None, "/e": None, "/e/g": b"one"},
         gone=True,
     ),
-    "rename:tree": Scenario(GROWN, lambda fs, _: fs.rename("/d", "/e/z"), moved(GROWN, "/d", "/e/z"), gone=True),
+    "rename:tree": Scenario(
+        GROWN, lambda fs, _: fs.rename("/d", "/e/z"), moved(GROWN, "/d", "/e/z"), gone=True
+    ),
     "rename:not atomic": Scenario(
         SMALL,
         lambda fs, _: fs.rename("/d", "/e/z", atomic=False),
@@ -233,20 +254,41 @@ SCENARIOS: Mapping[str, Scenario] = {
         {"/d": None, "/d/k": b"three", "/e": None, "/e/f": b"one", "/e/h": b"two"},
         rule="moves",
     ),
-    "delete:file": Scenario({"/d": None, "/d/f": b"one"}, lambda fs, _: fs.delete("/d/f"), {"/d": None}, gone=True),
-    "delete:directory": Scenario({"/d": None, "/d/x": None}, lambda fs, _: fs.delete("/d/x"), {"/d": None}, gone=True),
+    "delete:file": Scenario(
+        {"/d": None, "/d/f": b"one"}, lambda fs, _: fs.delete("/d/f"), {"/d": None}, gone=True
+    ),
+    "delete:directory": Scenario(
+        {"/d": None, "/d/x": None}, lambda fs, _: fs.delete("/d/x"), {"/d": None}, gone=True
+    ),
     "delete:tree": Scenario(
-        GROWN, lambda fs, _: fs.delete("/d", recursive=True), {"/e": None, "/e/k": b"four"}, gone=True
+        GROWN,
+        lambda fs, _: fs.delete("/d", recursive=True),
+        {"/e": None, "/e/k": b"four"},
+        gone=True,
     ),
     "delete:not atomic": Scenario(
-        SMALL, lambda fs, _: fs.delete("/d", recursive=True, atomic=False), {"/e": None}, rule="by_file", gone=True
+        SMALL,
+        lambda fs, _: fs.delete("/d", recursive=True, atomic=False),
+        {"/e": None},
+        rule="by_file",
+        gone=True,
     ),
-    "delete_many": Scenario(FLAT, lambda fs, _: delete_many(fs), {"/d": None, "/e": None}, rule="by_file"),
+    "delete_many": Scenario(
+        FLAT, lambda fs, _: delete_many(fs), {"/d": None, "/e": None}, rule="by_file"
+    ),
     "transaction:in one": Scenario(MIXED, lambda fs, _: transaction(fs), CHANGED, gone=True),
     "transaction:by a job": Scenario(
         TREES,
         lambda fs, _: transaction_by_job(fs),
-        {"/d": None, "/d/f": b"new", "/e": None, "/e/k": b"two", "/n": None, "/n/s": None, "/n/s/f": b"five"},
+        {
+            "/d": None,
+            "/d/f": b"new",
+            "/e": None,
+            "/e/k": b"two",
+            "/n": None,
+            "/n/s": None,
+            "/n/s/f": b"five",
+        },
         gone=True,
     ),
     "stage:published": Scenario(

@@ -40,7 +40,8 @@ class Scene:
     harmed: set[str] = field(default_factory=set)
     """Paths whose bytes or entry no repair can bring back."""
     unlogged: set[str] = field(default_factory=set)
-    """Paths of which the log does not tell what the table does, or tells it of another path as well."""
+    """Paths of which the log does not tell what the table does, or tells it of another path as
+    well."""
     untabled: set[str] = field(default_factory=set)
     """Paths of which only the log knows what the bytes are."""
     top: str = "/a"
@@ -206,7 +207,10 @@ async def young_child(scene: Scene, path: str) -> None:
     if await scene.find(scene.top) is None:
         return
     entry = replace(
-        await scene.need(path), path="/none/child", id=scene.uuid(), mtime_ms=scene.now_ms() + scene.young_ms
+        await scene.need(path),
+        path="/none/child",
+        id=scene.uuid(),
+        mtime_ms=scene.now_ms() + scene.young_ms,
     )
     await scene.put(entry)
 
@@ -237,7 +241,9 @@ async def no_physical(scene: Scene, path: str) -> None:
 
 
 async def stray_bytes(scene: Scene, path: str) -> None:
-    await scene.volume.blobs.put(scene.volume.store.sources.physical_key(scene.uuid()), b"never published")
+    await scene.volume.blobs.put(
+        scene.volume.store.sources.physical_key(scene.uuid()), b"never published"
+    )
 
 
 async def young_bytes(scene: Scene, path: str) -> None:
@@ -291,7 +297,8 @@ async def never_happened(scene: Scene, path: str) -> None:
     entry = await scene.need(path)
     after = replace(entry, version=entry.version + 1, path=path + "-moved", operation=scene.uuid())
     await scene.log(
-        Operation(after.operation, "rename", entry.id, after.version, scene.now_ms(), entry, after), "pending"
+        Operation(after.operation, "rename", entry.id, after.version, scene.now_ms(), entry, after),
+        "pending",
     )
 
 
@@ -299,14 +306,18 @@ async def under_way(scene: Scene, path: str) -> None:
     entry = await scene.need(path)
     after = replace(entry, version=entry.version + 1, path=path + "-moving", operation=scene.uuid())
     time_ms = scene.now_ms() + scene.young_ms
-    await scene.log(Operation(after.operation, "rename", entry.id, after.version, time_ms, entry, after), "pending")
+    await scene.log(
+        Operation(after.operation, "rename", entry.id, after.version, time_ms, entry, after),
+        "pending",
+    )
 
 
 async def two_commits(scene: Scene, path: str) -> None:
     entry = await scene.need(path)
     after = replace(entry, operation=scene.uuid(), mtime_ms=1)
     await scene.log(
-        Operation(after.operation, "update", entry.id, after.version, scene.now_ms(), None, after), "committed"
+        Operation(after.operation, "update", entry.id, after.version, scene.now_ms(), None, after),
+        "committed",
     )
 
 
@@ -314,7 +325,10 @@ async def young_commit(scene: Scene, path: str) -> None:
     entry = await scene.need(path)
     after = replace(entry, operation=scene.uuid(), version=entry.version + 1)
     time_ms = scene.now_ms() + scene.young_ms
-    await scene.log(Operation(after.operation, "update", entry.id, after.version, time_ms, None, after), "committed")
+    await scene.log(
+        Operation(after.operation, "update", entry.id, after.version, time_ms, None, after),
+        "committed",
+    )
 
 
 async def other_attributes(scene: Scene, path: str) -> None:
@@ -370,7 +384,9 @@ async def same_directory_id(scene: Scene, path: str) -> None:
 
 async def broken_item(scene: Scene, path: str) -> None:
     scene.forget(path)
-    await scene.volume.items.write(Update(scene.volume.store.keys.key(path), Condition(), remove=("ver",)))
+    await scene.volume.items.write(
+        Update(scene.volume.store.keys.key(path), Condition(), remove=("ver",))
+    )
 
 
 async def wrong_suffix(scene: Scene, path: str) -> None:
@@ -406,7 +422,9 @@ async def reserved(scene: Scene, path: str) -> None:
 
 
 async def _reserve(scene: Scene, path: str) -> Entry:
-    entry = await scene.volume.store.reserve(await scene.volume.store.prepare(path), exclusive=False)
+    entry = await scene.volume.store.reserve(
+        await scene.volume.store.prepare(path), exclusive=False
+    )
     await scene.volume.store.changes.log.drained()
     scene.clock.advance(GRACE + 1)
     return entry
@@ -443,7 +461,8 @@ async def _upload(scene: Scene, path: str) -> None:
     content = await scene.volume.storage.put(entry.id, b"uploaded whole")
     after = entry.with_content(content, mtime_ms=scene.now_ms(), operation=scene.uuid())
     await scene.log(
-        Operation(after.operation, "update", entry.id, after.version, scene.now_ms(), entry, after), "pending"
+        Operation(after.operation, "update", entry.id, after.version, scene.now_ms(), entry, after),
+        "pending",
     )
 
 
@@ -487,7 +506,8 @@ async def interrupted_rename(scene: Scene, path: str) -> None:
 
 
 async def unfolded_rename(scene: Scene, path: str) -> None:
-    """Its client died when it had published the job, and had neither folded anything in nor written the log."""
+    """Its client died when it had published the job, and had neither folded anything in nor written
+    the log."""
     await _interrupt(scene, published=True)
 
 
@@ -507,7 +527,8 @@ async def young_segment(scene: Scene, path: str) -> None:
 
 
 async def _interrupt(scene: Scene, *, published: bool) -> None:
-    """Move a directory of two files, by a client that dies at the publication of the move, and gives up its lease."""
+    """Move a directory of two files, by a client that dies at the publication of the move, and
+    gives up its lease."""
     top = f"/moving-{scene.uuid()}"
     for name in ("one", "two"):
         await scene.write(f"{top}/{name}", name.encode())

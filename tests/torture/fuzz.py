@@ -1,7 +1,8 @@
 """Fuzzing of everything that reads what others wrote: `python -m tests.torture.fuzz --seconds 600`.
 
-Inputs are valid ones with a few changes; each is read to the end or refused with a named error. A crash ends the run
-with the input in hexadecimal and the seed that repeats it; one that does not end is shown after `PATIENCE` seconds.
+Inputs are valid ones with a few changes; each is read to the end or refused with a named error. A
+crash ends the run with the input in hexadecimal and the seed that repeats it; one that does not end
+is shown after `PATIENCE` seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Tally:
 
 
 def fuzz(name: str, seed: str, executions: int, tally: Tally) -> None:
-    """Give so many inputs to one target. Raises AssertionError with the input for anything that is no named error."""
+    """Give so many inputs to one target. Raises AssertionError with the input for anything that is
+    no named error."""
     target, choice = TARGETS[name], random.Random(f"{seed}-{name}")
     for number in range(executions):
         data = target.prepared(choice, mutate(choice, choice.choice(target.corpus), target.corpus))
@@ -46,7 +48,10 @@ def fuzz(name: str, seed: str, executions: int, tally: Tally) -> None:
         except target.errors:
             tally.refused[name] += 1
         except Exception as error:
-            message = f"{name}: input {number} of seed {seed!r}: {type(error).__name__}: {error}\n{data[:4000].hex()}"
+            message = (
+                f"{name}: input {number} of seed {seed!r}: {type(error).__name__}: "
+                f"{error}\n{data[:4000].hex()}"
+            )
             raise AssertionError(message) from error
         else:
             tally.read[name] += 1
@@ -63,7 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
     tally, end, turn = Tally(), time.monotonic() + chosen.seconds, 0
     while time.monotonic() < end:
         for name in chosen.target or TARGETS:
-            faulthandler.dump_traceback_later(PATIENCE, exit=True, file=sys.__stderr__ or sys.stderr)
+            faulthandler.dump_traceback_later(
+                PATIENCE, exit=True, file=sys.__stderr__ or sys.stderr
+            )
             fuzz(name, f"{chosen.seed}-{turn}", BATCH, tally)
             faulthandler.cancel_dump_traceback_later()
         turn += 1

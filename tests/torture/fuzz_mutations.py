@@ -11,7 +11,20 @@ from typing import Any, Final
 __all__ = ["mutate"]
 
 TOKENS: Final = (
-    *(b"null", b"true", b"{}", b"[]", b'""', b'"', b"\\", b"\\ud800", b"\\u0000", b"\xff", b"\xed\xa0\x80", b"\x00"),
+    *(
+        b"null",
+        b"true",
+        b"{}",
+        b"[]",
+        b'""',
+        b'"',
+        b"\\",
+        b"\\ud800",
+        b"\\u0000",
+        b"\xff",
+        b"\xed\xa0\x80",
+        b"\x00",
+    ),
     *(
         b"\n",
         b"\r\n",
@@ -43,7 +56,16 @@ TOKENS: Final = (
         b"]]>",
     ),
 )
-NUMBERS: Final = (b"0", b"-1", b"1", b"255", b"65536", b"2147483648", b"-9223372036854775809", b"18446744073709551616")
+NUMBERS: Final = (
+    b"0",
+    b"-1",
+    b"1",
+    b"255",
+    b"65536",
+    b"2147483648",
+    b"-9223372036854775809",
+    b"18446744073709551616",
+)
 NUMBER: Final = re.compile(rb"-?\d+")
 VALUES: Final[tuple[Any, ...]] = (
     None,
@@ -85,7 +107,11 @@ def _flip(choice: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
 
 def _set(choice: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
     start, end = _span(choice, data)
-    return data[:start] + choice.choice((b"\x00", b"\x7f", b"\x80", b"\xff")) * (end - start) + data[end:]
+    return (
+        data[:start]
+        + choice.choice((b"\x00", b"\x7f", b"\x80", b"\xff")) * (end - start)
+        + data[end:]
+    )
 
 
 def _insert(choice: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
@@ -112,7 +138,9 @@ def _splice(choice: random.Random, data: bytes, corpus: Sequence[bytes]) -> byte
     other = choice.choice(corpus)
     start, end = _span(choice, other)
     place = choice.randint(0, len(data))
-    return choice.choice((data[:place] + other[start:], data[:place] + other[start:end] + data[place:]))
+    return choice.choice(
+        (data[:place] + other[start:], data[:place] + other[start:end] + data[place:])
+    )
 
 
 def _renumber(choice: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
@@ -153,7 +181,11 @@ def _changed(choice: random.Random, value: Any) -> Any:
         return {**value, name: _changed(choice, value[name])}
     if isinstance(value, list) and value and choice.random() < 0.9:
         place = choice.randrange(len(value))
-        return [*value[:place], _changed(choice, value[place]), *value[place:][choice.randrange(2) :]]
+        return [
+            *value[:place],
+            _changed(choice, value[place]),
+            *value[place:][choice.randrange(2) :],
+        ]
     return choice.choice(VALUES)
 
 

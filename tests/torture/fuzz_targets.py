@@ -1,6 +1,8 @@
-"""What is fuzzed: each reader of bytes or text that others wrote, with valid inputs, and what it may raise.
+"""What is fuzzed: each reader of bytes or text that others wrote, with valid inputs, and what it
+may raise.
 
-A reader either takes an input, and then what it read can be written and read again, or raises one of its named errors.
+A reader either takes an input, and then what it read can be written and read again, or raises one
+of its named errors.
 """
 
 from __future__ import annotations
@@ -35,7 +37,16 @@ from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.marks import GONE, HERE, Mark, parse_mark
 from s3k_async.metadata.record import VolumeRecord
 from s3k_async.oplog.checkpoints import Checkpoint, Part, decode_manifest, encode_manifest
-from s3k_async.oplog.entries import LogRecord, LogState, decode, encode, entry_key, parse_key, seal, segment_key
+from s3k_async.oplog.entries import (
+    LogRecord,
+    LogState,
+    decode,
+    encode,
+    entry_key,
+    parse_key,
+    seal,
+    segment_key,
+)
 from s3k_async.oplog.java import read_java, write_java
 from s3k_async.oplog.reader import DamagedLog, LogReader
 from s3k_async.oplog.segments import Mark as SegmentMark
@@ -92,7 +103,9 @@ def try_text(data: bytes) -> str:
 
 # The operation log
 
-ENTRY_KEYS = [entry_key(each, "pending") for each in RECORDS] + [entry_key(each, "committed") for each in RECORDS]
+ENTRY_KEYS = [entry_key(each, "pending") for each in RECORDS] + [
+    entry_key(each, "committed") for each in RECORDS
+]
 
 
 def read_entry(data: bytes) -> None:
@@ -135,7 +148,9 @@ def read_segment(data: bytes) -> None:
 
 
 SEGMENT_ID = re.compile(rb'"segment":"([0-9a-f-]{1,36})"')
-CHECKPOINT = Checkpoint(SEGMENT, 5, (Part(samples.FIRST, samples.SECOND, 2, "0" * 64),), frozenset({SEGMENT}))
+CHECKPOINT = Checkpoint(
+    SEGMENT, 5, (Part(samples.FIRST, samples.SECOND, 2, "0" * 64),), frozenset({SEGMENT})
+)
 
 
 def read_manifest(data: bytes) -> None:
@@ -149,7 +164,8 @@ def read_java_entry(data: bytes) -> None:
 
 
 def read_whole_log(data: bytes) -> None:
-    """A log in which one object is the input: all others are read, and the input is a record or damage."""
+    """A log in which one object is the input: all others are read, and the input is a record or
+    damage."""
 
     async def read() -> None:
         blobs = MemoryBlobs(f"fuzz-{next(_numbers)}")
@@ -161,7 +177,9 @@ def read_whole_log(data: bytes) -> None:
         found = [each async for each in LogReader(blobs).records()]
         await blobs.drop()
         assert all(isinstance(each, LogRecord | DamagedLog) for each in found)
-        assert any(isinstance(each, LogRecord) and each.operation == samples.DELETE for each in found)
+        assert any(
+            isinstance(each, LogRecord) and each.operation == samples.DELETE for each in found
+        )
 
     asyncio.run(read())
 
@@ -173,8 +191,16 @@ def read_log_key(data: bytes) -> None:
 # What a service answers
 
 ITEMS = [encode_item(to_item(entry, KEYS)) for entry in ENTRIES if entry.path != "/"]
-PAGE = {"Items": ITEMS, "Count": 4, "ScannedCount": 4, "LastEvaluatedKey": {"path": {"S": "p"}, "children": {"S": "c"}}}
-BATCH = {"Responses": {"t": ITEMS}, "UnprocessedKeys": {"t": {"Keys": [{"path": {"S": "p"}, "children": {"S": "c"}}]}}}
+PAGE = {
+    "Items": ITEMS,
+    "Count": 4,
+    "ScannedCount": 4,
+    "LastEvaluatedKey": {"path": {"S": "p"}, "children": {"S": "c"}},
+}
+BATCH = {
+    "Responses": {"t": ITEMS},
+    "UnprocessedKeys": {"t": {"Keys": [{"path": {"S": "p"}, "children": {"S": "c"}}]}},
+}
 
 
 def line(document: object) -> bytes:
@@ -204,15 +230,20 @@ def read_single(data: bytes) -> None:
 
 
 LISTING = (
-    b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+    b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult '
+    b'xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
     b"<IsTruncated>true</IsTruncated><NextContinuationToken>t&amp;1</NextContinuationToken><EncodingType>url</EncodingType>"
     b"<Contents><Key>a%2Fb</Key><LastModified>2026-01-02T03:04:05.678Z</LastModified><ETag>&quot;e&quot;</ETag>"
     b"<Size>12</Size></Contents></ListBucketResult>"
 )
 COPIED = (
-    b"<CopyObjectResult><ETag>&quot;e&quot;</ETag><LastModified>2026-01-02T03:04:05Z</LastModified></CopyObjectResult>"
+    b"<CopyObjectResult><ETag>&quot;e&quot;</ETag><LastModified>2026-01-02T03:04:05Z</LastModified>"
+    b"</CopyObjectResult>"
 )
-REFUSED = b"<DeleteResult><Error><Key>k</Key><Code>AccessDenied</Code><Message>no</Message></Error></DeleteResult>"
+REFUSED = (
+    b"<DeleteResult><Error><Key>k</Key><Code>AccessDenied</Code><Message>no</Message></Error>"
+    b"</DeleteResult>"
+)
 REFUSAL = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>&#x41;</Message></Error>"
 
 
@@ -225,7 +256,9 @@ def read_s3(data: bytes) -> None:
 
 # Records of ours
 
-RECORD = VolumeRecord("v", 4, "xxh3", "s3://bucket/data/", "native", "s3://bucket/data/oplog/", samples.FIRST, 5)
+RECORD = VolumeRecord(
+    "v", 4, "xxh3", "s3://bucket/data/", "native", "s3://bucket/data/oplog/", samples.FIRST, 5
+)
 MARKS = (Mark("j"), Mark("j", GONE), Mark("j", HERE), Mark("j", samples.PUBLISHED))
 
 
@@ -257,7 +290,9 @@ def read_item(data: bytes) -> None:
     except (ValueError, RecursionError):
         return
     if isinstance(document, dict):
-        fields: dict[str, Any] = {k: v for k, v in document.items() if isinstance(v, str | bool) or fits(v)}
+        fields: dict[str, Any] = {
+            k: v for k, v in document.items() if isinstance(v, str | bool) or fits(v)
+        }
         entry = from_item(fields, KEYS)
         assert from_item(to_item(entry, KEYS), KEYS) == entry
 
@@ -317,10 +352,16 @@ TARGETS: dict[str, Target] = {
         (LogFormatError,),
         seal=True,
     ),
-    "log_segment": Target(SEGMENTS + files("segment-*"), read_segment, (LogFormatError,), seal=True),
-    "log_checkpoint": Target((encode_manifest(CHECKPOINT),), read_manifest, (LogFormatError,), seal=True),
+    "log_segment": Target(
+        SEGMENTS + files("segment-*"), read_segment, (LogFormatError,), seal=True
+    ),
+    "log_checkpoint": Target(
+        (encode_manifest(CHECKPOINT),), read_manifest, (LogFormatError,), seal=True
+    ),
     "log_java": Target(
-        tuple(bytes.fromhex(text.decode()) for text in files("java-*.hex")), read_java_entry, (LogFormatError,)
+        tuple(bytes.fromhex(text.decode()) for text in files("java-*.hex")),
+        read_java_entry,
+        (LogFormatError,),
     ),
     "log_key": Target(
         (*(key.encode() for key in ENTRY_KEYS[:2]), segment_key(SEGMENT, "pending").encode()),
@@ -333,15 +374,27 @@ TARGETS: dict[str, Target] = {
         (),
         seal=True,
     ),
-    "page": Target((line(PAGE), line({"Items": ITEMS})), read_page, (ResponseLostError, ItemFormatError)),
+    "page": Target(
+        (line(PAGE), line({"Items": ITEMS})), read_page, (ResponseLostError, ItemFormatError)
+    ),
     "batch": Target((line(BATCH),), read_batch, (ResponseLostError, ItemFormatError)),
-    "item_answer": Target((line({"Item": ITEMS[0]}), b"{}"), read_single, (ResponseLostError, ItemFormatError)),
+    "item_answer": Target(
+        (line({"Item": ITEMS[0]}), b"{}"), read_single, (ResponseLostError, ItemFormatError)
+    ),
     "s3_answer": Target((LISTING, COPIED, REFUSED, REFUSAL), read_s3, ()),
-    "record_tag": Target((RECORD.to_tag().encode(),), read_tag, (NotAVolumeError, VolumeFormatError)),
-    "record_item": Target((line(RECORD.to_item("o")),), read_record, (NotAVolumeError, VolumeFormatError)),
+    "record_tag": Target(
+        (RECORD.to_tag().encode(),), read_tag, (NotAVolumeError, VolumeFormatError)
+    ),
+    "record_item": Target(
+        (line(RECORD.to_item("o")),), read_record, (NotAVolumeError, VolumeFormatError)
+    ),
     "mark": Target(tuple(mark.text().encode() for mark in MARKS), read_mark, (ItemFormatError,)),
-    "item": Target(tuple(line(to_item(entry, KEYS)) for entry in ENTRIES), read_item, (ItemFormatError,)),
+    "item": Target(
+        tuple(line(to_item(entry, KEYS)) for entry in ENTRIES), read_item, (ItemFormatError,)
+    ),
     "path": Target(PATHS, read_path, (InvalidPathError,)),
-    "key": Target((b"ks://v/a/b-sf1\nc", b"ks://v/-sf0\na"), read_key, (ItemFormatError, InvalidPathError)),
+    "key": Target(
+        (b"ks://v/a/b-sf1\nc", b"ks://v/-sf0\na"), read_key, (ItemFormatError, InvalidPathError)
+    ),
     "pattern": Target(PATTERNS, read_pattern, (InvalidPathError, InvalidArgumentError)),
 }

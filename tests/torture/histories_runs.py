@@ -38,7 +38,8 @@ EXCUSED: tuple[type[S3kError], ...] = (
     ThrottledError,
     ResponseLostError,
 )
-"""What may come at any time, and says that nothing happened; a conflict, where every attempt lost its race."""
+"""What may come at any time, and says that nothing happened; a conflict, where every attempt lost
+its race."""
 
 
 @dataclass(frozen=True)
@@ -79,20 +80,30 @@ async def in_memory(scene: str, seed: str, *, calls: int, rates: Rates = NO_FAUL
     return Run(recorder.events, scheduler.faults)
 
 
-async def in_real_time(scene: str, seed: str, config: VolumeConfig, session: object, *, calls: int) -> Run:
+async def in_real_time(
+    scene: str, seed: str, config: VolumeConfig, session: object, *, calls: int
+) -> Run:
     """A history on real stores. Raises Violation."""
     await init_volume(config, session=session)
     recorder, stamps = Recorder(), itertools.count(1)
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(S3kClient(config=config, session=session)) for _ in range(CLIENTS)]
+        clients = [
+            await stack.enter_async_context(S3kClient(config=config, session=session))
+            for _ in range(CLIENTS)
+        ]
         await build(clients[0], SCENES[scene].start)
 
         async def join(fs: S3kClient) -> tuple[S3kClient, Callable[[], Awaitable[None]]]:
             return fs, _stay
 
-        players = [Player(number, SCENES[scene], recorder, seed, stamps) for number in range(CLIENTS)]
+        players = [
+            Player(number, SCENES[scene], recorder, seed, stamps) for number in range(CLIENTS)
+        ]
         await together(
-            [partial(player.play, calls, partial(join, fs)) for player, fs in zip(players, clients, strict=True)]
+            [
+                partial(player.play, calls, partial(join, fs))
+                for player, fs in zip(players, clients, strict=True)
+            ]
         )
         await recorder.record(CLIENTS, Everything(), clients[0])
     check(SCENES[scene].start, recorder.events, excused=EXCUSED)
@@ -109,8 +120,13 @@ async def _stay() -> None:
 
 
 async def _repair(volume: ModelVolume, last: Member, events: list[Event], left: Outcome) -> None:
-    """Repair changes nothing that is seen; what a client that died left without a directory gets one."""
-    lost = {path for path, entry in (await volume.scanned(last)).items() if not entry.is_dir and path not in left}
+    """Repair changes nothing that is seen; what a client that died left without a directory gets
+    one."""
+    lost = {
+        path
+        for path, entry in (await volume.scanned(last)).items()
+        if not entry.is_dir and path not in left
+    }
     await volume.repaired(last)
     found = await Everything().run(last.fs)
     new = found.keys() - left.keys()
@@ -123,5 +139,11 @@ async def _check_tree(member: Member) -> None:
     """Every entry has its parents, and no id is there twice."""
     entries = [entry async for page in member.volume.store.scan("/") for entry in page]
     directories = {"/"} | {entry.path for entry in entries if entry.is_dir}
-    assert [entry.path for entry in entries if (entry.path.rpartition("/")[0] or "/") not in directories] == []
-    assert len({entry.id for entry in entries}) == len({entry.path for entry in entries}) == len(entries)
+    assert [
+        entry.path for entry in entries if (entry.path.rpartition("/")[0] or "/") not in directories
+    ] == []
+    assert (
+        len({entry.id for entry in entries})
+        == len({entry.path for entry in entries})
+        == len(entries)
+    )

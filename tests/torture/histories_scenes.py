@@ -52,8 +52,17 @@ class Everything:
         return found
 
     def apply(self, tree: Tree) -> Answer | Refusal:
-        found = {path: True if tree[path] is None else content(tree, path) for path in sorted(below(tree, "/"))}
-        return Answer({path: data if not isinstance(data, Refusal) else False for path, data in found.items()}, tree)
+        found = {
+            path: True if tree[path] is None else content(tree, path)
+            for path in sorted(below(tree, "/"))
+        }
+        return Answer(
+            {
+                path: data if not isinstance(data, Refusal) else False
+                for path, data in found.items()
+            },
+            tree,
+        )
 
     def leftovers(self, tree: Tree) -> Iterator[Tree]:
         return iter(())
@@ -98,7 +107,9 @@ class Scene:
 class Player:
     """One client that makes some calls, one after the other; it is replaced when it dies."""
 
-    def __init__(self, number: int, scene: Scene, recorder: Recorder, seed: str, stamps: Iterator[int]) -> None:
+    def __init__(
+        self, number: int, scene: Scene, recorder: Recorder, seed: str, stamps: Iterator[int]
+    ) -> None:
         self.number = number
         self._scene = scene
         self._recorder = recorder
@@ -129,7 +140,9 @@ class Player:
         """Write and close the file that was opened."""
         data = f"{opened.stamp} by {self.number}".encode()
         await writer.write(data)
-        commit = Commit(next(self._stamps), opened.path, data, None, writer, opened.stamp, expired=False)
+        commit = Commit(
+            next(self._stamps), opened.path, data, None, writer, opened.stamp, expired=False
+        )
         await self._recorder.record(self.number, commit, fs)
 
 
@@ -186,7 +199,12 @@ def among_both(choice: random.Random, stamp: int) -> Operation:
     if kind == 2:
         return Delete(stamp, top, recursive=True)
     if kind < 5:
-        return Rename(stamp, top + name, choice.choice((top, other)) + choice.choice(("/x", "/y")), overwrite=True)
+        return Rename(
+            stamp,
+            top + name,
+            choice.choice((top, other)) + choice.choice(("/x", "/y")),
+            overwrite=True,
+        )
     if kind < 7:
         return Write(stamp, top + name, _body(choice, stamp))
     return Stat(top + name) if kind == 7 else Read(top + name)

@@ -1,7 +1,8 @@
-"""Clients in memory whose every call waits until a seeded choice lets it go on: a run is repeated by its seed.
+"""Clients in memory whose every call waits until a seeded choice lets it go on: a run is repeated
+by its seed.
 
-Time is the scheduler's too: it passes when nobody can go on, or when the choice falls on those who sleep. Answers are
-lost, calls refused and clients killed by the same choice.
+Time is the scheduler's too: it passes when nobody can go on, or when the choice falls on those who
+sleep. Answers are lost, calls refused and clients killed by the same choice.
 """
 
 from __future__ import annotations
@@ -119,7 +120,9 @@ class Scheduler:
         elif chance < self.rates.lost + self.rates.throttled:
             error, when = ThrottledError("slower"), "before"
             self.faults["throttled"] += 1
-        elif chance < self.rates.lost + self.rates.throttled + self.rates.killed and waiting.killable:
+        elif (
+            chance < self.rates.lost + self.rates.throttled + self.rates.killed and waiting.killable
+        ):
             waiting.plan.die(number, when="before" if when == "before" else "after")
             waiting.plan.fail_when(lambda call: call.number != number, Died("is dead"), times=EVER)
             self.faults["killed"] += 1

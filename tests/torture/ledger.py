@@ -1,7 +1,8 @@
 """What clients began, what they were told became of it, and whether the tree agrees.
 
-Every content says by its first bytes which write it is of, so a file is known wherever it was moved, and none may be
-there twice. An operation is noted before it begins and again when it was answered; what has no answer was under way.
+Every content says by its first bytes which write it is of, so a file is known wherever it was
+moved, and none may be there twice. An operation is noted before it begins and again when it was
+answered; what has no answer was under way.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def content(name: str, size: int) -> bytes:
 
 
 def named(data: bytes) -> str:
-    """The name of the write that these bytes are of, all of them. Raises AssertionError for anything else."""
+    """The name of the write that these bytes are of, all of them. Raises AssertionError for
+    anything else."""
     stem, bar, _ = data.partition(b"|")
     assert bar, f"foreign bytes: {data[:40]!r}"
     name, _, size = stem.decode().rpartition(":")
@@ -96,7 +98,8 @@ class Manifest(Ledger):
 
 
 def check(tree: Tree, ledgers: Iterable[Ledger]) -> None:
-    """Whether the tree is one that these operations lead to, whatever became of those that had no answer."""
+    """Whether the tree is one that these operations lead to, whatever became of those that had no
+    answer."""
     operations = [operation for ledger in ledgers for operation in ledger.operations]
     found: dict[str, str] = {}
     for path, data in tree.items():
@@ -118,7 +121,9 @@ def _check_writes(ledger: Ledger, operations: list[Operation], found: Mapping[st
         for path, name in write.files.items():
             places = set(_places(path, operations))
             if name in found:
-                assert write.outcome != "failed", f"{name} was refused ({write.error}) and is at {found[name]}"
+                assert write.outcome != "failed", (
+                    f"{name} was refused ({write.error}) and is at {found[name]}"
+                )
                 assert found[name] in places, f"{name} is at {found[name]}"
                 continue
             replaced = any(path in later.files for later in writes[index + 1 :])
@@ -128,7 +133,9 @@ def _check_writes(ledger: Ledger, operations: list[Operation], found: Mapping[st
                 if operation.kind == "delete tree" and operation.outcome != "failed"
                 for place in places
             )
-            assert write.outcome != "done" or replaced or deleted, f"{name} was acknowledged at {path} and is lost"
+            assert write.outcome != "done" or replaced or deleted, (
+                f"{name} was acknowledged at {path} and is lost"
+            )
 
 
 def _places(path: str, operations: list[Operation]) -> list[str]:
@@ -148,8 +155,14 @@ def _check_change(operation: Operation, operations: list[Operation], tree: Tree)
         assert operation.source not in tree, f"{operation.source} was moved and is there"
         assert operation.target in tree, f"{operation.target} was moved here and is lost"
     if operation.kind == "delete tree" and done:
-        left = [path for path in tree if path == operation.source or path.startswith(operation.source + "/")]
+        left = [
+            path
+            for path in tree
+            if path == operation.source or path.startswith(operation.source + "/")
+        ]
         assert left == [], f"{operation.source} was deleted"
     if operation.kind == "move tree" and done:
-        deleted = any(other.kind == "delete tree" and other.source == operation.target for other in operations)
+        deleted = any(
+            other.kind == "delete tree" and other.source == operation.target for other in operations
+        )
         assert deleted or operation.target in tree, f"{operation.target} was moved here and is lost"

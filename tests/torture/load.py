@@ -1,4 +1,5 @@
-"""What a writer, a renamer and a deleter do to one directory of a volume at the same time, for as long as they live."""
+"""What a writer, a renamer and a deleter do to one directory of a volume at the same time, for as
+long as they live."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ BRANCHES = 3
 SIZES = (0, 40, 40, 1_000, 100_000)
 
 
-async def perform(fs: S3kClient, role: str, place: str, seed: str, ledger: Ledger, steps: int) -> None:
+async def perform(
+    fs: S3kClient, role: str, place: str, seed: str, ledger: Ledger, steps: int
+) -> None:
     """Take so many steps of a role, each noted before it begins and when it was answered."""
     taken = ROLES[role](fs, place, random.Random(seed))
     for _ in range(steps):
@@ -40,7 +43,8 @@ async def perform(fs: S3kClient, role: str, place: str, seed: str, ledger: Ledge
 
 
 async def writing(fs: S3kClient, place: str, chance: random.Random) -> AsyncIterator[Step]:
-    """Files in directories that others move away meanwhile: in one step, through a writer, several at once, anew."""
+    """Files in directories that others move away meanwhile: in one step, through a writer, several
+    at once, anew."""
     number = 0
     last = ""
     while True:
@@ -88,7 +92,9 @@ async def renaming(fs: S3kClient, place: str, chance: random.Random) -> AsyncIte
         source, moved = f"{place}/m/a{number}", f"{place}/m/b{number}"
         yield (
             Operation("write", files={source: f"{place}-m{number}"}),
-            lambda number=number, source=source: fs.write(source, content(f"{place}-m{number}", 60)),  # type: ignore[misc]
+            lambda number=number, source=source: fs.write(
+                source, content(f"{place}-m{number}", 60)
+            ),  # type: ignore[misc]
         )
         yield (
             Operation("move", source=source, target=moved),
@@ -120,11 +126,14 @@ ROLES: Mapping[str, Role] = {"writer": writing, "renamer": renaming, "deleter": 
 
 
 async def read_tree(fs: S3kClient, place: str) -> dict[str, bytes | None]:
-    """Everything below a directory, with the bytes of every file that is published; empty if there is none."""
+    """Everything below a directory, with the bytes of every file that is published; empty if there
+    is none."""
     if not await fs.exists(place):
         return {}
     statuses = [status async for status in fs.list(place, recursive=True)]
     assert len({status.path for status in statuses}) == len(statuses)
     files = [status.path for status in statuses if status.is_file]
     data = await fs.read_many(files)
-    return {status.path: None for status in statuses if status.is_dir} | dict(zip(files, data, strict=True))
+    return {status.path: None for status in statuses if status.is_dir} | dict(
+        zip(files, data, strict=True)
+    )

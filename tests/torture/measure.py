@@ -15,12 +15,14 @@ TORTURE = bool(os.environ.get("S3K_TORTURE"))
 
 
 def seed_of_run() -> str:
-    """What decides on everything that is left to chance: S3K_TORTURE_SEED, which repeats a run, or a new one."""
+    """What decides on everything that is left to chance: S3K_TORTURE_SEED, which repeats a run, or
+    a new one."""
     return os.environ.get("S3K_TORTURE_SEED") or f"{random.SystemRandom().getrandbits(32):08x}"
 
 
 def report(part: str, subject: str, **figures: object) -> None:
-    """Print what was tried; where S3K_TORTURE_REPORT names a file, add it there as a line of JSON."""
+    """Print what was tried; where S3K_TORTURE_REPORT names a file, add it there as a line of
+    JSON."""
     line = json.dumps({"part": part, "subject": subject, **figures})
     sys.stdout.write(f"{line}\n")
     place = os.environ.get("S3K_TORTURE_REPORT")

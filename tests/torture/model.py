@@ -1,7 +1,8 @@
-"""The filesystem as a dictionary: what each call answers, and what it leaves behind, when it is alone with a tree.
+"""The filesystem as a dictionary: what each call answers, and what it leaves behind, when it is
+alone with a tree.
 
-Written from what the documentation promises, without a look at how it is kept. A tree maps paths to what is there; the
-root is not in it.
+Written from what the documentation promises, without a look at how it is kept. A tree maps paths to
+what is there; the root is not in it.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A committed file. `stamp` is the number of the operation that changed it last: the same bytes written again, or
-    moved away and back, are another file to whoever has it open."""
+    """A committed file. `stamp` is the number of the operation that changed it last: the same bytes
+    written again, or moved away and back, are another file to whoever has it open."""
 
     data: bytes
     stamp: int
@@ -68,8 +69,8 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Early(File):
-    """A new file that is seen by its path while it is being written, and belongs to no directory yet: one that is
-    listed, moved or removed at that time may leave it where it is.
+    """A new file that is seen by its path while it is being written, and belongs to no directory
+    yet: one that is listed, moved or removed at that time may leave it where it is.
     """
 
 
@@ -115,7 +116,8 @@ class Operation(Protocol):
         """What it answers and leaves behind."""
 
     def leftovers(self, tree: Tree) -> Iterator[Tree]:
-        """What may be there after it was interrupted, beside the tree as it was and the tree that it leads to."""
+        """What may be there after it was interrupted, beside the tree as it was and the tree that
+        it leads to."""
 
 
 def parent_of(path: str) -> str:
@@ -134,7 +136,8 @@ def is_below(path: str, directory: str) -> bool:
 
 
 def below(tree: Tree, directory: str) -> Iterator[str]:
-    """Every path below a directory, itself excluded, but for those of files that belong to no directory yet."""
+    """Every path below a directory, itself excluded, but for those of files that belong to no
+    directory yet."""
     return (
         path
         for path, node in tree.items()
@@ -156,7 +159,10 @@ def with_parents(tree: Tree, path: str) -> Tree | None:
 
 def expire(tree: Tree) -> Tree:
     """The tree when every lease has run out."""
-    return {path: replace(node, expired=True) if isinstance(node, Reserved) else node for path, node in tree.items()}
+    return {
+        path: replace(node, expired=True) if isinstance(node, Reserved) else node
+        for path, node in tree.items()
+    }
 
 
 class _Changing:
@@ -182,9 +188,14 @@ class Filling(ABC):
             yield grown
 
     def early(self, tree: Tree) -> Tree | None:
-        """The tree in which a new file is seen by its path, and nowhere else; None if it would be none or refused."""
+        """The tree in which a new file is seen by its path, and nowhere else; None if it would be
+        none or refused."""
         answer = self.apply(tree)
-        if self.path in tree or isinstance(answer, Refusal) or not isinstance(file := answer.tree[self.path], File):
+        if (
+            self.path in tree
+            or isinstance(answer, Refusal)
+            or not isinstance(file := answer.tree[self.path], File)
+        ):
             return None
         return {**tree, self.path: Early(file.data, file.stamp)}
 
@@ -221,7 +232,9 @@ class Write(Filling):
         assert (status.path, status.size, status.committed) == (self.path, len(self.data), True)
 
     def apply(self, tree: Tree) -> Answer | Refusal:
-        return answered(fill(tree, self.path, File(self.data, self.stamp), overwrite=self.overwrite))
+        return answered(
+            fill(tree, self.path, File(self.data, self.stamp), overwrite=self.overwrite)
+        )
 
 
 @dataclass(frozen=True)
@@ -259,7 +272,11 @@ class MakeDirectory(_Changing):
         grown = with_parents(tree, self.path)
         if grown is None:
             return Refusal({NotDirectoryError})
-        return Refusal({PathExistsError}) if self.path in tree else Answer(None, {**grown, self.path: None})
+        return (
+            Refusal({PathExistsError})
+            if self.path in tree
+            else Answer(None, {**grown, self.path: None})
+        )
 
 
 @dataclass(frozen=True)
@@ -273,7 +290,9 @@ class Delete(_Changing):
     atomic: bool = True
 
     async def run(self, fs: S3kClient) -> Outcome:
-        await fs.delete(self.path, recursive=self.recursive, missing_ok=self.missing_ok, atomic=self.atomic)
+        await fs.delete(
+            self.path, recursive=self.recursive, missing_ok=self.missing_ok, atomic=self.atomic
+        )
 
     def apply(self, tree: Tree) -> Answer | Refusal:
         if self.path == "/":
@@ -292,7 +311,8 @@ def stamped(node: Node, stamp: int) -> Node:
 
 @dataclass(frozen=True)
 class Rename(_Changing):
-    """`rename`, of a file or of a directory with all below it; reservations that ran out are left behind."""
+    """`rename`, of a file or of a directory with all below it; reservations that ran out are left
+    behind."""
 
     stamp: int
     source: str
@@ -310,13 +330,19 @@ class Rename(_Changing):
         if self.source == self.target:
             return Answer(None, tree)
         moving = {self.source, *below(tree, self.source)}
-        left = {path: node for path, node in tree.items() if path not in moving and path != self.target}
+        left = {
+            path: node for path, node in tree.items() if path not in moving and path != self.target
+        }
         staying = {path for path in moving if not isinstance(tree[path], Reserved)}
-        moved = {self.target + path.removeprefix(self.source): stamped(tree[path], self.stamp) for path in staying}
+        moved = {
+            self.target + path.removeprefix(self.source): stamped(tree[path], self.stamp)
+            for path in staying
+        }
         return Answer(None, {**left, **moved})
 
     def _refusals(self, tree: Tree) -> Iterator[type[S3kError]]:
-        """All that stands against it. A call looks at one after the other, so any of them may be what it names."""
+        """All that stands against it. A call looks at one after the other, so any of them may be
+        what it names."""
         directory = is_directory(tree, self.source)
         if self.source not in tree and not directory:
             yield PathNotFoundError
@@ -366,7 +392,9 @@ class Copy:
         if isinstance(node, Reserved):
             return Refusal({UncommittedFileError})
         if isinstance(node, File):
-            return answered(fill(tree, self.target, stamped(node, self.stamp), overwrite=self.overwrite))
+            return answered(
+                fill(tree, self.target, stamped(node, self.stamp), overwrite=self.overwrite)
+            )
         if not self.recursive:
             return Refusal({IsDirectoryError})
         if is_below(self.target, self.source):
@@ -424,7 +452,8 @@ class Reserve(Filling):
 
 @dataclass(frozen=True)
 class Commit(_Changing):
-    """`commit` of an open file: of one that reserved its path (`seen` is None), or that replaces what it saw."""
+    """`commit` of an open file: of one that reserved its path (`seen` is None), or that replaces
+    what it saw."""
 
     stamp: int
     path: str

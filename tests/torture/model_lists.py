@@ -1,4 +1,5 @@
-"""What the verbs for lists of paths, and all that only looks, answer according to the dictionary."""
+"""What the verbs for lists of paths, and all that only looks, answer according to the
+dictionary."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ Failures: TypeAlias = dict[str, type[S3kError]]
 
 
 class Failed(dict[str, Refusal]):
-    """What a list expects to fail, and why; equal to what did fail if each error is one of those."""
+    """What a list expects to fail, and why; equal to what did fail if each error is one of
+    those."""
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -115,7 +117,9 @@ class WriteMany:
         after, failed = in_turn(tree, steps)
         done = len(steps) - len(failed)
         named = Counter(path for path, _ in self.files)
-        failed.update({path: Refusal({InvalidArgumentError}) for path, count in named.items() if count > 1})
+        failed.update(
+            {path: Refusal({InvalidArgumentError}) for path, count in named.items() if count > 1}
+        )
         return Answer((failed, done, 0), after)
 
     def leftovers(self, tree: Tree) -> Iterator[Tree]:
@@ -143,13 +147,20 @@ class RenameMany:
     missing_ok: bool = False
 
     async def run(self, fs: S3kClient) -> Outcome:
-        failures, _, _ = told(await fs.rename_many(self.pairs, overwrite=self.overwrite, missing_ok=self.missing_ok))
+        failures, _, _ = told(
+            await fs.rename_many(self.pairs, overwrite=self.overwrite, missing_ok=self.missing_ok)
+        )
         return failures
 
     def apply(self, tree: Tree) -> Answer | Refusal:
         after, failed = in_turn(tree, self._steps(tree))
         for source, target in self._apart():
-            if self.missing_ok and source not in tree and source != "/" and (target in tree or target == "/"):
+            if (
+                self.missing_ok
+                and source not in tree
+                and source != "/"
+                and (target in tree or target == "/")
+            ):
                 failed.pop(source, None)
         shared = set(self.pairs) - set(self._apart())
         failed.update({source: Refusal({InvalidArgumentError}) for source, _ in shared})
@@ -179,7 +190,9 @@ class DeleteMany:
     missing_ok: bool = False
 
     async def run(self, fs: S3kClient) -> Outcome:
-        failures, _, _ = told(await fs.delete_many(self.paths, recursive=self.recursive, missing_ok=self.missing_ok))
+        failures, _, _ = told(
+            await fs.delete_many(self.paths, recursive=self.recursive, missing_ok=self.missing_ok)
+        )
         return failures
 
     def apply(self, tree: Tree) -> Answer | Refusal:
@@ -190,9 +203,14 @@ class DeleteMany:
         return subsets(tree, self._steps(tree))
 
     def _steps(self, tree: Tree) -> Iterator[tuple[str, Operation]]:
-        ordered = sorted(dict.fromkeys(self.paths), key=lambda path: (is_directory(tree, path), -path.count("/")))
+        ordered = sorted(
+            dict.fromkeys(self.paths), key=lambda path: (is_directory(tree, path), -path.count("/"))
+        )
         for path in ordered:
-            yield path, Delete(self.stamp, path, recursive=self.recursive, missing_ok=self.missing_ok)
+            yield (
+                path,
+                Delete(self.stamp, path, recursive=self.recursive, missing_ok=self.missing_ok),
+            )
 
 
 # Looking. Nothing below changes anything.
@@ -211,11 +229,18 @@ class _Look:
 
 
 def seen(node: Node) -> tuple[bool, int, bool]:
-    """Whether it is a directory, its size, whether it is committed; the sizes of reservations are nobody's business."""
-    return node is None, len(node.data) if isinstance(node, File) else 0, not isinstance(node, Reserved)
+    """Whether it is a directory, its size, whether it is committed; the sizes of reservations are
+    nobody's business."""
+    return (
+        node is None,
+        len(node.data) if isinstance(node, File) else 0,
+        not isinstance(node, Reserved),
+    )
 
 
-def shown(tree: Tree, paths: Iterable[str], *, uncommitted: bool = False) -> set[tuple[str, bool, int]]:
+def shown(
+    tree: Tree, paths: Iterable[str], *, uncommitted: bool = False
+) -> set[tuple[str, bool, int]]:
     return {
         (path, tree[path] is None, seen(tree[path])[1])
         for path in paths
@@ -268,7 +293,9 @@ class ReadRanges(_Look):
 
     def look(self, tree: Tree) -> Outcome | Refusal:
         data = content(tree, self.path)
-        return data if isinstance(data, Refusal) else [data[start:end] for start, end in self.ranges]
+        return (
+            data if isinstance(data, Refusal) else [data[start:end] for start, end in self.ranges]
+        )
 
 
 @dataclass(frozen=True)
@@ -331,7 +358,9 @@ class StatMany(_Look):
         return [each and (each.is_dir, each.size, each.committed) for each in found]
 
     def look(self, tree: Tree) -> Outcome | Refusal:
-        return [seen(tree.get(path)) if path == "/" or path in tree else None for path in self.paths]
+        return [
+            seen(tree.get(path)) if path == "/" or path in tree else None for path in self.paths
+        ]
 
 
 Form: TypeAlias = Literal["plain", "sorted", "batches"]
@@ -354,18 +383,26 @@ class List(_Look):
         rows: list[tuple[str, bool, int]] = []
         if self.form == "batches":
             async for batch in fs.list(
-                self.path, recursive=self.recursive, include_uncommitted=self.uncommitted, batches=True
+                self.path,
+                recursive=self.recursive,
+                include_uncommitted=self.uncommitted,
+                batches=True,
             ):
                 columns = (batch.column(name).to_pylist() for name in ("path", "is_dir", "size"))
                 rows += zip(*columns, strict=True)
         else:
             in_turn = self.form == "sorted"
             async for status in fs.list(
-                self.path, recursive=self.recursive, include_uncommitted=self.uncommitted, sorted=in_turn
+                self.path,
+                recursive=self.recursive,
+                include_uncommitted=self.uncommitted,
+                sorted=in_turn,
             ):
                 rows.append((status.path, status.is_dir, status.size))
             assert not in_turn or rows == sorted(rows, key=lambda row: in_order(row[0]))
-        assert len(set(rows)) == len({path for path, _, _ in rows}) == len(rows), f"twice in one listing: {rows}"
+        assert len(set(rows)) == len({path for path, _, _ in rows}) == len(rows), (
+            f"twice in one listing: {rows}"
+        )
         return set(rows)
 
     def look(self, tree: Tree) -> Outcome | Refusal:
@@ -374,7 +411,9 @@ class List(_Look):
                 return Refusal({PathNotFoundError})
             return shown(tree, [self.path], uncommitted=self.uncommitted)
         inside = below(tree, self.path)
-        paths = inside if self.recursive else (path for path in inside if parent_of(path) == self.path)
+        paths = (
+            inside if self.recursive else (path for path in inside if parent_of(path) == self.path)
+        )
         return shown(tree, paths, uncommitted=self.uncommitted)
 
 
@@ -388,7 +427,9 @@ class Walk(_Look):
         walked: dict[str, tuple[list[str], list[str]]] = {}
         async for path, directories, files in fs.walk(self.path):
             assert path not in walked
-            assert path == self.path or parent_of(path) in walked, "a directory before the one it is in"
+            assert path == self.path or parent_of(path) in walked, (
+                "a directory before the one it is in"
+            )
             walked[path] = [each.path for each in directories], [each.path for each in files]
         return walked
 
@@ -400,7 +441,9 @@ class Walk(_Look):
 
     @staticmethod
     def _children(tree: Tree, directory: str) -> tuple[list[str], list[str]]:
-        children = sorted((path for path in below(tree, directory) if parent_of(path) == directory), key=in_order)
+        children = sorted(
+            (path for path in below(tree, directory) if parent_of(path) == directory), key=in_order
+        )
         files = [path for path in children if isinstance(tree[path], File)]
         return [path for path in children if tree[path] is None], files
 
@@ -420,7 +463,11 @@ class Find(_Look):
 
     def look(self, tree: Tree) -> Outcome | Refusal:
         everything = List(self.path, recursive=True).look(tree)
-        return everything if isinstance(everything, Refusal) else sorted(row for row in everything if self._meets(row))
+        return (
+            everything
+            if isinstance(everything, Refusal)
+            else sorted(row for row in everything if self._meets(row))
+        )
 
     def _meets(self, row: tuple[str, bool, int]) -> bool:
         path, is_dir, size = row
@@ -442,7 +489,11 @@ class Glob(_Look):
 
     def look(self, tree: Tree) -> Outcome | Refusal:
         wanted = self.pattern.strip("/").split("/")
-        return sorted(path for path, _, _ in shown(tree, tree) if self._match(path.strip("/").split("/"), wanted))
+        return sorted(
+            path
+            for path, _, _ in shown(tree, tree)
+            if self._match(path.strip("/").split("/"), wanted)
+        )
 
     @staticmethod
     def _match(names: list[str], wanted: list[str]) -> bool:
@@ -467,4 +518,8 @@ class Summary(_Look):
             return (len(node.data), 1, 0) if isinstance(node, File) else (0, 0, 0)
         nodes = [tree[path] for path in below(tree, self.path)]
         files = [node for node in nodes if isinstance(node, File)]
-        return sum(len(node.data) for node in files), len(files), 1 + sum(node is None for node in nodes)
+        return (
+            sum(len(node.data) for node in files),
+            len(files),
+            1 + sum(node is None for node in nodes),
+        )

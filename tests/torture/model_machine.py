@@ -1,7 +1,8 @@
-"""The volume against the dictionary: random calls of two clients, deaths, lost answers and refusals among them.
+"""The volume against the dictionary: random calls of two clients, deaths, lost answers and refusals
+among them.
 
-After an interruption there are several trees that may be there; what is seen next decides between them, and nothing may
-decide otherwise later.
+After an interruption there are several trees that may be there; what is seen next decides between
+them, and nothing may decide otherwise later.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import OutcomeUnknownError, PartialFailureError, ResponseLostError, S3kError, ServiceError
+from s3k_async.errors import (
+    OutcomeUnknownError,
+    PartialFailureError,
+    ResponseLostError,
+    S3kError,
+    ServiceError,
+)
 from s3k_async.files import FileWriter
 from s3k_async.stores.faults import Died
 from tests.torture.model import (
@@ -85,7 +92,9 @@ RECOVERABLE = frozenset(
 """What interruptions may leave for fsck to finish."""
 MOST_STATES = 256
 
-paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
+paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(
+    lambda names: "/" + "/".join(names)
+)
 some_paths = st.lists(paths, min_size=1, max_size=4).map(tuple)
 data = st.sampled_from(DATA)
 flags = st.booleans()
@@ -103,10 +112,17 @@ plainly: st.SearchStrategy[Rename | Delete] = st.one_of(
 )
 copies = st.builds(Copy, st.just(0), paths, paths, flags, flags)
 lists_of_files = st.builds(
-    WriteMany, st.just(0), st.lists(st.tuples(paths, data), min_size=1, max_size=3).map(tuple), flags
+    WriteMany,
+    st.just(0),
+    st.lists(st.tuples(paths, data), min_size=1, max_size=3).map(tuple),
+    flags,
 )
 lists_of_pairs = st.builds(
-    RenameMany, st.just(0), st.lists(st.tuples(paths, paths), min_size=1, max_size=3).map(tuple), flags, flags
+    RenameMany,
+    st.just(0),
+    st.lists(st.tuples(paths, paths), min_size=1, max_size=3).map(tuple),
+    flags,
+    flags,
 )
 lists_to_delete = st.builds(DeleteMany, st.just(0), some_paths, flags, flags)
 steps = st.one_of(
@@ -116,7 +132,11 @@ steps = st.one_of(
     st.builds(MakeDirectory, st.just(0), paths),
 )
 transactions = st.builds(
-    Transact, st.just(0), st.lists(steps, min_size=1, max_size=3).map(tuple), by_job=flags, staged=flags
+    Transact,
+    st.just(0),
+    st.lists(steps, min_size=1, max_size=3).map(tuple),
+    by_job=flags,
+    staged=flags,
 )
 changes: st.SearchStrategy[Any] = st.one_of(
     transactions,
@@ -133,7 +153,8 @@ changes: st.SearchStrategy[Any] = st.one_of(
 
 
 def entangled(named: Iterable[str]) -> bool:
-    """Whether one of several paths lies below another: what a list of both leads to depends on their order."""
+    """Whether one of several paths lies below another: what a list of both leads to depends on
+    their order."""
     named = list(named)
     return any(above in named for path in named for above in [*ancestors(path), "/"] if path != "/")
 
@@ -153,7 +174,15 @@ class Writing:
 
 
 def commit(writing: Writing, stamp: int) -> Commit:
-    return Commit(stamp, writing.path, writing.data, writing.seen, writing.writer, writing.opened, writing.expired)
+    return Commit(
+        stamp,
+        writing.path,
+        writing.data,
+        writing.seen,
+        writing.writer,
+        writing.opened,
+        writing.expired,
+    )
 
 
 def distinct(trees: Iterable[Tree]) -> list[Tree]:
@@ -223,11 +252,14 @@ class VolumeMachine(RuleBasedStateMachine):
             elif matches(result.value, outcome):
                 left.append(result.tree)
         expected = [operation.apply(tree) for tree in self.states]
-        assert left, f"{operation}\n  answered {outcome}\n  expected {expected}\n  with {self.states}"
+        assert left, (
+            f"{operation}\n  answered {outcome}\n  expected {expected}\n  with {self.states}"
+        )
         self.states = distinct(left)
 
     def between(self, operation: Operation, *, happened: bool = True) -> None:
-        """The operation was interrupted: it is done, not done, or half done as far as that is allowed."""
+        """The operation was interrupted: it is done, not done, or half done as far as that is
+        allowed."""
         trees: list[Tree] = []
         for tree in self.states:
             trees += [tree, *operation.leftovers(tree)]
@@ -239,19 +271,26 @@ class VolumeMachine(RuleBasedStateMachine):
 
     def agreed(self, path: str) -> bool:
         """Whether it is certain what is at a path."""
-        return all(tree.get(path, "none") == self.states[0].get(path, "none") for tree in self.states)
+        return all(
+            tree.get(path, "none") == self.states[0].get(path, "none") for tree in self.states
+        )
 
     async def seen(self, member: Member) -> dict[str, object]:
         """Everything that a client sees, the bytes of the files included."""
         found: dict[str, object] = {}
         async for status in member.fs.list("/", recursive=True, include_uncommitted=True):
             assert status.path not in found, f"{status.path} twice"
-            content = await member.fs.read(status.path) if status.is_file and status.committed else Reserved(0)
+            content = (
+                await member.fs.read(status.path)
+                if status.is_file and status.committed
+                else Reserved(0)
+            )
             found[status.path] = None if status.is_dir else content
         return found
 
     def decide(self, member: int) -> None:
-        """Look at everything: what is there is one of the trees that may be, and every entry has its parents."""
+        """Look at everything: what is there is one of the trees that may be, and every entry has
+        its parents."""
         found = self.do(self.seen(self.members[member]))
         left = [tree for tree in self.states if shown(tree) == found]
         assert left, f"seen {found}\n  expected {[shown(tree) for tree in self.states]}"
@@ -291,7 +330,9 @@ class VolumeMachine(RuleBasedStateMachine):
         self.call(self.fresh(operation), member)
 
     @rule(choice=st.data(), to=paths, overwrite=flags, member=who)
-    def rename_what_is_there(self, choice: st.DataObject, to: str, overwrite: bool, member: int) -> None:
+    def rename_what_is_there(
+        self, choice: st.DataObject, to: str, overwrite: bool, member: int
+    ) -> None:
         source = choice.draw(st.sampled_from(["/", *self.states[0]]))
         self.call(self.fresh(Rename(0, source, to, overwrite)), member)
 
@@ -304,7 +345,8 @@ class VolumeMachine(RuleBasedStateMachine):
 
     @rule(operation=plainly, member=who, lost=st.integers(0, 14))
     def change_entry_by_entry(self, operation: Rename | Delete, member: int, lost: int) -> None:
-        """Not `atomic`: alone it does the same. An answer may be lost; death half-way is for the crash rig."""
+        """Not `atomic`: alone it does the same. An answer may be lost; death half-way is for the
+        crash rig."""
         if self.is_being_written_below(operation):
             return  # all but what is being written is moved then
         faults = self.members[member].faults
@@ -323,7 +365,9 @@ class VolumeMachine(RuleBasedStateMachine):
 
     @rule(operation=copies, member=who)
     def copy(self, operation: Copy, member: int) -> None:
-        if not is_below(operation.source, operation.target):  # into what is being walked: as much as it meets
+        if not is_below(
+            operation.source, operation.target
+        ):  # into what is being walked: as much as it meets
             self.call(self.fresh(operation), member)
 
     @rule(operation=lists_of_files, member=who)
@@ -353,10 +397,16 @@ class VolumeMachine(RuleBasedStateMachine):
             return
         there = self.states[0].get(path)
         operation = self.fresh(Reserve(0, path, exclusive))
-        replaces = there if there is not None and there != Reserved(getattr(there, "stamp", 0), True) else None
+        replaces = (
+            there
+            if there is not None and there != Reserved(getattr(there, "stamp", 0), True)
+            else None
+        )
         outcome = self.do(self.told(operation, self.members[member].fs))
         if isinstance(outcome, FileWriter):
-            self.writing.append(Writing(self.members[member], outcome, path, operation.stamp, replaces))
+            self.writing.append(
+                Writing(self.members[member], outcome, path, operation.stamp, replaces)
+            )
             outcome = None
         self.learn(operation, outcome)
 
@@ -395,7 +445,11 @@ class VolumeMachine(RuleBasedStateMachine):
     def read(self, path: str, member: int, streamed: bool) -> None:
         self.call(Read(path, streamed), member)
 
-    @rule(path=paths, ranges=st.lists(st.tuples(st.integers(0, 9), st.integers(9, 420)), max_size=3), member=who)
+    @rule(
+        path=paths,
+        ranges=st.lists(st.tuples(st.integers(0, 9), st.integers(9, 420)), max_size=3),
+        member=who,
+    )
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], member: int) -> None:
         self.call(ReadRanges(path, tuple(ranges)), member)
 
@@ -436,7 +490,10 @@ class VolumeMachine(RuleBasedStateMachine):
     def find(self, path: str, pattern: str, kind: Any, min_size: int | None, member: int) -> None:
         self.call(Find(path, pattern, kind, min_size), member)
 
-    @rule(pattern=st.lists(st.sampled_from(("*", "a", "a*", "?", "b")), min_size=1, max_size=3), member=who)
+    @rule(
+        pattern=st.lists(st.sampled_from(("*", "a", "a*", "?", "b")), min_size=1, max_size=3),
+        member=who,
+    )
     def glob(self, pattern: Sequence[str], member: int) -> None:
         self.call(Glob("/" + "/".join(pattern)), member)
 
@@ -449,9 +506,17 @@ class VolumeMachine(RuleBasedStateMachine):
         """What the listing says is what the table holds, and the bytes are there."""
         self.decide(member)
         scanned = self.do(self.volume.scanned(self.members[member]))
-        if self.unsettled:  # what a dead client's job has marked is hidden, or gone, for as long as nobody needs it
-            scanned = {path: entry for path, entry in scanned.items() if path in self.states[0] or not entry.pending}
-        assert scanned.keys() == self.states[0].keys(), "the table holds what cannot be reached from the root"
+        if (
+            self.unsettled
+        ):  # what a dead client's job has marked is hidden, or gone, for as long as nobody needs it
+            scanned = {
+                path: entry
+                for path, entry in scanned.items()
+                if path in self.states[0] or not entry.pending
+            }
+        assert scanned.keys() == self.states[0].keys(), (
+            "the table holds what cannot be reached from the root"
+        )
         assert all(parent_of(path) == "/" or scanned[parent_of(path)].is_dir for path in scanned)
         assert len({entry.id for entry in scanned.values()}) == len(scanned), "an id twice"
 
@@ -479,7 +544,9 @@ class VolumeMachine(RuleBasedStateMachine):
         self.recover()
 
     @rule(operation=changes, at=number, after=flags, times=st.integers(1, 2), member=who)
-    def lose_answers(self, operation: Operation, at: int, after: bool, times: int, member: int) -> None:
+    def lose_answers(
+        self, operation: Operation, at: int, after: bool, times: int, member: int
+    ) -> None:
         """Some answers are lost, and nobody hears of it."""
         operation = self.fresh(operation)
         if not self.may_be_interrupted(operation):
@@ -506,12 +573,17 @@ class VolumeMachine(RuleBasedStateMachine):
         if isinstance(operation, Transact):
             named = [path for step in operation.steps for path in paths_of(step)]
             return len(set(named)) == len(named) and not entangled(named)
-        if isinstance(operation, RenameMany) and entangled(path for pair in operation.pairs for path in pair):
+        if isinstance(operation, RenameMany) and entangled(
+            path for pair in operation.pairs for path in pair
+        ):
             return False
         return not (isinstance(operation, Copy) and is_below(operation.source, operation.target))
 
-    def cut_off(self, operation: Operation, at: int, error: S3kError, after: bool, member: int) -> None:
-        """From a call on the client reaches nothing; what it says of it agrees with what is there."""
+    def cut_off(
+        self, operation: Operation, at: int, error: S3kError, after: bool, member: int
+    ) -> None:
+        """From a call on the client reaches nothing; what it says of it agrees with what is
+        there."""
         if not self.may_be_interrupted(operation):
             return
         operation = self.fresh(operation)
@@ -522,11 +594,15 @@ class VolumeMachine(RuleBasedStateMachine):
         self.do(self.members[member].volume.log.drained())
         calm(faults)
         expected = [operation.apply(tree) for tree in self.states]
-        if any(matches(each if isinstance(each, Refusal) else each.value, outcome) for each in expected):
+        if any(
+            matches(each if isinstance(each, Refusal) else each.value, outcome) for each in expected
+        ):
             self.learn(operation, outcome)
             self.interrupted = self.unsettled = True
         else:
-            unknown = not isinstance(outcome, type) or issubclass(outcome, OutcomeUnknownError | PartialFailureError)
+            unknown = not isinstance(outcome, type) or issubclass(
+                outcome, OutcomeUnknownError | PartialFailureError
+            )
             self.between(operation, happened=unknown)
         self.recover()
 
@@ -567,8 +643,8 @@ class VolumeMachine(RuleBasedStateMachine):
 
     @rule(member=who)
     def repair(self, member: int) -> None:
-        """Nothing that a client sees is changed, reservations that ran out are removed, and then fsck finds nothing but
-        bytes that nobody names."""
+        """Nothing that a client sees is changed, reservations that ran out are removed, and then
+        fsck finds nothing but bytes that nobody names."""
         if self.interrupted:
             for writing in list(self.writing):  # an entry that is logged anew has another version
                 self.drop(writing)
@@ -579,7 +655,9 @@ class VolumeMachine(RuleBasedStateMachine):
         self.unsettled = False
         self.whole_tree(member)
         findings = self.do(self.volume.findings(self.members[member]))
-        assert [finding for finding in findings if not self.interrupted or finding.kind != "orphan_data"] == []
+        assert [
+            finding for finding in findings if not self.interrupted or finding.kind != "orphan_data"
+        ] == []
 
     @rule(member=who)
     def collect_garbage(self, member: int) -> None:
@@ -593,12 +671,20 @@ class VolumeMachine(RuleBasedStateMachine):
 
 def without_expired(tree: Tree) -> Tree:
     """The tree after what ran out was removed."""
-    return {path: node for path, node in tree.items() if not (isinstance(node, Reserved) and node.expired)}
+    return {
+        path: node
+        for path, node in tree.items()
+        if not (isinstance(node, Reserved) and node.expired)
+    }
 
 
 def shown(tree: Tree) -> dict[str, object]:
     """The tree as a client sees it."""
     return {
-        path: node.data if isinstance(node, File) else Reserved(0) if isinstance(node, Reserved) else None
+        path: node.data
+        if isinstance(node, File)
+        else Reserved(0)
+        if isinstance(node, Reserved)
+        else None
         for path, node in tree.items()
     }

@@ -43,22 +43,31 @@ class Transact:
     by_job: bool = False
     """Whether it is carried out as if it did not fit into one transaction of the table."""
     staged: bool = False
-    """Whether its bytes are uploaded before it begins, as if by another process, and published by it."""
+    """Whether its bytes are uploaded before it begins, as if by another process, and published by
+    it."""
 
     async def run(self, fs: S3kClient) -> Outcome:
         with pytest.MonkeyPatch.context() as patched:
             if self.by_job:
                 patched.setattr(together, "AT_ONCE", 0)
-            uploads = {step.path: await stage(fs, step.data) for step in self.steps if self.staged and is_write(step)}
+            uploads = {
+                step.path: await stage(fs, step.data)
+                for step in self.steps
+                if self.staged and is_write(step)
+            }
             async with fs.transaction() as tx:
                 for step in self.steps:
                     match step:
                         case Write() if self.staged:
-                            await tx.publish(step.path, uploads[step.path], overwrite=step.overwrite)
+                            await tx.publish(
+                                step.path, uploads[step.path], overwrite=step.overwrite
+                            )
                         case Write():
                             await tx.write(step.path, step.data, overwrite=step.overwrite)
                         case Delete():
-                            await tx.delete(step.path, recursive=step.recursive, missing_ok=step.missing_ok)
+                            await tx.delete(
+                                step.path, recursive=step.recursive, missing_ok=step.missing_ok
+                            )
                         case Rename():
                             await tx.rename(step.source, step.target, overwrite=step.overwrite)
                         case MakeDirectory():

@@ -51,7 +51,8 @@ QUIET = 1000.0
 LEASE = 10.0**7
 """Of reservations: it runs out when it is told to, and not beside something else."""
 AHEAD = 86_400.0
-"""How far the volume's clock is ahead of the file system's: what was just stored is old enough for fsck."""
+"""How far the volume's clock is ahead of the file system's: what was just stored is old enough for
+fsck."""
 
 TUNED = replace(TUNING, lease=LEASE)
 
@@ -109,7 +110,10 @@ def embedded_config(directory: str) -> VolumeConfig:
     name = fresh_name("model")
     place = os.path.join(directory, name)
     os.mkdir(place)
-    table, data = SqliteFile(os.path.join(place, "table.db")), LocalDirectory(os.path.join(place, "data"))
+    table, data = (
+        SqliteFile(os.path.join(place, "table.db")),
+        LocalDirectory(os.path.join(place, "data")),
+    )
     return VolumeConfig(name, table, data, suffix_count=2, tuning=TUNED)
 
 
@@ -143,7 +147,8 @@ class ModelVolume:
         sources = fake_sources(self.clock, seed=self.seed)
 
         async def sleep(seconds: float) -> None:
-            # A lease is not renewed while nothing takes time, or renewals would be most of the calls.
+            # A lease is not renewed while nothing takes time, or renewals would be most of the
+            # calls.
             await (sleep_forever() if seconds == RENEW_SECONDS else sources.sleep(seconds))
 
         self.sources: Sources = replace(sources, sleep=sleep)
@@ -164,7 +169,8 @@ class ModelVolume:
         await destroy_volume(self.config, force=True)
 
     async def scanned(self, member: Member) -> dict[str, Entry]:
-        """Every item of the table that is an entry, whether or not it can be reached from the root."""
+        """Every item of the table that is an entry, whether or not it can be reached from the
+        root."""
         return {entry.path: entry async for page in member.volume.store.scan("/") for entry in page}
 
     async def findings(self, member: Member) -> list[Finding]:
@@ -173,7 +179,12 @@ class ModelVolume:
         volume = member.volume
         assert volume.log_blobs is not None
         verifier = Verifier(
-            volume.store, volume.blobs, LogReader(volume.log_blobs), self.sources, grace=GRACE, place=volume.place
+            volume.store,
+            volume.blobs,
+            LogReader(volume.log_blobs),
+            self.sources,
+            grace=GRACE,
+            place=volume.place,
         )
         report = await verifier.verify(deep=True)
         return report.problems
@@ -203,7 +214,8 @@ def dying(faults: FaultPlan, number: int, *, after: bool) -> None:
 
 
 def failing(faults: FaultPlan, number: int, error: Exception, *, after: bool, times: int) -> None:
-    """From a call of those to come on, so many fail with `error`, before or after they are applied."""
+    """From a call of those to come on, so many fail with `error`, before or after they are
+    applied."""
     number += len(faults.calls)
 
     def due(call: Call) -> bool:

@@ -1,11 +1,15 @@
 """Whether a tree is one that calls of many clients on the same paths can have led to.
 
-Every content is written once, so a file is known wherever it is. Each call has the interval in which it ran, by a clock
-that all processes share. The rules err on the side of the volume: what they refuse no order of the calls explains.
+Every content is written once, so a file is known wherever it is. Each call has the interval in
+which it ran, by a clock that all processes share. The rules err on the side of the volume: what
+they refuse no order of the calls explains.
 
-* A content is where its write, and moves that may have followed it, can have brought it; never at two places.
-* What was acknowledged is there, unless a call that did not certainly fail can have removed or replaced it.
-* What was removed or replaced, acknowledged, stays away: unless the content can have come to the place afterwards.
+* A content is where its write, and moves that may have followed it, can have brought it; never at
+  two places.
+* What was acknowledged is there, unless a call that did not certainly fail can have removed or
+  replaced it.
+* What was removed or replaced, acknowledged, stays away: unless the content can have come to the
+  place afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +25,9 @@ __all__ = ["IN_FLIGHT", "Call", "Kind", "Outcome", "check_overlapping"]
 IN_FLIGHT = 10.0
 """Seconds that a request may be on its way after its process is dead, or has given it up."""
 
-Kind: TypeAlias = Literal["write", "move", "move tree", "move many", "delete", "delete tree", "delete many"]
+Kind: TypeAlias = Literal[
+    "write", "move", "move tree", "move many", "delete", "delete tree", "delete many"
+]
 Outcome: TypeAlias = Literal["under way", "done", "failed", "unknown"]
 
 
@@ -38,8 +44,8 @@ class Call:
     overwrite: bool = False
     """Whether a move replaces a file at its target."""
     files: dict[str, str] = field(default_factory=dict)
-    """Of a write: paths to the names of the contents. Of a move of many: sources to targets. Of a deletion of many:
-    paths, to nothing."""
+    """Of a write: paths to the names of the contents. Of a move of many: sources to targets. Of a
+    deletion of many: paths, to nothing."""
     outcome: Outcome = "under way"
     ended: float = math.inf
     error: str = ""
@@ -51,13 +57,14 @@ class Call:
 
     @property
     def over(self) -> float:
-        """When it can have removed or moved something at the latest. A call without an answer ended with its process:
-        what others finish for the dead was visible before."""
+        """When it can have removed or moved something at the latest. A call without an answer ended
+        with its process: what others finish for the dead was visible before."""
         return self.ended if self.outcome == "done" else self.ended + IN_FLIGHT
 
     @property
     def arrived(self) -> float:
-        """When it can have brought its contents at the latest: fsck publishes what a dead writer had uploaded."""
+        """When it can have brought its contents at the latest: fsck publishes what a dead writer
+        had uploaded."""
         return self.ended if self.outcome == "done" else math.inf
 
     def moved(self, place: str) -> str | None:
@@ -81,7 +88,8 @@ class Call:
         if self.kind == "delete many":
             return place in self.files
         return self.kind.startswith("delete") and (
-            place == self.source or (self.kind == "delete tree" and place.startswith(self.source + "/"))
+            place == self.source
+            or (self.kind == "delete tree" and place.startswith(self.source + "/"))
         )
 
 
@@ -97,7 +105,9 @@ class _History:
     """The calls that may have happened, by the places that they concern."""
 
     def __init__(self, calls: Iterable[Call]) -> None:
-        self._calls = sorted((call for call in calls if call.is_possible), key=lambda call: call.over)
+        self._calls = sorted(
+            (call for call in calls if call.is_possible), key=lambda call: call.over
+        )
         self._moves: dict[str, list[tuple[Call, str]]] = {}
         self._removals: dict[str, list[Call]] = {}
 
@@ -116,7 +126,10 @@ class _History:
 
     def destroyed(self, name: str, place: str, since: float) -> bool:
         """Whether a content may have been removed or replaced at a place from a moment on."""
-        return any(call.over >= since and call.destroys(place, name) for call in reversed(self.removals(place)))
+        return any(
+            call.over >= since and call.destroys(place, name)
+            for call in reversed(self.removals(place))
+        )
 
     def stays(self, write: Call, path: str) -> dict[str, _Stay]:
         """Each place that a content can have been at."""
@@ -125,7 +138,9 @@ class _History:
         while fresh:
             place = fresh.pop()
             stay, moves = stays[place], self.moves(place)
-            for move, target in moves[bisect_left(moves, stay.earliest, key=lambda each: each[0].over) :]:
+            for move, target in moves[
+                bisect_left(moves, stay.earliest, key=lambda each: each[0].over) :
+            ]:
                 earliest, latest = max(stay.earliest, move.began), move.over
                 before = stays.get(target)
                 if before is None or earliest < before.earliest or latest > before.latest:
@@ -136,22 +151,31 @@ class _History:
 
 
 def check_overlapping(tree: Mapping[str, str], calls: Iterable[Call]) -> None:
-    """Raises AssertionError for a tree (paths to names of contents) that the calls do not explain."""
+    """Raises AssertionError for a tree (paths to names of contents) that the calls do not
+    explain."""
     known = list(calls)
     history = _History(known)
     found: dict[str, str] = {}
     for path, name in tree.items():
         assert name not in found, f"{name} is at {path} and at {found[name]}"
         found[name] = path
-    writes = {name: (call, path) for call in known if call.kind == "write" for path, name in call.files.items()}
-    assert found.keys() <= writes.keys(), f"foreign contents: {sorted(found.keys() - writes.keys())}"
+    writes = {
+        name: (call, path)
+        for call in known
+        if call.kind == "write"
+        for path, name in call.files.items()
+    }
+    assert found.keys() <= writes.keys(), (
+        f"foreign contents: {sorted(found.keys() - writes.keys())}"
+    )
     for name, (write, path) in writes.items():
         if name in found:
             assert write.is_possible, f"{name} was refused ({write.error}) and is at {found[name]}"
             _check_present(name, found[name], history.stays(write, path), history)
         elif write.outcome == "done" and not history.destroyed(name, path, write.began):
             explained = any(
-                history.destroyed(name, place, stay.earliest) for place, stay in history.stays(write, path).items()
+                history.destroyed(name, place, stay.earliest)
+                for place, stay in history.stays(write, path).items()
             )
             assert explained, f"{name} was acknowledged at {path} and is lost: {write}"
 

@@ -1,4 +1,5 @@
-"""For the server that clients are forked from: imported, it has read what each of them would read to reach an engine.
+"""For the server that clients are forked from: imported, it has read what each of them would read
+to reach an engine.
 
 That is botocore's descriptions of the services, which take longer to parse than a round takes.
 """

@@ -49,8 +49,8 @@ LEFT = {
     "orphan_data",
     "missing_parent",
 }
-"""What the dead may leave for fsck. Without parents: a file whose writer died before it looked whether its directory,
-which somebody moved meanwhile, still stood; it was never acknowledged."""
+"""What the dead may leave for fsck. Without parents: a file whose writer died before it looked
+whether its directory, which somebody moved meanwhile, still stood; it was never acknowledged."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,20 @@ class Killed:
     @property
     def under_way(self) -> int:
         """How many calls had no answer when their process was killed."""
-        return sum(operation.outcome == "under way" for each in self.ledgers.values() for operation in each.operations)
+        return sum(
+            operation.outcome == "under way"
+            for each in self.ledgers.values()
+            for operation in each.operations
+        )
 
     @property
     def answered(self) -> int:
         """How many calls had one."""
-        return sum(operation.outcome != "under way" for each in self.ledgers.values() for operation in each.operations)
+        return sum(
+            operation.outcome != "under way"
+            for each in self.ledgers.values()
+            for operation in each.operations
+        )
 
 
 def kill_round(config: VolumeConfig, place: str, seed: str, manifests: Path) -> Killed:
@@ -82,7 +90,9 @@ def kill_round(config: VolumeConfig, place: str, seed: str, manifests: Path) -> 
     children = {}
     for role in ROLES:
         child = context.Process(
-            target=_live, args=(config, keys_of(config), role, place, f"{seed}-{role}", manifests / role), daemon=True
+            target=_live,
+            args=(config, keys_of(config), role, place, f"{seed}-{role}", manifests / role),
+            daemon=True,
         )
         child.start()
         children[role] = child
@@ -114,7 +124,9 @@ Keys = tuple[tuple[str, str], tuple[str, str]]
 
 def keys_of(config: VolumeConfig) -> Keys:
     """The engines' keys, which no configuration takes along."""
-    return _revealed(getattr(config.table, "aws", AwsConfig())), _revealed(getattr(config.data, "aws", AwsConfig()))
+    return _revealed(getattr(config.table, "aws", AwsConfig())), _revealed(
+        getattr(config.data, "aws", AwsConfig())
+    )
 
 
 def _revealed(aws: AwsConfig) -> tuple[str, str]:
@@ -134,7 +146,9 @@ def _unlocked(aws: AwsConfig, keys: tuple[str, str]) -> AwsConfig:
     return replace(aws, access_key_id=Secret(keys[0]), secret_access_key=Secret(keys[1]))
 
 
-def _live(config: VolumeConfig, keys: Keys, role: str, place: str, seed: str, manifest: Path) -> None:
+def _live(
+    config: VolumeConfig, keys: Keys, role: str, place: str, seed: str, manifest: Path
+) -> None:
     async def live() -> None:
         async with S3kClient(config=with_keys(config, keys)) as fs:
             await perform(fs, role, place, seed, Manifest(manifest), STEPS)
@@ -151,7 +165,12 @@ async def settle(config: VolumeConfig) -> None:
         assert repaired.left.problems == []
         assert volume.log_blobs is not None
         verifier = Verifier(
-            volume.store, volume.blobs, LogReader(volume.log_blobs), LATER, grace=60.0, place=volume.place
+            volume.store,
+            volume.blobs,
+            LogReader(volume.log_blobs),
+            LATER,
+            grace=60.0,
+            place=volume.place,
         )
         assert (await verifier.verify(deep=True)).problems == []
     finally:

@@ -1,4 +1,5 @@
-"""Nothing acknowledged is lost, undone or resurrected: clients on the same paths, killed and stopped, clocks apart."""
+"""Nothing acknowledged is lost, undone or resurrected: clients on the same paths, killed and
+stopped, clocks apart."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ CLOCKS = {
     "an hour": (0.0, 0.0, -AN_HOUR, AN_HOUR, 0.0, -AN_HOUR, -TEN_MINUTES, TEN_MINUTES),
 }
 LONG = Plan(240.0, (), Ages(70.0, 5.0, 60.0), 20.0, (0.1, 1.0), (0.5, 45.0))
-"""Stops are longer than a job's lease of 30 seconds, and shorter than what collection allows for late requests."""
+"""Stops are longer than a job's lease of 30 seconds, and shorter than what collection allows for
+late requests."""
 SHORT = Plan(6.0, (), Ages(8.0, 2.0, 4.0), 3.0)
 
 
@@ -60,10 +62,14 @@ def test_chaos_undoes_nothing(new_volume: VolumeMaker, clocks: str, tmp_path: Pa
     )
     assert chaos.outcomes["done"] > 0
     assert chaos.kills["worker"] > len(plan.clocks), "only the end killed anything"
-    assert all(chaos.finished[role] for role in ("repair", "gc", "compact")), "a tool never came to its end"
+    assert all(chaos.finished[role] for role in ("repair", "gc", "compact")), (
+        "a tool never came to its end"
+    )
 
 
 async def check_tree(config: VolumeConfig, chaos: Chaos) -> None:
     async with S3kClient(config=config) as fs:
         tree = await read_tree(fs, TOP)
-    check_overlapping({path: named(data) for path, data in tree.items() if data is not None}, chaos.calls)
+    check_overlapping(
+        {path: named(data) for path, data in tree.items() if data is not None}, chaos.calls
+    )

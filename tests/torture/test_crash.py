@@ -1,9 +1,9 @@
-"""Every verb that changes something, interrupted at every call it makes: by death, by a lost answer, by a failure, by
-cancellation; then recovered by each way there is.
+"""Every verb that changes something, interrupted at every call it makes: by death, by a lost
+answer, by a failure, by cancellation; then recovered by each way there is.
 
-In `make test` a process dies before or after each call, as the seed says, and each death is recovered by one way, in
-turn; in `make torture` before and after, and by every way. A death after a call is, but for what was under way beside
-it, one before the next.
+In `make test` a process dies before or after each call, as the seed says, and each death is
+recovered by one way, in turn; in `make torture` before and after, and by every way. A death after a
+call is, but for what was under way beside it, one before the next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ from tests.torture.crash import Arm, Paths, Scenario, World, world_of
 from tests.torture.crash_scenarios import LOOKS, OWN, SCENARIOS, verb_of
 from tests.torture.measure import TORTURE, report, seed_of_run
 
-RECOVERABLE = {"interrupted_change", "log_pending", "stale_mark", "duplicate_id", "reservation_expired", "orphan_data"}
+RECOVERABLE = {
+    "interrupted_change",
+    "log_pending",
+    "stale_mark",
+    "duplicate_id",
+    "reservation_expired",
+    "orphan_data",
+}
 """What a death may leave for fsck to finish."""
 SETTLED = {"interrupted_change", "log_pending", "orphan_data", "stale_mark"}
 """What may still be left after others have used the volume."""
@@ -42,7 +49,9 @@ CHANGING = frozenset({"write", "transact", "put", "copy", "delete", "delete_many
 def test_every_verb_of_the_client_has_a_scenario() -> None:
     public = {name for name in dir(S3kClient) if not name.startswith("_")}
     assert public == LOOKS | OWN | {verb_of(name) for name in SCENARIOS}
-    verbs = {name: value for name, value in inspect.getmembers(S3kClient, callable) if name in public}
+    verbs = {
+        name: value for name, value in inspect.getmembers(S3kClient, callable) if name in public
+    }
     both = {name for name, verb in verbs.items() if "atomic" in inspect.signature(verb).parameters}
     assert both == {verb_of(name) for name in SCENARIOS if name.endswith(":not atomic")}
 
@@ -123,8 +132,8 @@ async def try_again(world: World, scenario: Scenario, found: Paths) -> None:
 
 
 async def settle(world: World) -> None:
-    """A directory that is renamed or deleted at once may be so before all of it is folded in; nobody has to do that
-    who finds nothing there.
+    """A directory that is renamed or deleted at once may be so before all of it is folded in;
+    nobody has to do that who finds nothing there.
     """
     async with world.volume() as volume:
         async for record in volume.store.jobs.records():
@@ -132,7 +141,8 @@ async def settle(world: World) -> None:
 
 
 async def use(world: World, scenario: Scenario, found: Paths) -> None:
-    """Somebody else uses what is there, without knowing that anything happened; at last all of it is deleted."""
+    """Somebody else uses what is there, without knowing that anything happened; at last all of it
+    is deleted."""
     expected = dict(found)
     async with world.client() as (fs, _):
         for path, data in found.items():
@@ -160,7 +170,10 @@ async def mend(world: World, scenario: Scenario, found: Paths) -> None:
     assert (await world.items()).keys() == mended.keys()
     for path in found.keys() | mended.keys():
         # What was seen stays; what was begun may be brought to its end.
-        assert mended.get(path, "none") in (found.get(path, "none"), scenario.after.get(path, "none")), path
+        assert mended.get(path, "none") in (
+            found.get(path, "none"),
+            scenario.after.get(path, "none"),
+        ), path
     world.clock.advance(2000)
     assert await world.collect() == await world.named()
     assert await world.tree() == mended
@@ -249,7 +262,8 @@ async def test_D1_what_may_be_under_way_is_no_finding() -> None:
 
 
 def share_of(count: int) -> range:
-    """Of the calls that can fail without anybody dying, every third in `make test`, all in `make torture`."""
+    """Of the calls that can fail without anybody dying, every third in `make test`, all in `make
+    torture`."""
     return range(1, count + 1, 1 if TORTURE else 3)
 
 
@@ -264,7 +278,9 @@ async def tell(what: str, work: Awaitable[object]) -> None:
         raise
 
 
-async def fail_at(scenario: Scenario, number: int, when: Moment, error: S3kError, times: int) -> BaseException | None:
+async def fail_at(
+    scenario: Scenario, number: int, when: Moment, error: S3kError, times: int
+) -> BaseException | None:
     """One call fails, or it and those after it; what is reported agrees with what is stored."""
     async with world_of(scenario) as world:
 
@@ -281,7 +297,12 @@ async def fail_at(scenario: Scenario, number: int, when: Moment, error: S3kError
         problems = await world.problems()
         if raised is None:
             assert found == scenario.after
-            assert problems <= {"interrupted_change", "log_pending", "stale_mark", "reservation_expired"}
+            assert problems <= {
+                "interrupted_change",
+                "log_pending",
+                "stale_mark",
+                "reservation_expired",
+            }
         elif scenario.after != scenario.before and is_definite(raised, scenario):
             assert found != scenario.after, f"false failure: {raised!r}"
         assert problems <= RECOVERABLE
@@ -291,8 +312,14 @@ async def fail_at(scenario: Scenario, number: int, when: Moment, error: S3kError
 
 def is_definite(raised: S3kError, scenario: Scenario) -> bool:
     """Whether an error says that what was asked for is not what is there."""
-    errors = [error for _, error in raised.failures] if isinstance(raised, PartialFailureError) else [raised]
-    return not scenario.implied and not any(isinstance(error, OutcomeUnknownError) for error in errors)
+    errors = (
+        [error for _, error in raised.failures]
+        if isinstance(raised, PartialFailureError)
+        else [raised]
+    )
+    return not scenario.implied and not any(
+        isinstance(error, OutcomeUnknownError) for error in errors
+    )
 
 
 async def lose_at(scenario: Scenario, number: int, when: Moment, times: int) -> None:
@@ -303,7 +330,8 @@ async def lose_at(scenario: Scenario, number: int, when: Moment, times: int) -> 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_a_lost_answer_at_every_call(name: str) -> None:
-    """The answer of one call is lost, of three, and of all that follow: applied, or lost on the way there."""
+    """The answer of one call is lost, of three, and of all that follow: applied, or lost on the way
+    there."""
     scenario = SCENARIOS[name]
     count = await calls_of(scenario)
     tried = 0
@@ -325,7 +353,10 @@ async def test_a_failure_at_every_call(name: str) -> None:
     for number in share_of(count):
         for times in (1, EVER) if TORTURE else (1 if number % 2 else EVER,):
             error = ServiceError("no", service_code="X")
-            await tell(f"{name}: failure ({times}) at call {number}", fail_at(scenario, number, "before", error, times))
+            await tell(
+                f"{name}: failure ({times}) at call {number}",
+                fail_at(scenario, number, "before", error, times),
+            )
         tried += 1
     report("crash", name, failures=tried)
     assert tried == len(share_of(count)) > 0

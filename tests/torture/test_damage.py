@@ -1,4 +1,5 @@
-"""Whatever is damaged: after repair nothing is left that repair could mend, and what was not damaged has its bytes."""
+"""Whatever is damaged: after repair nothing is left that repair could mend, and what was not
+damaged has its bytes."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ async def repair(scene: Scene) -> RepairReport:
 
 
 async def check_mended(scene: Scene) -> list[Finding]:
-    """Repair, and see that a second run has nothing to do; again when nothing is young any more. What was not harmed
-    is whole then. Returns what is left for a person.
+    """Repair, and see that a second run has nothing to do; again when nothing is young any more.
+    What was not harmed is whole then. Returns what is left for a person.
     """
     for _ in range(2):
         assert [each for each in (await repair(scene)).mended if each.outcome == "failed"] == []
@@ -81,7 +82,12 @@ async def test_each_damage_is_mended_and_every_row_of_the_tables_is_reached() ->
                 raise
         await without_log()
         await of_the_old_system()
-    missing = [(table.name, row.when) for table in TABLES for row in table.rows if (table.name, row) not in rows]
+    missing = [
+        (table.name, row.when)
+        for table in TABLES
+        for row in table.rows
+        if (table.name, row) not in rows
+    ]
     assert missing == [], missing
 
 
@@ -115,6 +121,10 @@ async def of_the_old_system() -> None:
     derandomize=True,
     phases=(Phase.explicit, Phase.generate),
 )
-@given(st.lists(st.tuples(st.sampled_from(sorted(DAMAGES)), st.sampled_from(PATHS)), min_size=2, max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(DAMAGES)), st.sampled_from(PATHS)), min_size=2, max_size=6
+    )
+)
 async def test_damages_together_are_mended(names: list[tuple[str, str]]) -> None:
     await damage_and_repair(names)

@@ -1,4 +1,5 @@
-"""A reader that lists what a directory is renamed in never sees it in part, twice, or not at all."""
+"""A reader that lists what a directory is renamed in never sees it in part, twice, or not at
+all."""
 
 from __future__ import annotations
 
@@ -17,19 +18,27 @@ FILES_OF_A_DIRECTORY = 50
 
 
 def tree_of(files: int) -> set[str]:
-    """The paths below a directory of so many files, the directories among them included, relative to it."""
+    """The paths below a directory of so many files, the directories among them included, relative
+    to it."""
     leaves = [(f"d{number // FILES_OF_A_DIRECTORY}", f"f{number}") for number in range(files)]
-    return {""} | {f"/{directory}" for directory, _ in leaves} | {f"/{directory}/{name}" for directory, name in leaves}
+    return (
+        {""}
+        | {f"/{directory}" for directory, _ in leaves}
+        | {f"/{directory}/{name}" for directory, name in leaves}
+    )
 
 
 async def watch(config: VolumeConfig, files: int, renames: int) -> str:
-    """Rename the directory to and fro under the reader's eyes; how many listings the reader made meanwhile. A rename
-    that loses its lease, because an engine that shares the machine was not heard of for so long, has changed nothing.
+    """Rename the directory to and fro under the reader's eyes; how many listings the reader made
+    meanwhile. A rename that loses its lease, because an engine that shares the machine was not
+    heard of for so long, has changed nothing.
     """
     expected = tree_of(files)
     await init_volume(config)
     async with S3kClient(config=config) as mover, S3kClient(config=config) as reader:
-        written = await mover.write_many([(f"/data/a{path}", b"x") for path in expected if path.count("/") == 2])
+        written = await mover.write_many(
+            [(f"/data/a{path}", b"x") for path in expected if path.count("/") == 2]
+        )
         assert (written.files, written.failures) == (files, ())
         listings = 0
         lost = 0
@@ -40,7 +49,9 @@ async def watch(config: VolumeConfig, files: int, renames: int) -> str:
             while not over or not listings:
                 seen = [status.path async for status in reader.list("/data", recursive=True)]
                 side = "/data/a" if "/data/a" in seen else "/data/b"
-                assert sorted(seen) == sorted(side + path for path in expected), _difference(seen, side, expected)
+                assert sorted(seen) == sorted(side + path for path in expected), _difference(
+                    seen, side, expected
+                )
                 listings += 1
 
         async with anyio.create_task_group() as tasks:
@@ -56,13 +67,18 @@ async def watch(config: VolumeConfig, files: int, renames: int) -> str:
                         break
             over = True
     assert lost < renames
-    return f"{listings} listings during {renames} renames of {files} files, {lost} of which lost their lease first"
+    return (
+        f"{listings} listings during {renames} renames of {files} files, {lost} of which lost "
+        "their lease first"
+    )
 
 
 def _difference(seen: list[str], side: str, expected: set[str]) -> str:
     wanted = {side + path for path in expected}
     extra, missing = sorted(set(seen) - wanted), sorted(wanted - set(seen))
-    return f"{len(seen)} seen, {len(wanted)} expected; beside them {extra[:4]}, without {missing[:4]}"
+    return (
+        f"{len(seen)} seen, {len(wanted)} expected; beside them {extra[:4]}, without {missing[:4]}"
+    )
 
 
 @volume_backends("memory", "embedded", "dynoxide+seaweedfs")
@@ -73,6 +89,8 @@ async def test_a_reader_sees_one_name_with_all_its_files(new_volume: VolumeMaker
 
 @pytest.mark.slow
 @volume_backends("memory", "embedded", "dynoxide+seaweedfs")
-async def test_a_reader_sees_one_name_with_all_its_ten_thousand_files(new_volume: VolumeMaker) -> None:
+async def test_a_reader_sees_one_name_with_all_its_ten_thousand_files(
+    new_volume: VolumeMaker,
+) -> None:
     told = await watch(new_volume(), 10_000, 100)
     sys.stdout.write(f"{new_volume.backend}: {told}\n")

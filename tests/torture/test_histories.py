@@ -35,7 +35,9 @@ def long_rounds() -> int:
 
 
 async def run_many(scene: str, rounds: int, rates: Rates = NO_FAULTS) -> Counter[str]:
-    return await decided(scene, rounds, lambda seed: in_memory(scene, seed, calls=CALLS, rates=rates))
+    return await decided(
+        scene, rounds, lambda seed: in_memory(scene, seed, calls=CALLS, rates=rates)
+    )
 
 
 async def decided(place: str, rounds: int, run: Callable[[str], Awaitable[Run]]) -> Counter[str]:
@@ -57,7 +59,9 @@ async def decided(place: str, rounds: int, run: Callable[[str], Awaitable[Run]])
             calls += len(history.events)
             faults += history.faults
         number += 1
-    sys.stdout.write(f"{place}: {rounds} histories, {number - known} given up, {calls} calls, {dict(faults)}\n")
+    sys.stdout.write(
+        f"{place}: {rounds} histories, {number - known} given up, {calls} calls, {dict(faults)}\n"
+    )
     return faults
 
 
@@ -87,14 +91,18 @@ async def test_many_histories_with_faults_are_linearizable(scene: str) -> None:
 
 @REAL_ENGINES
 @pytest.mark.parametrize("scene", SCENES)
-async def test_histories_on_real_engines_are_linearizable(scene: str, new_volume: VolumeMaker) -> None:
+async def test_histories_on_real_engines_are_linearizable(
+    scene: str, new_volume: VolumeMaker
+) -> None:
     await on_engine(scene, new_volume, 1)
 
 
 @pytest.mark.slow
 @REAL_ENGINES
 @pytest.mark.parametrize("scene", SCENES)
-async def test_many_histories_on_real_engines_are_linearizable(scene: str, new_volume: VolumeMaker) -> None:
+async def test_many_histories_on_real_engines_are_linearizable(
+    scene: str, new_volume: VolumeMaker
+) -> None:
     await on_engine(scene, new_volume, max(1, long_rounds() // 20))
 
 

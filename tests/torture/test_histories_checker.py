@@ -10,7 +10,17 @@ from s3k_async.errors import BusyError, OutcomeUnknownError, PathExistsError, Pa
 from s3k_async.stores.items import Condition, Item
 from tests.torture.histories import NEVER, UNKNOWN, Event, Violation, check, find_order
 from tests.torture.histories_runs import in_memory
-from tests.torture.model import Commit, Delete, File, Operation, Outcome, Rename, Reserve, Tree, Write
+from tests.torture.model import (
+    Commit,
+    Delete,
+    File,
+    Operation,
+    Outcome,
+    Rename,
+    Reserve,
+    Tree,
+    Write,
+)
 from tests.torture.model_lists import List, Read, Stat
 
 START: Tree = {"/f": File(b"old", 0)}
@@ -69,9 +79,15 @@ def test_what_is_unknown_may_happen_late_or_never_but_not_twice() -> None:
 def test_a_new_file_may_be_seen_before_its_directory_is_there_again() -> None:
     write = event(Write(1, "/d/new", b"new"), None, 1, 9)
     gone = event(Delete(2, "/d", recursive=True), None, 2, 3)
-    file, directory = event(Read("/d/new"), b"new", 4, 5), event(Stat("/d"), PathNotFoundError, 6, 7)
+    file, directory = (
+        event(Read("/d/new"), b"new", 4, 5),
+        event(Stat("/d"), PathNotFoundError, 6, 7),
+    )
     assert find_order(DIRECTORY, [write, gone, file, directory]) is not None
-    there, not_there = event(Stat("/d"), (True, 0, True), 10, 11), event(Stat("/d"), PathNotFoundError, 10, 11)
+    there, not_there = (
+        event(Stat("/d"), (True, 0, True), 10, 11),
+        event(Stat("/d"), PathNotFoundError, 10, 11),
+    )
     assert find_order(DIRECTORY, [write, gone, file, directory, there]) is not None
     assert find_order(DIRECTORY, [write, gone, file, directory, not_there]) is None
 

@@ -42,7 +42,9 @@ class Embedded(VolumeMachine):
 def explore(machine: type[VolumeMachine], examples: int) -> None:
     """Run random calls against both, from a seed that is printed."""
     number = int(os.environ.get("S3K_TEST_SEED") or random.SystemRandom().randrange(2**32))
-    sys.stdout.write(f"S3K_TEST_SEED={number} {machine.__name__}: {examples} examples of up to {STEPS} steps\n")
+    sys.stdout.write(
+        f"S3K_TEST_SEED={number} {machine.__name__}: {examples} examples of up to {STEPS} steps\n"
+    )
     profile = settings(
         max_examples=examples,
         stateful_step_count=STEPS,
@@ -51,7 +53,9 @@ def explore(machine: type[VolumeMachine], examples: int) -> None:
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(seed(number)(type(machine.__name__, (machine,), {})), settings=profile)
+    run_state_machine_as_test(
+        seed(number)(type(machine.__name__, (machine,), {})), settings=profile
+    )
 
 
 @pytest.mark.parametrize(("machine", "examples"), [(InMemory, 14), (Embedded, 3)])
@@ -61,7 +65,9 @@ def test_a_volume_does_what_a_dictionary_does(machine: type[VolumeMachine], exam
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("machine", "share"), [(InMemory, 2), (Embedded, 0.2)])
-def test_a_volume_does_what_a_dictionary_does_for_long(machine: type[VolumeMachine], share: float) -> None:
+def test_a_volume_does_what_a_dictionary_does_for_long(
+    machine: type[VolumeMachine], share: float
+) -> None:
     explore(machine, int(share * int(os.environ.get("S3K_TEST_ROUNDS", "200"))))
 
 
@@ -78,7 +84,11 @@ def test_every_verb_is_in_the_model() -> None:
         "physical_path",
         "physical_paths",
     }
-    verbs = {name for name, _ in inspect.getmembers(S3kClient, callable) if not name.startswith("_")}
-    source = "".join(inspect.getsource(module) for module in (model, model_lists, model_transactions))
+    verbs = {
+        name for name, _ in inspect.getmembers(S3kClient, callable) if not name.startswith("_")
+    }
+    source = "".join(
+        inspect.getsource(module) for module in (model, model_lists, model_transactions)
+    )
     called = {verb for verb in verbs if f"fs.{verb}(" in source}
     assert verbs - called == elsewhere

@@ -1,4 +1,5 @@
-"""The checker of overlapping calls finds what is lost, undone or doubled, and takes every possible order."""
+"""The checker of overlapping calls finds what is lost, undone or doubled, and takes every possible
+order."""
 
 from __future__ import annotations
 
@@ -11,11 +12,29 @@ def write(path: str, name: str, began: float, ended: float, outcome: Outcome = "
     return Call("write", began, files={path: name}, outcome=outcome, ended=ended)
 
 
-def move(source: str, target: str, began: float, ended: float, *, tree: bool = False, overwrite: bool = False) -> Call:
-    return Call("move tree" if tree else "move", began, source, target, overwrite, outcome="done", ended=ended)
+def move(
+    source: str,
+    target: str,
+    began: float,
+    ended: float,
+    *,
+    tree: bool = False,
+    overwrite: bool = False,
+) -> Call:
+    return Call(
+        "move tree" if tree else "move",
+        began,
+        source,
+        target,
+        overwrite,
+        outcome="done",
+        ended=ended,
+    )
 
 
-def delete(source: str, began: float, ended: float, outcome: Outcome = "done", *, tree: bool = False) -> Call:
+def delete(
+    source: str, began: float, ended: float, outcome: Outcome = "done", *, tree: bool = False
+) -> Call:
     return Call("delete tree" if tree else "delete", began, source, outcome=outcome, ended=ended)
 
 
@@ -38,7 +57,9 @@ def test_a_write_that_an_earlier_deletion_would_explain_is_lost() -> None:
 
 def test_a_call_without_an_answer_removes_nothing_that_came_long_after_its_process_died() -> None:
     with pytest.raises(AssertionError, match="is lost"):
-        check_overlapping({}, [delete("/a", 0, 1, "under way"), write("/a", "one", 2 + IN_FLIGHT, 3 + IN_FLIGHT)])
+        check_overlapping(
+            {}, [delete("/a", 0, 1, "under way"), write("/a", "one", 2 + IN_FLIGHT, 3 + IN_FLIGHT)]
+        )
 
 
 def test_what_a_dead_writer_had_uploaded_may_appear_later() -> None:
@@ -53,7 +74,9 @@ def test_a_deletion_that_was_refused_explains_nothing() -> None:
 
 def test_what_comes_back_is_found() -> None:
     with pytest.raises(AssertionError, match="from where it was removed"):
-        check_overlapping({"/d/a": "one"}, [write("/d/a", "one", 0, 1), delete("/d", 2, 3, tree=True)])
+        check_overlapping(
+            {"/d/a": "one"}, [write("/d/a", "one", 0, 1), delete("/d", 2, 3, tree=True)]
+        )
     with pytest.raises(AssertionError, match="from where it was removed"):
         check_overlapping({"/a": "one"}, [write("/a", "one", 0, 1), move("/a", "/b", 2, 3)])
     with pytest.raises(AssertionError, match="from where it was removed"):
@@ -68,7 +91,11 @@ def test_what_was_moved_back_is_no_resurrection() -> None:
 
 
 def test_a_file_follows_its_directories() -> None:
-    calls = [write("/d/a", "one", 0, 1), move("/d", "/e/f", 2, 3, tree=True), move("/e", "/g", 4, 5, tree=True)]
+    calls = [
+        write("/d/a", "one", 0, 1),
+        move("/d", "/e/f", 2, 3, tree=True),
+        move("/e", "/g", 4, 5, tree=True),
+    ]
     check_overlapping({"/g/f/a": "one"}, calls)
     with pytest.raises(AssertionError, match="nothing can have brought it"):
         check_overlapping({"/h/a": "one"}, calls)
@@ -80,7 +107,11 @@ def test_a_move_before_the_write_brings_nothing() -> None:
 
 
 def test_what_a_move_replaced_is_gone() -> None:
-    calls = [write("/b", "old", 0, 1), write("/a", "new", 0, 1), move("/a", "/b", 2, 3, overwrite=True)]
+    calls = [
+        write("/b", "old", 0, 1),
+        write("/a", "new", 0, 1),
+        move("/a", "/b", 2, 3, overwrite=True),
+    ]
     check_overlapping({"/b": "new"}, calls)
 
 

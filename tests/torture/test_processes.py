@@ -1,4 +1,5 @@
-"""Processes that are killed at a random moment lose nothing that they were told is done, and leave nothing half."""
+"""Processes that are killed at a random moment lose nothing that they were told is done, and leave
+nothing half."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ from tests.torture.load import read_tree
 from tests.torture.measure import TORTURE, report, seed_of_run
 from tests.torture.processes import Killed, kill_round, settle
 
-ROUNDS = {"embedded": 200, "dynoxide+seaweedfs": 200} if TORTURE else {"embedded": 14, "dynoxide+seaweedfs": 6}
+ROUNDS = (
+    {"embedded": 200, "dynoxide+seaweedfs": 200}
+    if TORTURE
+    else {"embedded": 14, "dynoxide+seaweedfs": 6}
+)
 ON_ONE_VOLUME = 10
 
 

@@ -1,5 +1,5 @@
-"""Clients whose requests are throttled, reset, delayed, cut, repeated and lost: nothing is lost, nothing is
-doubled, and nobody is told anything that is not so."""
+"""Clients whose requests are throttled, reset, delayed, cut, repeated and lost: nothing is lost,
+nothing is doubled, and nobody is told anything that is not so."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ SHARES = (0.01, 0.05, 0.15, 0.3) if TORTURE else (0.2,)
 
 @pytest.mark.parametrize("share", SHARES)
 @volume_backends("dynoxide+seaweedfs")
-async def test_a_bad_network_loses_nothing_and_tells_no_lies(new_volume: VolumeMaker, share: float) -> None:
+async def test_a_bad_network_loses_nothing_and_tells_no_lies(
+    new_volume: VolumeMaker, share: float
+) -> None:
     seed = seed_of_run()
     config = new_volume(suffix_count=3)
     await init_volume(config)
@@ -40,8 +42,17 @@ async def test_a_bad_network_loses_nothing_and_tells_no_lies(new_volume: VolumeM
     except BaseException as error:
         error.add_note(f"S3K_TORTURE_SEED={seed}")
         raise
-    outcomes = Counter(operation.outcome for ledger in ledgers.values() for operation in ledger.operations)
-    report("wire", new_volume.backend, seed=seed, share=share, outcomes=outcomes, injected=weather.injected)
+    outcomes = Counter(
+        operation.outcome for ledger in ledgers.values() for operation in ledger.operations
+    )
+    report(
+        "wire",
+        new_volume.backend,
+        seed=seed,
+        share=share,
+        outcomes=outcomes,
+        injected=weather.injected,
+    )
     assert outcomes["done"] > 0
     assert outcomes["under way"] == 0
     befallen = {kind.partition(" ")[2] for kind, count in weather.injected.items() if count > 0}

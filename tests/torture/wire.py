@@ -1,4 +1,5 @@
-"""A network between clients and engines that fails in every way it can, as often as it is told to."""
+"""A network between clients and engines that fails in every way it can, as often as it is told
+to."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ THROTTLED: Mapping[str, Fault] = {
 
 ALL_KINDS = frozenset({*KINDS, "throttled"})
 
-TUNING = Tuning(busy_timeout=3.0, retry=Retries.alike(RetryPolicy(attempts=8, base=0.002, cap=0.02)))
+TUNING = Tuning(
+    busy_timeout=3.0, retry=Retries.alike(RetryPolicy(attempts=8, base=0.002, cap=0.02))
+)
 
 
 class Weather:
@@ -67,8 +70,11 @@ class Weather:
 
 
 @asynccontextmanager
-async def bad_network(config: VolumeConfig, share: float, seed: str) -> AsyncIterator[tuple[VolumeConfig, Weather]]:
-    """The volume, reached over proxies by which so many of its requests (0 to 1) are hit, each kind alike."""
+async def bad_network(
+    config: VolumeConfig, share: float, seed: str
+) -> AsyncIterator[tuple[VolumeConfig, Weather]]:
+    """The volume, reached over proxies by which so many of its requests (0 to 1) are hit, each kind
+    alike."""
     table, data = config.table, config.data
     assert isinstance(table, DynamoTable)
     assert isinstance(data, S3Bucket)

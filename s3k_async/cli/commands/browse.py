@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["du", "find", "ls", "stat", "tree"]
 
 SORTED = 10_000
-"""Listings of up to so many entries are sorted; longer ones come as they arrive, so that memory stays bounded."""
+"""Listings of up to so many entries are sorted; longer ones come as they arrive, so that memory
+stays bounded."""
 
 AGES = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -60,8 +61,15 @@ async def _in_order(found: AsyncIterator[FileStatus]) -> AsyncGenerator[FileStat
 @click.option("-l", "--long", is_flag=True, help="Kind, size and modification time too.")
 @click.option("-h", "--human", is_flag=True, help="Sizes in K, M, G (1,024).")
 @click.option("-a", "--all", "everything", is_flag=True, help="Files too that are being written.")
-@click.option("-o", "--output", "file", metavar="FILE", help="Write to a local file; - is standard output.")
-@click.option("--format", "kind", type=click.Choice(FORMATS), help="Of FILE, if its name does not end in the format.")
+@click.option(
+    "-o", "--output", "file", metavar="FILE", help="Write to a local file; - is standard output."
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(FORMATS),
+    help="Of FILE, if its name does not end in the format.",
+)
 @click.pass_obj
 def ls(
     invocation: Invocation,
@@ -75,14 +83,17 @@ def ls(
 ) -> None:
     """List a directory: names, directories with a / at the end. Of a file, itself.
 
-    With -l the kind is d (directory), - (file) or w (being written), and times are UTC. Sorted, unless there are more
-    than 10,000. With --json one JSON object a line. With -o all that is known of each entry, in no order: JSON lines,
-    or Parquet, which both stay small in memory however much there is.
+    With -l the kind is d (directory), - (file) or w (being written), and times are UTC. Sorted,
+    unless there are more than 10,000. With --json one JSON object a line. With -o all that is known
+    of each entry, in no order: JSON lines, or Parquet, which both stay small in memory however much
+    there is.
     """
     address = parse_address(path)
     if file is not None:
         if long or human:
-            raise click.UsageError("-l and -h are for reading; with -o everything is written as it is")
+            raise click.UsageError(
+                "-l and -h are for reading; with -o everything is written as it is"
+            )
         _list_to_file(invocation, address, file, listing_format(file, kind), recursive, everything)
         return
     if kind is not None:
@@ -105,12 +116,19 @@ def ls(
 
 
 def _list_to_file(
-    invocation: Invocation, address: Address, file: str, kind: ListingFormat, recursive: bool, everything: bool
+    invocation: Invocation,
+    address: Address,
+    file: str,
+    kind: ListingFormat,
+    recursive: bool,
+    everything: bool,
 ) -> None:
     async def work(clients: Clients) -> int | None:
         client = await clients.of(address)
         if kind == "parquet":
-            batches = client.list(address.path, recursive=recursive, include_uncommitted=everything, batches=True)
+            batches = client.list(
+                address.path, recursive=recursive, include_uncommitted=everything, batches=True
+            )
             return await write_parquet(batches, file)
         found = client.list(address.path, recursive=recursive, include_uncommitted=everything)
         if file != STANDARD_OUTPUT:
@@ -132,13 +150,16 @@ def _long_line(status: FileStatus, shown: str, human: bool) -> str:
 
 @click.command(cls=VolumeCommand)
 @click.argument("path", default=":/")
-@click.option("-L", "--depth", type=click.IntRange(min=1), metavar="N", help="At most so many levels.")
+@click.option(
+    "-L", "--depth", type=click.IntRange(min=1), metavar="N", help="At most so many levels."
+)
 @click.option("-a", "--all", "everything", is_flag=True, help="Files too that are being written.")
 @click.pass_obj
 def tree(invocation: Invocation, path: str, depth: int | None, everything: bool) -> None:
     """Draw what is below a directory.
 
-    With --json one JSON object a line, each directory before what is in it, with its `depth` from 1.
+    With --json one JSON object a line, each directory before what is in it, with its `depth` from
+    1.
     """
     address = parse_address(path)
 
@@ -152,7 +173,9 @@ def tree(invocation: Invocation, path: str, depth: int | None, everything: bool)
             await drawing.draw(top.path)
         if not invocation.json:
             invocation.output.line("")
-            invocation.output.line(f"{plural(drawing.directories, 'directory')}, {plural(drawing.files, 'file')}")
+            invocation.output.line(
+                f"{plural(drawing.directories, 'directory')}, {plural(drawing.files, 'file')}"
+            )
 
     invocation.run(work)
 
@@ -160,7 +183,9 @@ def tree(invocation: Invocation, path: str, depth: int | None, everything: bool)
 class _Drawing:
     """A tree, depth first; only the children of the directories on the way are in memory."""
 
-    def __init__(self, invocation: Invocation, client: S3kClient, depth: int | None, everything: bool) -> None:
+    def __init__(
+        self, invocation: Invocation, client: S3kClient, depth: int | None, everything: bool
+    ) -> None:
         self._invocation = invocation
         self._client = client
         self._depth = depth
@@ -185,7 +210,9 @@ class _Drawing:
     async def _children(self, path: str) -> list[FileStatus]:
         """Last first."""
         found = self._client.list(path, include_uncommitted=self._everything)
-        return sorted([status async for status in found], key=lambda status: status.path, reverse=True)
+        return sorted(
+            [status async for status in found], key=lambda status: status.path, reverse=True
+        )
 
     def _show(self, status: FileStatus, prefix: str, depth: int, *, is_last: bool) -> None:
         self.directories += status.is_dir
@@ -213,19 +240,31 @@ def stat(invocation: Invocation, paths: tuple[str, ...]) -> None:
             if name.endswith("_ms"):
                 invocation.output.line(f"{name[:-3]:>10}: {time_text(value)}")
             elif value not in ("", None):
-                invocation.output.line(f"{name:>10}: {str(value).lower() if isinstance(value, bool) else value}")
+                invocation.output.line(
+                    f"{name:>10}: {str(value).lower() if isinstance(value, bool) else value}"
+                )
 
     invocation.run(lambda clients: for_each(paths, lambda path: one(clients, path)))
 
 
 @click.command(cls=VolumeCommand)
 @click.argument("path", default=":/")
-@click.option("--name", metavar="GLOB", help="The name matches; with a / in it, the path below PATH does.")
+@click.option(
+    "--name", metavar="GLOB", help="The name matches; with a / in it, the path below PATH does."
+)
 @click.option("--type", "kind", type=click.Choice(["f", "d"]), help="Files, or directories.")
 @click.option(
-    "--size", "sizes", multiple=True, metavar="[+-]N", help="Files of N bytes (1k, 1MiB), +N: more, -N: fewer."
+    "--size",
+    "sizes",
+    multiple=True,
+    metavar="[+-]N",
+    help="Files of N bytes (1k, 1MiB), +N: more, -N: fewer.",
 )
-@click.option("--newer", metavar="TIME", help="Changed after: 2026-11-21T04:30, in UTC unless it says, or an age: 2d.")
+@click.option(
+    "--newer",
+    metavar="TIME",
+    help="Changed after: 2026-11-21T04:30, in UTC unless it says, or an age: 2d.",
+)
 @click.option("--older", metavar="TIME", help="Changed before.")
 @click.pass_obj
 def find(
@@ -239,8 +278,8 @@ def find(
 ) -> None:
     """Look for files and directories below PATH that meet every condition.
 
-    In GLOB * and ? stand for text and a character, [abc] for one of a set, {a,b} for either, ** for any directories.
-    Ages are numbers of s, m, h, d or w. With --json one JSON object a line.
+    In GLOB * and ? stand for text and a character, [abc] for one of a set, {a,b} for either, ** for
+    any directories. Ages are numbers of s, m, h, d or w. With --json one JSON object a line.
     """
     address = parse_address(path)
     if name is not None:
@@ -308,14 +347,17 @@ def _time(text: str | None, flag: str) -> int | None:
 @click.option("-s", "--summarize", is_flag=True, help="Only the totals of each PATH.")
 @click.pass_obj
 def du(invocation: Invocation, paths: tuple[str, ...], human: bool, summarize: bool) -> None:
-    """Add up sizes: bytes, files, directories and path of each directory, itself counted, what is in it first.
+    """Add up sizes: bytes, files, directories and path of each directory, itself counted, what is
+    in it first.
 
     With --json one JSON object a line.
     """
 
     def show(path: str, size: int, files: int, directories: int) -> None:
         if invocation.json:
-            invocation.output.json({"path": path, "bytes": size, "files": files, "directories": directories})
+            invocation.output.json(
+                {"path": path, "bytes": size, "files": files, "directories": directories}
+            )
             return
         text = human_size(size) if human else str(size)
         invocation.output.line(f"{text:>{6 if human else 13}} {files:>8} {directories:>7}  {path}")
@@ -348,4 +390,6 @@ async def _totals(client: S3kClient, top: str) -> dict[str, list[int]]:
             if above == top:
                 break
             above = above.rpartition("/")[0] or ROOT
-    return dict(sorted(totals.items(), key=lambda item: [*filter(None, item[0].split("/")), "\U0010ffff"]))
+    return dict(
+        sorted(totals.items(), key=lambda item: [*filter(None, item[0].split("/")), "\U0010ffff"])
+    )

@@ -14,7 +14,14 @@ from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.output import status_fields
 from s3k_async.cli.path_lists import Record, open_list
-from s3k_async.cli.transfers import Transfer, destination, finish, last_name, need_distinct, transfer_each
+from s3k_async.cli.transfers import (
+    Transfer,
+    destination,
+    finish,
+    last_name,
+    need_distinct,
+    transfer_each,
+)
 from s3k_async.errors import InvalidArgumentError, PathExistsError, PathNotFoundError
 from s3k_async.model import ROOT, FileStatus
 from s3k_async.paths import normalize, split
@@ -30,20 +37,34 @@ __all__ = ["cp", "mkdir", "mv", "rm", "touch"]
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("target")
 @click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
-@click.option("--no-overwrite", is_flag=True, help="Fail where a file, or the target directory, is already.")
+@click.option(
+    "--no-overwrite", is_flag=True, help="Fail where a file, or the target directory, is already."
+)
 @click.pass_obj
-def cp(invocation: Invocation, sources: tuple[str, ...], target: str, recursive: bool, no_overwrite: bool) -> None:
+def cp(
+    invocation: Invocation,
+    sources: tuple[str, ...],
+    target: str,
+    recursive: bool,
+    no_overwrite: bool,
+) -> None:
     """Copy within a volume or between two.
 
-    TARGET is the path of the copy. Below TARGET, under its own name, goes a source when TARGET ends with a /, when
-    there are several sources, and a file when TARGET is a directory. Existing directories are filled up.
+    TARGET is the path of the copy. Below TARGET, under its own name, goes a source when TARGET ends
+    with a /, when there are several sources, and a file when TARGET is a directory. Existing
+    directories are filled up.
     """
     addresses, goal = _addresses(sources), parse_address(target)
 
     async def one(clients: Clients, source: Address, progress: ProgressCallback | None) -> Transfer:
         client, other, place = await _both_ends(clients, source, goal, several=len(sources) > 1)
         done = await client.copy_to(
-            other, source.path, place, overwrite=not no_overwrite, recursive=recursive, progress=progress
+            other,
+            source.path,
+            place,
+            overwrite=not no_overwrite,
+            recursive=recursive,
+            progress=progress,
         )
         return done, shown(other, normalize(place))
 
@@ -56,11 +77,24 @@ def cp(invocation: Invocation, sources: tuple[str, ...], target: str, recursive:
 
 @click.command(cls=VolumeCommand)
 @click.argument("operands", nargs=-1, metavar="SOURCE... TARGET")
-@click.option("-f", "--overwrite", is_flag=True, help="Replace an existing file; between volumes fill up a directory.")
-@click.option("--pairs", metavar="FILE", help="Rename each path of a list to the one beside it; - is standard input.")
+@click.option(
+    "-f",
+    "--overwrite",
+    is_flag=True,
+    help="Replace an existing file; between volumes fill up a directory.",
+)
+@click.option(
+    "--pairs",
+    metavar="FILE",
+    help="Rename each path of a list to the one beside it; - is standard input.",
+)
 @click.option("-0", "--null", is_flag=True, help="The paths of the list end with NUL.")
-@click.option("--resume", is_flag=True, help="A pair of the list is done if there is only its target.")
-@click.option("--no-atomic", is_flag=True, help="Move a directory entry by entry, by half as many writes.")
+@click.option(
+    "--resume", is_flag=True, help="A pair of the list is done if there is only its target."
+)
+@click.option(
+    "--no-atomic", is_flag=True, help="Move a directory entry by entry, by half as many writes."
+)
 @click.pass_obj
 def mv(
     invocation: Invocation,
@@ -71,14 +105,15 @@ def mv(
     resume: bool,
     no_atomic: bool,
 ) -> None:
-    """Move or rename. Within a volume no bytes are copied, however large a directory is, and all of it moves at once.
+    """Move or rename. Within a volume no bytes are copied, however large a directory is, and all of
+    it moves at once.
 
-    TARGET is the new path, and its parent has to exist. Below TARGET, under its own name, goes a source when TARGET
-    ends with a /, when there are several sources, and a file when TARGET is a directory. Between two volumes
-    everything is copied first and deleted when all of it is there.
+    TARGET is the new path, and its parent has to exist. Below TARGET, under its own name, goes a
+    source when TARGET ends with a /, when there are several sources, and a file when TARGET is a
+    directory. Between two volumes everything is copied first and deleted when all of it is there.
 
-    A line of a list is the old and the new path with a tab between them, or JSON: ["/old", "/new"] or an object with
-    source and target. Nothing is changed if a line is wrong.
+    A line of a list is the old and the new path with a tab between them, or JSON: ["/old", "/new"]
+    or an object with source and target. Nothing is changed if a line is wrong.
     """
     need_one_way(operands, pairs, "--pairs", {"-0": null, "--resume": resume}, at_least=2)
     if pairs is not None and no_atomic:
@@ -93,13 +128,19 @@ def mv(
         client, other, place = await _both_ends(clients, source, goal, several=len(sources) > 1)
         target = shown(other, normalize(place))
         if client is not other:
-            return await move_to(client, other, source.path, place, overwrite=overwrite, progress=progress), target
+            return await move_to(
+                client, other, source.path, place, overwrite=overwrite, progress=progress
+            ), target
         try:
-            done = await client.rename(source.path, place, overwrite=overwrite, atomic=not no_atomic, progress=progress)
+            done = await client.rename(
+                source.path, place, overwrite=overwrite, atomic=not no_atomic, progress=progress
+            )
         except PathExistsError as error:
             if place != goal.path or not await client.is_dir(place):
                 raise
-            hint = f"a directory is there already; to move into it, end the target with a /: {place}/"
+            hint = (
+                f"a directory is there already; to move into it, end the target with a /: {place}/"
+            )
             raise PathExistsError(hint, path=place) from error
         return done, target
 
@@ -110,10 +151,16 @@ def mv(
     finish(invocation, "moved", *invocation.run(work), to="to")
 
 
-def _rename_pairs(invocation: Invocation, file: str, *, null: bool, overwrite: bool, resume: bool) -> None:
-    async def rename(client: S3kClient, pairs: list[Record], progress: ProgressCallback | None) -> Outcome:
+def _rename_pairs(
+    invocation: Invocation, file: str, *, null: bool, overwrite: bool, resume: bool
+) -> None:
+    async def rename(
+        client: S3kClient, pairs: list[Record], progress: ProgressCallback | None
+    ) -> Outcome:
         renames = [(source, target) for source, target in pairs]
-        return await client.rename_many(renames, overwrite=overwrite, missing_ok=resume, progress=progress)
+        return await client.rename_many(
+            renames, overwrite=overwrite, missing_ok=resume, progress=progress
+        )
 
     async def work(clients: Clients) -> Done:
         done = Done(invocation)
@@ -137,7 +184,9 @@ def _address(source: str) -> Address:
     except InvalidArgumentError as error:
         if not os.path.lexists(source):
             raise
-        raise InvalidArgumentError(f"{error.message}; s3k put copies local files", path=error.path) from error
+        raise InvalidArgumentError(
+            f"{error.message}; s3k put copies local files", path=error.path
+        ) from error
 
 
 async def _both_ends(
@@ -146,16 +195,24 @@ async def _both_ends(
     """The source's client, the target's, and the path there."""
     client, other = await clients.of(source), await clients.of(target)
     status = await client.stat(source.path)
-    return client, other, await destination(other, target, status.name, is_dir=status.is_dir, several=several)
+    return (
+        client,
+        other,
+        await destination(other, target, status.name, is_dir=status.is_dir, several=several),
+    )
 
 
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
 @click.option("-f", "--missing-ok", is_flag=True, help="What is not there is no error.")
-@click.option("--from", "file", metavar="FILE", help="Remove the paths of a list; - is standard input.")
+@click.option(
+    "--from", "file", metavar="FILE", help="Remove the paths of a list; - is standard input."
+)
 @click.option("-0", "--null", is_flag=True, help="The paths of the list end with NUL.")
-@click.option("--no-atomic", is_flag=True, help="Empty a directory entry by entry, by half as many writes.")
+@click.option(
+    "--no-atomic", is_flag=True, help="Empty a directory entry by entry, by half as many writes."
+)
 @click.pass_obj
 def rm(
     invocation: Invocation,
@@ -168,7 +225,8 @@ def rm(
 ) -> None:
     """Remove files and empty directories. The bytes are left to garbage collection.
 
-    A line of a list is a path, or JSON: a text or an object with path. Nothing is removed if a line is wrong.
+    A line of a list is a path, or JSON: a text or an object with path. Nothing is removed if a line
+    is wrong.
     """
     need_one_way(paths, file, "--from", {"-0": null}, at_least=1)
     if file is not None and no_atomic:
@@ -178,24 +236,39 @@ def rm(
         return
     addresses = [parse_address(path) for path in paths]
 
-    async def one(clients: Clients, address: Address, progress: ProgressCallback | None) -> Transfer:
+    async def one(
+        clients: Clients, address: Address, progress: ProgressCallback | None
+    ) -> Transfer:
         client = await clients.of(address)
         done = await client.delete(
-            address.path, recursive=recursive, missing_ok=missing_ok, atomic=not no_atomic, progress=progress
+            address.path,
+            recursive=recursive,
+            missing_ok=missing_ok,
+            atomic=not no_atomic,
+            progress=progress,
         )
         return done, shown(client, normalize(address.path))
 
     async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
         with invocation.meter("remove") as meter:
-            return await transfer_each(addresses, lambda address: one(clients, address, meter.part()))
+            return await transfer_each(
+                addresses, lambda address: one(clients, address, meter.part())
+            )
 
     finish(invocation, "removed", *invocation.run(work), to="from")
 
 
-def _remove_listed(invocation: Invocation, file: str, *, null: bool, recursive: bool, missing_ok: bool) -> None:
-    async def remove(client: S3kClient, paths: list[Record], progress: ProgressCallback | None) -> Outcome:
+def _remove_listed(
+    invocation: Invocation, file: str, *, null: bool, recursive: bool, missing_ok: bool
+) -> None:
+    async def remove(
+        client: S3kClient, paths: list[Record], progress: ProgressCallback | None
+    ) -> Outcome:
         return await client.delete_many(
-            [path for (path,) in paths], recursive=recursive, missing_ok=missing_ok, progress=progress
+            [path for (path,) in paths],
+            recursive=recursive,
+            missing_ok=missing_ok,
+            progress=progress,
         )
 
     async def work(clients: Clients) -> Done:
@@ -210,7 +283,9 @@ def _remove_listed(invocation: Invocation, file: str, *, null: bool, recursive: 
 
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("-p", "--parents", is_flag=True, help="Make missing parents; an existing directory is no error.")
+@click.option(
+    "-p", "--parents", is_flag=True, help="Make missing parents; an existing directory is no error."
+)
 @click.pass_obj
 def mkdir(invocation: Invocation, paths: tuple[str, ...], parents: bool) -> None:
     """Make directories. With --json one JSON object a line."""
@@ -228,12 +303,15 @@ def mkdir(invocation: Invocation, paths: tuple[str, ...], parents: bool) -> None
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.pass_obj
 def touch(invocation: Invocation, paths: tuple[str, ...]) -> None:
-    """Make empty files, or renew the modification time of files. With --json one JSON object a line."""
+    """Make empty files, or renew the modification time of files. With --json one JSON object a
+    line."""
     _make_each(invocation, paths, lambda client, path: client.touch(path))
 
 
 def _make_each(
-    invocation: Invocation, paths: tuple[str, ...], make: Callable[[S3kClient, str], Awaitable[FileStatus]]
+    invocation: Invocation,
+    paths: tuple[str, ...],
+    make: Callable[[S3kClient, str], Awaitable[FileStatus]],
 ) -> None:
     async def one(clients: Clients, path: str) -> None:
         address = parse_address(path)

@@ -36,8 +36,8 @@ _PARTS: Final = {
 
 
 _NOTED: Final = ("foreign_blob", "rename_unfinished", "reservation_open")
-"""Notes about what is not the volume's, and about work in progress of S3-FileSystem 1.0, which nothing tells from what
-it left."""
+"""Notes about what is not the volume's, and about work in progress of S3-FileSystem 1.0, which
+nothing tells from what it left."""
 
 
 class _Parts(CommandGroup):
@@ -72,10 +72,13 @@ def _options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             click.option(
                 "--resume",
                 metavar="DIR",
-                help="Keep what was gathered in this directory, and go on from it if the run was interrupted.",
+                help="Keep what was gathered in this directory, and go on from it if the run was "
+                "interrupted.",
             ),
             grace_option(GRACE_SECONDS, f"What is younger may be under way, and is not {what}."),
-            click.option("--path", metavar="PATH", help="Only what is below this path of the volume."),
+            click.option(
+                "--path", metavar="PATH", help="Only what is below this path of the volume."
+            ),
             click.argument("arguments", nargs=-1, metavar="[VOLUME]"),
         ):
             command = option(command)
@@ -98,11 +101,14 @@ def verify(
 ) -> None:
     """Compare table, log and bytes of a volume, and list what does not fit; changes nothing.
 
-    The last line sums up. Exits with 9 if there are problems. VOLUME may have a path (./vol:/a), as --path.
+    The last line sums up. Exits with 9 if there are problems. VOLUME may have a path (./vol:/a), as
+    --path.
     """
 
     async def work(volume: Volume, top: str, tell: Tell | None) -> Report:
-        return await verify_volume(volume, path=top, grace=grace, deep=deep, directory=resume, progress=tell)
+        return await verify_volume(
+            volume, path=top, grace=grace, deep=deep, directory=resume, progress=tell
+        )
 
     tell_report(invocation, _run(invocation, arguments, path, work))
 
@@ -135,27 +141,39 @@ def repair(
 ) -> None:
     """Mend what verify finds, as far as a program may. A dry run without --yes.
 
-    Safe beside writers: every finding is decided once more right before it is mended, every write is conditional, and
-    the audit trail is written first. Exits with 9 if something is left that needs a person.
+    Safe beside writers: every finding is decided once more right before it is mended, every write
+    is conditional, and the audit trail is written first. Exits with 9 if something is left that
+    needs a person.
     """
 
     async def work(volume: Volume, top: str, tell: Tell | None) -> RepairReport:
         return await repair_volume(
-            volume, dry_run=not yes, path=top, grace=grace, audit_file=audit, directory=resume, progress=tell
+            volume,
+            dry_run=not yes,
+            path=top,
+            grace=grace,
+            audit_file=audit,
+            directory=resume,
+            progress=tell,
         )
 
     tell_repair(invocation, _run(invocation, arguments, path, work))
 
 
 def tell_repair(invocation: Invocation, report: RepairReport) -> None:
-    """List what was mended, or would be, and what is left, and sum up. Raises Exit if a problem is left."""
-    remaining = [finding for finding in report.left.problems if not (report.dry_run and finding.is_mendable)]
+    """List what was mended, or would be, and what is left, and sum up. Raises Exit if a problem is
+    left."""
+    remaining = [
+        finding for finding in report.left.problems if not (report.dry_run and finding.is_mendable)
+    ]
     if invocation.json:
         invocation.output.json(_repair_document(report))
     else:
         for each in report.mended:
             reason = f" ({each.reason})" if each.reason else ""
-            invocation.output.line(f"{each.outcome}: {each.finding.action}: {_where(each.finding)}{reason}")
+            invocation.output.line(
+                f"{each.outcome}: {each.finding.action}: {_where(each.finding)}{reason}"
+            )
         for finding in remaining:
             invocation.output.line(f"{finding.kind}: {_where(finding)}: {finding.detail}")
         invocation.output.line(_repair_summary(report, len(remaining)))
@@ -219,7 +237,8 @@ def _repair_document(report: RepairReport) -> dict[str, Any]:
             for (action, outcome), count in sorted(report.outcomes.items())
         ],
         "mended": [
-            {**_finding(each.finding), "outcome": each.outcome, "reason": each.reason or None} for each in report.mended
+            {**_finding(each.finding), "outcome": each.outcome, "reason": each.reason or None}
+            for each in report.mended
         ],
         "problems": [_finding(finding) for finding in report.left.problems],
     }
@@ -248,7 +267,8 @@ def _counts(report: Report) -> dict[str, int]:
 def _summary(report: Report) -> str:
     counts = _counts(report)
     text = (
-        f"{plural(report.files, 'file')}, {plural(report.directories, 'directory')}, {report.bytes:,} bytes,"
+        f"{plural(report.files, 'file')}, {plural(report.directories, 'directory')}, "
+        f"{report.bytes:,} bytes,"
         f" {plural(report.log_records, 'log record')}"
     )
     if report.reservations:

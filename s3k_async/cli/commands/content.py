@@ -15,7 +15,15 @@ from s3k_async.cli.addresses import parse_address, shown, volume_directory
 from s3k_async.cli.command import VolumeCommand, for_each
 from s3k_async.cli.invocation import Clients, Invocation
 from s3k_async.cli.standard_input import standard_input
-from s3k_async.cli.transfers import Transfer, destination, finish, last_name, local_name, need_distinct, transfer_each
+from s3k_async.cli.transfers import (
+    Transfer,
+    destination,
+    finish,
+    last_name,
+    local_name,
+    need_distinct,
+    transfer_each,
+)
 from s3k_async.errors import EndOfFileError, InvalidArgumentError, IsDirectoryError
 from s3k_async.paths import normalize
 from s3k_async.transfer import CHUNK, ProgressCallback, TransferResult, download, upload, verified
@@ -32,14 +40,21 @@ SOURCES = 8
 
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--range", "span", metavar="A-B", help="Bytes A to B, both included; A- to the end; -N the last N.")
+@click.option(
+    "--range",
+    "span",
+    metavar="A-B",
+    help="Bytes A to B, both included; A- to the end; -N the last N.",
+)
 @click.pass_obj
 def cat(invocation: Invocation, paths: tuple[str, ...], span: str | None) -> None:
     """Write files to standard output. Whole files are checked against their checksums."""
     _write_out(invocation, paths, None if span is None else _range(span))
 
 
-def _write_out(invocation: Invocation, paths: tuple[str, ...], span: tuple[int | None, int | None] | None) -> None:
+def _write_out(
+    invocation: Invocation, paths: tuple[str, ...], span: tuple[int | None, int | None] | None
+) -> None:
     async def one(clients: Clients, path: str) -> None:
         address = parse_address(path)
         client = await clients.of(address)
@@ -55,17 +70,23 @@ def _write_out(invocation: Invocation, paths: tuple[str, ...], span: tuple[int |
 def _range(text: str) -> tuple[int | None, int | None]:
     """First and last byte; (None, N) for the last N bytes, (A, None) for those from A."""
     found = re.fullmatch(r"(\d*)-(\d*)", text, re.ASCII)
-    first, last = (int(each) if each else None for each in found.groups()) if found else (None, None)
+    first, last = (
+        (int(each) if each else None for each in found.groups()) if found else (None, None)
+    )
     if (first is None and not last) or (first is not None and last is not None and last < first):
         raise click.UsageError(f"--range: {text!r} is no range of bytes like 0-99, 100- or -100")
     return first, last
 
 
-async def _part(reader: FileReader, first: int | None, last: int | None) -> AsyncGenerator[bytes, None]:
+async def _part(
+    reader: FileReader, first: int | None, last: int | None
+) -> AsyncGenerator[bytes, None]:
     start = max(0, reader.size - (last or 0)) if first is None else first
     end = reader.size if first is None or last is None else min(reader.size, last + 1)
     if first and start >= reader.size:
-        raise EndOfFileError(f"the file has {reader.size} bytes and none from {start} on", path=reader.name)
+        raise EndOfFileError(
+            f"the file has {reader.size} bytes and none from {start} on", path=reader.name
+        )
     while start < end:
         piece = await reader.read_at(start, min(CHUNK, end - start))
         yield piece
@@ -78,12 +99,19 @@ async def _part(reader: FileReader, first: int | None, last: int | None) -> Asyn
 @click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
 @click.option("--no-overwrite", is_flag=True, help="Fail where a file is already.")
 @click.pass_obj
-def put(invocation: Invocation, sources: tuple[str, ...], target: str, recursive: bool, no_overwrite: bool) -> None:
+def put(
+    invocation: Invocation,
+    sources: tuple[str, ...],
+    target: str,
+    recursive: bool,
+    no_overwrite: bool,
+) -> None:
     """Copy local files into a volume; LOCAL - is standard input.
 
-    TARGET is the path of the copy. Below TARGET, under its own name, goes a source when TARGET ends with a /, when
-    there are several sources, and a file when TARGET is a directory. Existing directories are filled up. Links to
-    files are followed; links to directories are not, and count as failures.
+    TARGET is the path of the copy. Below TARGET, under its own name, goes a source when TARGET ends
+    with a /, when there are several sources, and a file when TARGET is a directory. Existing
+    directories are filled up. Links to files are followed; links to directories are not, and count
+    as failures.
     """
     address = parse_address(target)
     several = len(sources) > 1
@@ -98,20 +126,27 @@ def put(invocation: Invocation, sources: tuple[str, ...], target: str, recursive
         is_dir = await to_thread.run_sync(os.path.isdir, local)
         if is_dir and not recursive:
             raise IsDirectoryError("a local directory is put with -r", path=local)
-        place = await destination(client, address, local_name(local), is_dir=is_dir, several=several)
+        place = await destination(
+            client, address, local_name(local), is_dir=is_dir, several=several
+        )
         done = await upload(client, local, place, overwrite=not no_overwrite, progress=progress)
         return done, shown(client, normalize(place))
 
     async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
         client = await clients.of(address)
         with invocation.meter("put") as meter:
-            return await transfer_each(sources, lambda local: one(client, local, meter.part()), limit=SOURCES)
+            return await transfer_each(
+                sources, lambda local: one(client, local, meter.part()), limit=SOURCES
+            )
 
     finish(invocation, "put", *invocation.run(work), to="to")
 
 
 async def _put_stream(client: S3kClient, path: str, *, overwrite: bool) -> TransferResult:
-    async with client.open(path, "wb" if overwrite else "xb") as writer, aclosing(standard_input()) as pieces:
+    async with (
+        client.open(path, "wb" if overwrite else "xb") as writer,
+        aclosing(standard_input()) as pieces,
+    ):
         async for piece in pieces:
             await writer.write(piece)
         size = await writer.tell()
@@ -124,11 +159,18 @@ async def _put_stream(client: S3kClient, path: str, *, overwrite: bool) -> Trans
 @click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
 @click.option("--no-overwrite", is_flag=True, help="Fail where a local file is already.")
 @click.pass_obj
-def get(invocation: Invocation, sources: tuple[str, ...], local: str, recursive: bool, no_overwrite: bool) -> None:
+def get(
+    invocation: Invocation,
+    sources: tuple[str, ...],
+    local: str,
+    recursive: bool,
+    no_overwrite: bool,
+) -> None:
     """Copy files of a volume to local ones; LOCAL - is standard output.
 
-    Below LOCAL, under its own name, goes a source when LOCAL ends with a /, when there are several sources, and a file
-    when LOCAL is a directory. Local files appear whole, checked against their checksums, or not at all.
+    Below LOCAL, under its own name, goes a source when LOCAL ends with a /, when there are several
+    sources, and a file when LOCAL is a directory. Local files appear whole, checked against their
+    checksums, or not at all.
     """
     several = len(sources) > 1
     if local == "-":
@@ -140,7 +182,8 @@ def get(invocation: Invocation, sources: tuple[str, ...], local: str, recursive:
     if (found := volume_directory(local)) is not None:
         directory, path = found
         raise InvalidArgumentError(
-            f"{directory} is the directory of an embedded volume; s3k cp SOURCE {directory}:{path} copies into it",
+            f"{directory} is the directory of an embedded volume; s3k cp SOURCE {directory}:{path} "
+            "copies into it",
             path=local,
         )
     here = os.getcwd()
@@ -151,13 +194,21 @@ def get(invocation: Invocation, sources: tuple[str, ...], local: str, recursive:
         status = await client.stat(address.path)
         if status.is_dir and not recursive:
             raise IsDirectoryError("a directory is got with -r", path=status.path)
-        into = several or local.endswith("/") or (status.is_file and await to_thread.run_sync(os.path.isdir, local))
+        into = (
+            several
+            or local.endswith("/")
+            or (status.is_file and await to_thread.run_sync(os.path.isdir, local))
+        )
         place = os.path.join(local, status.name) if into else local
-        done = await download(client, status.path, place, overwrite=not no_overwrite, progress=progress)
+        done = await download(
+            client, status.path, place, overwrite=not no_overwrite, progress=progress
+        )
         return done, f"{os.path.join(here, place)}, from {shown(client, status.path)}"
 
     async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
         with invocation.meter("get") as meter:
-            return await transfer_each(sources, lambda source: one(clients, source, meter.part()), limit=SOURCES)
+            return await transfer_each(
+                sources, lambda source: one(clients, source, meter.part()), limit=SOURCES
+            )
 
     finish(invocation, "got", *invocation.run(work), to="to")

@@ -47,17 +47,23 @@ class _Asked:
 def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of whatever sweeps: yes, grace, lease, rate."""
     options = (
-        click.option("--yes", is_flag=True, help="Delete. Without it, only tell what would be deleted."),
+        click.option(
+            "--yes", is_flag=True, help="Delete. Without it, only tell what would be deleted."
+        ),
         grace_option(
-            GRACE_SECONDS, "How long nobody must have named what is deleted: longer than any read or job takes."
+            GRACE_SECONDS,
+            "How long nobody must have named what is deleted: longer than any read or job takes.",
         ),
         click.option(
             "--lease",
             type=Amount(),
             metavar="SECONDS",
-            help="The longest lease that any client of the volume is configured with [default: the volume's setting].",
+            help="The longest lease that any client of the volume is configured with [default: the "
+            "volume's setting].",
         ),
-        click.option("--rate", type=Amount(min_open=True), metavar="KEYS", help="At most so many a second."),
+        click.option(
+            "--rate", type=Amount(min_open=True), metavar="KEYS", help="At most so many a second."
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -67,13 +73,25 @@ def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(cls=VolumeCommand)
 @click.argument("volume", required=False)
 @sweeping
-@click.option("--list", "mark_to", metavar="FILE", help="Keep the list of candidates, to sweep it later.")
-@click.option("--sweep", "sweep_from", metavar="FILE", help="Sweep a list that --list has written; goes on with it.")
-@click.option("--exclusive", is_flag=True, help="Nobody else changes the volume: needed without an operation log.")
+@click.option(
+    "--list", "mark_to", metavar="FILE", help="Keep the list of candidates, to sweep it later."
+)
+@click.option(
+    "--sweep",
+    "sweep_from",
+    metavar="FILE",
+    help="Sweep a list that --list has written; goes on with it.",
+)
+@click.option(
+    "--exclusive",
+    is_flag=True,
+    help="Nobody else changes the volume: needed without an operation log.",
+)
 @click.option("--audit", metavar="FILE", help="Write down in a local file, too, what is deleted.")
 @click.pass_obj
 def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
-    """Delete bytes that no file names, reservations and uploads that were abandoned. A dry run without --yes.
+    """Delete bytes that no file names, reservations and uploads that were abandoned. A dry run
+    without --yes.
 
     Safe beside writers, readers and other runs. VOLUME as for fsck.
     """
@@ -127,8 +145,8 @@ async def _collect(collector: Collector, asked: _Asked) -> tuple[Marked | None, 
 
 
 def tell_collection(invocation: Invocation, marked: Marked | None, swept: Swept | None) -> None:
-    """Say what was found, and what was deleted if something was to be. Raises FailedOperandsError for what could not
-    be.
+    """Say what was found, and what was deleted if something was to be. Raises FailedOperandsError
+    for what could not be.
     """
     if invocation.json:
         invocation.output.json(_document(marked, swept))
@@ -144,14 +162,20 @@ def _tell_lines(invocation: Invocation, marked: Marked | None, swept: Swept | No
         invocation.output.line(f"{reason}: {_sized(count)}")
     kept = dict(swept.kept) if swept is not None else {}
     if marked is not None:
-        kept |= {reason: count for reason, count in marked.counts.items() if reason not in _DEAD and count.objects}
+        kept |= {
+            reason: count
+            for reason, count in marked.counts.items()
+            if reason not in _DEAD and count.objects
+        }
     for reason, count in sorted(kept.items()):
         invocation.output.line(f"kept, {reason}: {_sized(count)}")
     invocation.output.line(_summary(marked, swept, dead))
 
 
 def _summary(marked: Marked | None, swept: Swept | None, dead: Mapping[str, Count]) -> str:
-    total = Count(sum(each.objects for each in dead.values()), sum(each.bytes for each in dead.values()))
+    total = Count(
+        sum(each.objects for each in dead.values()), sum(each.bytes for each in dead.values())
+    )
     if swept is not None:
         reservations, uploads, verb = swept.reservations, swept.uploads, "deleted"
     else:
@@ -175,7 +199,10 @@ def _dead(marked: Marked) -> dict[str, Count]:
 
 def _document(marked: Marked | None, swept: Swept | None) -> dict[str, Any]:
     def counts(found: Mapping[str, Count]) -> dict[str, dict[str, int]]:
-        return {reason: {"objects": each.objects, "bytes": each.bytes} for reason, each in sorted(found.items())}
+        return {
+            reason: {"objects": each.objects, "bytes": each.bytes}
+            for reason, each in sorted(found.items())
+        }
 
     return {
         "marked": None if marked is None else counts(marked.counts),

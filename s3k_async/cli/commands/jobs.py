@@ -33,7 +33,7 @@ class _Jobs(CommandGroup):
 
 jobs = _Jobs(
     name="jobs",
-    help="""Renames and deletions of directories, and transactions, that are under way, or whose owner died.
+    help="""Renames and deletions of directories, and transactions: running, or interrupted.
 
     Without the name of a command they are listed: s3k jobs ./vol.""",
 )
@@ -43,7 +43,8 @@ jobs = _Jobs(
 @click.argument("volume", required=False)
 @click.pass_obj
 def list_jobs(invocation: Invocation, /, volume: str | None) -> None:
-    """List the jobs of a volume: id, kind, state, what, age, and whether the owner's lease still runs."""
+    """List the jobs of a volume: id, kind, state, what, age, and whether the owner's lease still
+    runs."""
 
     async def work(opened: Volume) -> None:
         found = opened.store.jobs
@@ -63,8 +64,8 @@ def list_jobs(invocation: Invocation, /, volume: str | None) -> None:
 def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
     """Bring jobs to their end whose owner's lease is over: all of them, or those of the ids.
 
-    What was published is completed, what was not is aborted. A job whose lease runs is left alone; naming it is an
-    error (6).
+    What was published is completed, what was not is aborted. A job whose lease runs is left alone;
+    naming it is an error (6).
     """
     named = bool(arguments) and _is_volume(arguments[0])
     volume, ids = (arguments[0], arguments[1:]) if named else (None, arguments)
@@ -72,13 +73,17 @@ def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
     async def work(opened: Volume) -> None:
         opened.store.require_writable(ROOT)
         if ids:
-            await for_each(tuple(dict.fromkeys(ids)), lambda job_id: _settle_named(invocation, opened, job_id))
+            await for_each(
+                tuple(dict.fromkeys(ids)), lambda job_id: _settle_named(invocation, opened, job_id)
+            )
             return
         records = [record async for record in opened.store.jobs.records()]
         over = {record.id: record for record in records if not opened.store.jobs.lease_runs(record)}
         for record in records:
             if record.id not in over:
-                _tell(invocation, record, "left", f"its lease runs until {time_text(record.lease_ms)}")
+                _tell(
+                    invocation, record, "left", f"its lease runs until {time_text(record.lease_ms)}"
+                )
         await for_each(tuple(over), lambda job_id: _settle(invocation, opened, over[job_id]))
 
     _run(invocation, volume, work)
@@ -89,7 +94,9 @@ async def _settle_named(invocation: Invocation, opened: Volume, job_id: str) -> 
     if record is None:
         raise PathNotFoundError("there is no such job", path=job_id)
     if opened.store.jobs.lease_runs(record):
-        raise BusyError(f"the lease of its owner runs until {time_text(record.lease_ms)}", path=job_id)
+        raise BusyError(
+            f"the lease of its owner runs until {time_text(record.lease_ms)}", path=job_id
+        )
     await _settle(invocation, opened, record)
 
 
@@ -131,7 +138,9 @@ def _is_volume(text: str) -> bool:
 def _line(record: JobRecord, *, runs: bool) -> str:
     lease = "lease runs" if runs else "lease over"
     age = _age(SYSTEM.now_ms() - record.started_ms) if record.started_ms else "-"
-    return f"{record.id}  {record.kind:<11}  {record.state or '-':<9}  {_what(record)}  {age}  {lease}"
+    return (
+        f"{record.id}  {record.kind:<11}  {record.state or '-':<9}  {_what(record)}  {age}  {lease}"
+    )
 
 
 def _what(record: JobRecord) -> str:

@@ -26,18 +26,29 @@ __all__ = ["destroy", "init"]
     " of its own: --table-region, --data-endpoint, --log-profile and so on.",
 )
 @click.argument("volume", required=False)
-@click.option("--exist-ok", is_flag=True, help="A volume that is there already and agrees is no error.")
+@click.option(
+    "--exist-ok", is_flag=True, help="A volume that is there already and agrees is no error."
+)
 @click.option(
     "--take-over",
     is_flag=True,
-    help="This table, restored or renamed, is the volume's from now on: mark its locations with it.",
+    help=(
+        "This table, restored or renamed, is the volume's from now on: mark its locations with it."
+    ),
 )
-@click.option("--no-save", is_flag=True, help="Do not add the settings of s3k://NAME to the configuration file.")
+@click.option(
+    "--no-save",
+    is_flag=True,
+    help="Do not add the settings of s3k://NAME to the configuration file.",
+)
 @click.pass_obj
-def init(invocation: Invocation, volume: str | None, exist_ok: bool, take_over: bool, no_save: bool) -> None:
+def init(
+    invocation: Invocation, volume: str | None, exist_ok: bool, take_over: bool, no_save: bool
+) -> None:
     """Make a volume: VOLUME is a directory for an embedded one, or s3k://NAME.
 
-    The settings given for s3k://NAME are saved in the configuration file, so that the name is enough from then on.
+    The settings given for s3k://NAME are saved in the configuration file, so that the name is
+    enough from then on.
     """
     from s3k_async.volumes import init_volume
 
@@ -48,7 +59,10 @@ def init(invocation: Invocation, volume: str | None, exist_ok: bool, take_over: 
         _need_free(*saved)
     record = anyio.run(lambda: init_volume(config, exist_ok=exist_ok, take_over=take_over))
     written = _save(*saved) if saved is not None else None
-    text = f"volume {record.name}: table {table_text(config.table)}, suffix count {record.suffix_count}"
+    text = (
+        f"volume {record.name}: table {table_text(config.table)}, suffix count "
+        f"{record.suffix_count}"
+    )
     invocation.say(
         f"{text}; saved in {written}" if written else text,
         name=record.name,
@@ -70,13 +84,19 @@ def _volume(text: str) -> Address:
     return address
 
 
-def _section(invocation: Invocation, address: Address | None) -> tuple[str, dict[str, Any], str] | None:
+def _section(
+    invocation: Invocation, address: Address | None
+) -> tuple[str, dict[str, Any], str] | None:
     """Name, settings and file of what is to be saved; None if there is nothing to save."""
     from s3k_async.settings import config_path
 
     if address is None or not str(address.volume).startswith("s3k://") or not invocation.settings:
         return None
-    path = os.path.abspath(os.path.expanduser(invocation.config)) if invocation.config else config_path(os.environ)
+    path = (
+        os.path.abspath(os.path.expanduser(invocation.config))
+        if invocation.config
+        else config_path(os.environ)
+    )
     return str(address.volume).removeprefix("s3k://"), invocation.settings, path
 
 
@@ -87,7 +107,8 @@ def _need_free(name: str, settings: dict[str, Any], path: str) -> None:
     present = read_config(path).volumes.get(name)
     if present is not None and present != settings:
         raise ConfigError(
-            f"[volumes.{name}] is in the configuration file with other settings; change it there, or use --no-save",
+            f"[volumes.{name}] is in the configuration file with other settings; change it there, "
+            "or use --no-save",
             path=path,
         )
 
@@ -110,8 +131,8 @@ def _save(name: str, settings: dict[str, Any], path: str) -> str:
 def destroy(invocation: Invocation, volume: str, yes: bool, force: bool) -> None:
     """Remove a volume with everything in it. Nobody may use it meanwhile.
 
-    Asks first, if there is a terminal; without one --yes is needed. Only what is recognised as the volume's is
-    deleted; a bucket stays.
+    Asks first, if there is a terminal; without one --yes is needed. Only what is recognised as the
+    volume's is deleted; a bucket stays.
     """
     from s3k_async.volumes import destroy_volume
 

@@ -15,7 +15,14 @@ from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.model import ROOT, HashName
-from s3k_async.moving import DumpResult, LoadResult, ReshardResult, dump_volume, load_volume, reshard_volume
+from s3k_async.moving import (
+    DumpResult,
+    LoadResult,
+    ReshardResult,
+    dump_volume,
+    load_volume,
+    reshard_volume,
+)
 from s3k_async.moving.formats import DumpForm
 from s3k_async.paths import normalize
 from s3k_async.volumes import Volume, open_volume
@@ -34,17 +41,30 @@ def _volume(text: str) -> Address:
 @click.argument("volume", required=False)
 @click.option("-o", "--output", "target", metavar="FILE", required=True, help="File to write.")
 @click.option(
-    "--format", "form", type=click.Choice(["jsonl", "parquet"]), default="jsonl", show_default=True, help="Its form."
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "parquet"]),
+    default="jsonl",
+    show_default=True,
+    help="Its form.",
 )
 @click.option("--path", metavar="PATH", help="Only what is at and below this path of the volume.")
-@click.option("--uncommitted", is_flag=True, help="With the reservations of writers that have not finished.")
+@click.option(
+    "--uncommitted", is_flag=True, help="With the reservations of writers that have not finished."
+)
 @click.pass_obj
 def dump(
-    invocation: Invocation, volume: str | None, target: str, form: DumpForm, path: str | None, uncommitted: bool
+    invocation: Invocation,
+    volume: str | None,
+    target: str,
+    form: DumpForm,
+    path: str | None,
+    uncommitted: bool,
 ) -> None:
     """Write the tree of a volume, without the bytes of its files, to FILE.
 
-    VOLUME may have a path (./vol:/a), as --path. What writers change meanwhile is in it as it was at some moment.
+    VOLUME may have a path (./vol:/a), as --path. What writers change meanwhile is in it as it was
+    at some moment.
     """
     address = parse_volume_address(volume) if volume is not None else Address(None, ROOT, "")
     if path is not None and address.path != ROOT:
@@ -56,7 +76,12 @@ def dump(
         try:
             with invocation.meter("dump") as meter:
                 return await dump_volume(
-                    opened, target, form=form, path=top, include_uncommitted=uncommitted, progress=meter.part()
+                    opened,
+                    target,
+                    form=form,
+                    path=top,
+                    include_uncommitted=uncommitted,
+                    progress=meter.part(),
                 )
         finally:
             await opened.close()
@@ -79,24 +104,43 @@ def tell_dump(invocation: Invocation, done: DumpResult, target: str, **more: obj
 
 @click.command(
     cls=VolumeCommand,
-    epilog="A volume that does not exist is made, with the dump's suffix count and hash unless --suffix-count and"
-    " --hash say otherwise. One that exists must be empty; loading waits 40 seconds until nobody else can be using it.",
+    epilog="A volume that does not exist is made, with the dump's suffix count and hash unless "
+    "--suffix-count and"
+    " --hash say otherwise. One that exists must be empty; loading waits 40 seconds until nobody "
+    "else can be using it.",
 )
 @click.argument("source", metavar="FILE")
 @click.argument("volume")
-@click.option("--check", is_flag=True, help="First make sure that the bytes of every file are where the dump says.")
-@click.option("--copy-bytes-from", "origin", metavar="VOLUME", help="Copy the bytes from the volume that was dumped.")
-@click.option("--adopt", is_flag=True, help="Adopt the bytes of a volume of S3-FileSystem 1.0 where they are.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="First make sure that the bytes of every file are where the dump says.",
+)
+@click.option(
+    "--copy-bytes-from",
+    "origin",
+    metavar="VOLUME",
+    help="Copy the bytes from the volume that was dumped.",
+)
+@click.option(
+    "--adopt", is_flag=True, help="Adopt the bytes of a volume of S3-FileSystem 1.0 where they are."
+)
 @click.pass_obj
-def load(invocation: Invocation, source: str, volume: str, check: bool, origin: str | None, adopt: bool) -> None:
+def load(
+    invocation: Invocation, source: str, volume: str, check: bool, origin: str | None, adopt: bool
+) -> None:
     """Fill the empty VOLUME with the tree in FILE, as dump has written it.
 
     Nobody else can open the volume meanwhile. Interrupted, it is finished by the same command.
     """
     if check and origin is not None:
-        raise click.UsageError("--check is for bytes that are here already, --copy-bytes-from for those that are not")
+        raise click.UsageError(
+            "--check is for bytes that are here already, --copy-bytes-from for those that are not"
+        )
     if adopt and origin is not None:
-        raise click.UsageError("--adopt is for bytes that stay where they are, --copy-bytes-from for those that do not")
+        raise click.UsageError(
+            "--adopt is for bytes that stay where they are, --copy-bytes-from for those that do not"
+        )
     config = invocation.resolve(_volume(volume).volume)
 
     async def work() -> LoadResult:
@@ -104,20 +148,32 @@ def load(invocation: Invocation, source: str, volume: str, check: bool, origin: 
             bytes_from: Volume | None = None
             if origin is not None:
                 # Settings given as flags are the target's.
-                plain = Invocation(config=invocation.config, context=invocation.context, hadoop=invocation.hadoop)
+                plain = Invocation(
+                    config=invocation.config, context=invocation.context, hadoop=invocation.hadoop
+                )
                 bytes_from = await open_volume(plain.resolve(_volume(origin).volume))
                 stack.push_async_callback(bytes_from.close)
             meter = stack.enter_context(invocation.meter("load"))
             return await load_volume(
-                source, config, check=check, adopt=adopt, bytes_from=bytes_from, progress=meter.part()
+                source,
+                config,
+                check=check,
+                adopt=adopt,
+                bytes_from=bytes_from,
+                progress=meter.part(),
             )
 
     tell_load(invocation, anyio.run(work), source, volume)
 
 
-def tell_load(invocation: Invocation, done: LoadResult, source: str, volume: str, **more: object) -> None:
+def tell_load(
+    invocation: Invocation, done: LoadResult, source: str, volume: str, **more: object
+) -> None:
     """Say what was loaded; `more` is for programs that read it."""
-    text = f"loaded {plural(done.files, 'file')}, {plural(done.directories, 'directory')} into {volume}"
+    text = (
+        f"loaded {plural(done.files, 'file')}, {plural(done.directories, 'directory')} into "
+        f"{volume}"
+    )
     if done.made:
         text += f"; made {plural(done.made, 'directory')} above them"
     invocation.say(
@@ -137,10 +193,17 @@ def tell_load(invocation: Invocation, done: LoadResult, source: str, volume: str
 def resharding(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of whatever reshards: suffix_count, hash_name."""
     count = click.option(
-        "--suffix-count", type=click.IntRange(1, 1000), required=True, metavar="N", help="The new suffix count."
+        "--suffix-count",
+        type=click.IntRange(1, 1000),
+        required=True,
+        metavar="N",
+        help="The new suffix count.",
     )
     name = click.option(
-        "--hash", "hash_name", type=click.Choice(["xxh3", "java31"]), help="The new hash; without, as it is."
+        "--hash",
+        "hash_name",
+        type=click.Choice(["xxh3", "java31"]),
+        help="The new hash; without, as it is.",
     )
     return count(name(command))
 
@@ -149,11 +212,14 @@ def resharding(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("volume")
 @resharding
 @click.pass_obj
-def reshard(invocation: Invocation, volume: str, suffix_count: int, hash_name: HashName | None) -> None:
+def reshard(
+    invocation: Invocation, volume: str, suffix_count: int, hash_name: HashName | None
+) -> None:
     """Give VOLUME another suffix count.
 
-    Nobody can use the volume meanwhile, and who has it open has to open it again; before anything is changed, 40
-    seconds pass in which everybody notices. Interrupted, it is finished by the same command.
+    Nobody can use the volume meanwhile, and who has it open has to open it again; before anything
+    is changed, 40 seconds pass in which everybody notices. Interrupted, it is finished by the same
+    command.
     """
     config = invocation.resolve(_volume(volume).volume)
 
@@ -162,13 +228,26 @@ def reshard(invocation: Invocation, volume: str, suffix_count: int, hash_name: H
             return await reshard_volume(config, suffix_count, hash=hash_name, progress=meter.part())
 
     done = anyio.run(work)
-    differs = config.suffix_count not in (None, done.suffix_count) or config.hash not in (None, done.hash)
-    tell_reshard(invocation, done, volume, "; the settings of the volume name others, change them" if differs else "")
+    differs = config.suffix_count not in (None, done.suffix_count) or config.hash not in (
+        None,
+        done.hash,
+    )
+    tell_reshard(
+        invocation,
+        done,
+        volume,
+        "; the settings of the volume name others, change them" if differs else "",
+    )
 
 
-def tell_reshard(invocation: Invocation, done: ReshardResult, volume: str, advice: str = "", **more: object) -> None:
+def tell_reshard(
+    invocation: Invocation, done: ReshardResult, volume: str, advice: str = "", **more: object
+) -> None:
     """Say what was moved, with some advice; `more` is for programs that read it."""
-    text = f"{volume} has suffix count {done.suffix_count}, hash {done.hash}; moved {plural(done.moved, 'entry')}"
+    text = (
+        f"{volume} has suffix count {done.suffix_count}, hash {done.hash}; moved "
+        f"{plural(done.moved, 'entry')}"
+    )
     invocation.say(
         text + advice,
         volume=volume,

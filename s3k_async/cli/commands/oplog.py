@@ -18,7 +18,12 @@ from s3k_async.cli.command import CommandGroup, VolumeCommand, grace_option
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import plural, time_text
-from s3k_async.errors import InvalidArgumentError, PathNotFoundError, ReadOnlyVolumeError, UnsupportedError
+from s3k_async.errors import (
+    InvalidArgumentError,
+    PathNotFoundError,
+    ReadOnlyVolumeError,
+    UnsupportedError,
+)
 from s3k_async.model import ROOT, Entry
 from s3k_async.moving.retirement import GRACE_SECONDS as RETIREMENT_GRACE
 from s3k_async.moving.retirement import RETIRED, Retirement, retire_log
@@ -39,7 +44,9 @@ SLACK: Final = 100
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-oplog = CommandGroup(name="oplog", help="Show, follow, compact and retire the operation log of a volume.")
+oplog = CommandGroup(
+    name="oplog", help="Show, follow, compact and retire the operation log of a volume."
+)
 
 
 @oplog.command("show", cls=VolumeCommand)
@@ -48,7 +55,8 @@ oplog = CommandGroup(name="oplog", help="Show, follow, compact and retire the op
 def show(invocation: Invocation, what: str) -> None:
     """Show what the log says of one object, by version.
 
-    An OBJECT-ID is looked up in the volume of --volume or S3K_VOLUME. A PATH stands for the object that is there now.
+    An OBJECT-ID is looked up in the volume of --volume or S3K_VOLUME. A PATH stands for the object
+    that is there now.
     """
     is_id = _OBJECT_ID.fullmatch(what) is not None
     address = Address(None, ROOT, what) if is_id else parse_address(what)
@@ -63,7 +71,9 @@ def show(invocation: Invocation, what: str) -> None:
             if not is_id:
                 entry = await volume.store.get(path)
                 if entry is None:
-                    raise PathNotFoundError("no such file or directory; give the object's id", path=path)
+                    raise PathNotFoundError(
+                        "no such file or directory; give the object's id", path=path
+                    )
                 object_id = entry.id
             return object_id, await _reader(volume).history(object_id)
         finally:
@@ -80,12 +90,24 @@ def show(invocation: Invocation, what: str) -> None:
 
 @oplog.command("tail", cls=VolumeCommand)
 @click.argument("volume", required=False)
-@click.option("-n", "number", type=click.IntRange(min=0), default=20, show_default=True, help="So many at most.")
-@click.option("--since", metavar="TIME", help="Not older: 2026-11-21T04:30:12Z, or 90s, 15m, 2h, 3d ago.")
+@click.option(
+    "-n",
+    "number",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="So many at most.",
+)
+@click.option(
+    "--since", metavar="TIME", help="Not older: 2026-11-21T04:30:12Z, or 90s, 15m, 2h, 3d ago."
+)
 @click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until interrupted.")
 @click.pass_obj
-def tail(invocation: Invocation, volume: str | None, number: int, since: str | None, follow: bool) -> None:
-    """Show the newest operations of the log, the newest last. Lists the log, and reads what was stored last."""
+def tail(
+    invocation: Invocation, volume: str | None, number: int, since: str | None, follow: bool
+) -> None:
+    """Show the newest operations of the log, the newest last. Lists the log, and reads what was
+    stored last."""
     config = invocation.resolve(_volume(volume))
     since_ms = 0 if since is None else _time(since)
 
@@ -115,10 +137,11 @@ def tail(invocation: Invocation, volume: str | None, number: int, since: str | N
 @click.option("--yes", is_flag=True, help="Do it. Without, only tell what would be done.")
 @click.pass_obj
 def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool) -> None:
-    """Write a checkpoint of what the log says, and remove what it stands for. A dry run without --yes.
+    """Write a checkpoint of what the log says, and remove what it stands for. A dry run without
+    --yes.
 
-    Safe beside readers, writers and other runs. The history before the checkpoint is lost, the state of every object
-    and what is pending are kept.
+    Safe beside readers, writers and other runs. The history before the checkpoint is lost, the
+    state of every object and what is pending are kept.
     """
     config = invocation.resolve(_volume(volume))
 
@@ -126,7 +149,9 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
         opened = await open_volume(config)
         try:
             if opened.read_only:
-                raise ReadOnlyVolumeError("the log of a volume of S3-FileSystem 1.0 is not ours to compact")
+                raise ReadOnlyVolumeError(
+                    "the log of a volume of S3-FileSystem 1.0 is not ours to compact"
+                )
             if opened.log_blobs is None:
                 raise UnsupportedError("the volume has no operation log")
             with invocation.meter("compact") as meter:
@@ -154,19 +179,36 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
 
 @oplog.command("retire", cls=VolumeCommand)
 @click.argument("volume")
-@click.option("--successor", metavar="VOLUME", required=True, help="The native volume that has adopted the files.")
-@grace_option(RETIREMENT_GRACE, "A younger log object means that the volume is still written to, and is refused.")
-@click.option("--force", is_flag=True, help="Even if the files of the two differ, as when the successor was in use.")
+@click.option(
+    "--successor",
+    metavar="VOLUME",
+    required=True,
+    help="The native volume that has adopted the files.",
+)
+@grace_option(
+    RETIREMENT_GRACE,
+    "A younger log object means that the volume is still written to, and is refused.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Even if the files of the two differ, as when the successor was in use.",
+)
 @click.option("--yes", is_flag=True, help="Do it. Without, only tell what would be done.")
 @click.pass_obj
-def retire(invocation: Invocation, volume: str, successor: str, grace: float, force: bool, yes: bool) -> None:
-    """Move the log of VOLUME, one of S3-FileSystem 1.0, below retired-1.0-log/. A dry run without --yes.
+def retire(
+    invocation: Invocation, volume: str, successor: str, grace: float, force: bool, yes: bool
+) -> None:
+    """Move the log of VOLUME, one of S3-FileSystem 1.0, below retired-1.0-log/. A dry run without
+    --yes.
 
-    VOLUME must not be written to any more. Each log object is copied and compared before it is deleted; interrupted,
-    the same command goes on. Settings given as flags are VOLUME's.
+    VOLUME must not be written to any more. Each log object is copied and compared before it is
+    deleted; interrupted, the same command goes on. Settings given as flags are VOLUME's.
     """
     config = invocation.resolve(_volume(volume))
-    plain = Invocation(config=invocation.config, context=invocation.context, hadoop=invocation.hadoop)
+    plain = Invocation(
+        config=invocation.config, context=invocation.context, hadoop=invocation.hadoop
+    )
     successor_config = plain.resolve(_volume(successor))
 
     async def work() -> Retirement:
@@ -175,7 +217,9 @@ def retire(invocation: Invocation, volume: str, successor: str, grace: float, fo
             stack.push_async_callback(old.close)
             stack.push_async_callback(new.close)
             meter = stack.enter_context(invocation.meter("retire"))
-            return await retire_log(old, new, dry_run=not yes, force=force, grace=grace, progress=meter.part())
+            return await retire_log(
+                old, new, dry_run=not yes, force=force, grace=grace, progress=meter.part()
+            )
 
     done = anyio.run(work)
     what = "moved" if yes else "dry run: would move"
@@ -208,8 +252,8 @@ class _Timed:
 
 
 async def _last(reader: LogReader | JavaLogReader, number: int) -> AsyncIterator[Finding]:
-    """What was stored last, or all, if that is not much more: the newest operations are among it. Some
-    are committed in another order than they began in.
+    """What was stored last, or all, if that is not much more: the newest operations are among it.
+    Some are committed in another order than they began in.
     """
     if isinstance(reader, LogReader):
         most, read = 2 * number + SLACK, 0
@@ -228,7 +272,8 @@ async def _last(reader: LogReader | JavaLogReader, number: int) -> AsyncIterator
 
 
 class _Newest:
-    """The newest records of a log: at most so many, none older than a time, none that was shown before."""
+    """The newest records of a log: at most so many, none older than a time, none that was shown
+    before."""
 
     def __init__(self, number: int, since_ms: int, shown: frozenset[object] = frozenset()) -> None:
         self._number = number
@@ -257,12 +302,17 @@ class _Newest:
         return [timed.record for timed in reversed(self._top())]
 
     def next(self) -> _Newest:
-        """What comes after this: everything that begins later, or at the time of the newest and was not shown."""
+        """What comes after this: everything that begins later, or at the time of the newest and was
+        not shown."""
         newest = self._top()
         if not newest:
             return _Newest(10**9, max(self._since_ms, SYSTEM.now_ms() - 60_000), self._shown)
         since_ms = newest[0].order[0]
-        shown = frozenset(order for order in self._shown | self._found.keys() if order[0] == since_ms)  # type: ignore[index]
+        shown = frozenset(
+            order
+            for order in self._shown | self._found.keys()
+            if order[0] == since_ms  # type: ignore[index]
+        )
         return _Newest(10**9, since_ms, shown)
 
 
@@ -289,7 +339,9 @@ def _time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise click.UsageError(f"{text!r} is no time: write 2026-11-21T04:30:12Z, or 90s, 15m, 2h, 3d") from error
+        raise click.UsageError(
+            f"{text!r} is no time: write 2026-11-21T04:30:12Z, or 90s, 15m, 2h, 3d"
+        ) from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -303,7 +355,10 @@ def _tell(invocation: Invocation, records: Sequence[LogRecord], *, with_ids: boo
 
 def _line(record: LogRecord, *, with_ids: bool) -> str:
     operation = record.operation
-    text = f"{time_text(operation.time_ms)}  {record.state:<9}  {operation.kind:<6}  v{operation.version:<3} "
+    text = (
+        f"{time_text(operation.time_ms)}  {record.state:<9}  {operation.kind:<6}  "
+        f"v{operation.version:<3} "
+    )
     before, after = operation.before, operation.after
     text += _state(after or before)
     if before is not None and after is not None and before.path != after.path:
@@ -316,7 +371,11 @@ def _state(entry: Entry | None) -> str:
         return ""
     if entry.is_dir:
         return f"{entry.path}/"
-    return f"{entry.path}  {plural(entry.size, 'byte')}" if entry.committed else f"{entry.path}  reserved"
+    return (
+        f"{entry.path}  {plural(entry.size, 'byte')}"
+        if entry.committed
+        else f"{entry.path}  reserved"
+    )
 
 
 def _document(record: LogRecord) -> dict[str, Any]:
@@ -337,7 +396,18 @@ def _document(record: LogRecord) -> dict[str, Any]:
 def _entry(entry: Entry | None) -> dict[str, Any] | None:
     if entry is None:
         return None
-    names = ("path", "is_dir", "size", "committed", "version", "ctime", "mtime_ms", "physical", "etag", "checksum")
+    names = (
+        "path",
+        "is_dir",
+        "size",
+        "committed",
+        "version",
+        "ctime",
+        "mtime_ms",
+        "physical",
+        "etag",
+        "checksum",
+    )
     return {name: getattr(entry, name) for name in names}
 
 
@@ -356,7 +426,13 @@ def _summary(done: Compaction, *, yes: bool) -> str:
     if not done.removable:
         return f"nothing to compact: {kept}"
     if not yes:
-        text = f"would remove {plural(done.removable, 'object')} of the log and keep {kept} (--yes does it)"
+        text = (
+            f"would remove {plural(done.removable, 'object')} of the log and keep {kept} (--yes "
+            "does it)"
+        )
     else:
-        text = f"checkpoint {done.checkpoint}: removed {plural(done.removed, 'object')} of the log, kept {kept}"
+        text = (
+            f"checkpoint {done.checkpoint}: removed {plural(done.removed, 'object')} of the log, "
+            f"kept {kept}"
+        )
     return text + (f"; {plural(done.dropped, 'tombstone')} dropped" if done.dropped else "")

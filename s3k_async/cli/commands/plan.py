@@ -35,14 +35,18 @@ VERBS = (
 """Of whole trees, then of one path at a time."""
 
 
-def _number(name: str, default: str | None, minimum: int, metavar: str, help: str) -> Callable[[Any], Any]:
+def _number(
+    name: str, default: str | None, minimum: int, metavar: str, help: str
+) -> Callable[[Any], Any]:
     """An option for a whole number, also as `10k`, `1M` or `8MiB`."""
 
     def convert(ctx: click.Context, _: click.Parameter, value: str | None) -> int | None:
         if value is None:
             return None
         try:
-            return cast("int", parse(Option("number", "size", "client", "", minimum=minimum), value, name))
+            return cast(
+                "int", parse(Option("number", "size", "client", "", minimum=minimum), value, name)
+            )
         except ConfigError as error:
             raise click.UsageError(error.message, ctx) from error
 
@@ -71,9 +75,13 @@ class _Assumed:
 @_number("--suffix-count", "10", 1, "N", "Suffix count of the volume.")
 @_number("--concurrency", "32", 1, "N", "Requests in flight for each service.")
 @click.option("--latency", type=Amount(), default=4.0, metavar="MS", help="Of a read of the table.")
-@click.option("--s3-latency", type=Amount(), default=25.0, metavar="MS", help="Of a put to the bucket.")
+@click.option(
+    "--s3-latency", type=Amount(), default=25.0, metavar="MS", help="Of a put to the bucket."
+)
 @click.option("--no-atomic", is_flag=True, help="Rename or delete entry by entry.")
-@click.option("--warm", is_flag=True, help="A table at its full quota, instead of a new on-demand one.")
+@click.option(
+    "--warm", is_flag=True, help="A table at its full quota, instead of a new on-demand one."
+)
 @click.pass_obj
 def plan(
     invocation: Invocation,
@@ -85,11 +93,13 @@ def plan(
     s3_latency: float,
     **options: int,
 ) -> None:
-    """Tell what VERB would cost on a tree: requests, units, time, and what bounds the time. Asks no service.
+    """Tell what VERB would cost on a tree: requests, units, time, and what bounds the time. Asks no
+    service.
 
-    VERB is list, rename, delete or load (write_many) for a whole tree, and stat, read, write, overwrite, rename-file,
-    delete-file or makedirs for one call for each file. The counts are those of a run without retries; where they
-    depend on how names hash, or on what calls at the same time share, a range is given.
+    VERB is list, rename, delete or load (write_many) for a whole tree, and stat, read, write,
+    overwrite, rename-file, delete-file or makedirs for one call for each file. The counts are those
+    of a run without retries; where they depend on how names hash, or on what calls at the same time
+    share, a range is given.
     """
     from s3k_async.planning import COLD, WARM, Latency, Service, TreeShape, suggest_suffix_count
 
@@ -104,7 +114,10 @@ def plan(
         file_bytes=options["file_size"],
     )
     assumed = _Assumed(
-        shape, Service(quota=WARM if warm else COLD, latency=times), options["concurrency"], atomic=not no_atomic
+        shape,
+        Service(quota=WARM if warm else COLD, latency=times),
+        options["concurrency"],
+        atomic=not no_atomic,
     )
     predicting = _predictor(verb, assumed)
     _tell(invocation, predicting(options["suffix_count"]), suggest_suffix_count(predicting))
@@ -113,7 +126,16 @@ def plan(
 def _predictor(verb: str, assumed: _Assumed) -> Callable[[int], Prediction]:
     """Predicts for a suffix count."""
     from s3k_async.config import Tuning
-    from s3k_async.planning import Subject, deletion, lay_out, listing, loading, on_every_file, predict, renaming
+    from s3k_async.planning import (
+        Subject,
+        deletion,
+        lay_out,
+        listing,
+        loading,
+        on_every_file,
+        predict,
+        renaming,
+    )
 
     service, shape = assumed.service, assumed.shape
     of_trees: dict[str, Callable[[LaidTree, Service], Work]] = {
@@ -155,15 +177,21 @@ def _lines(prediction: Prediction, suggested: int) -> list[str]:
         "",
         f"{'requests':<36} {'expected':>15}  range",
     ]
-    lines += [_row(f"{part:<6} {name}", count) for (part, name), count in prediction.requests.items()]
+    lines += [
+        _row(f"{part:<6} {name}", count) for (part, name), count in prediction.requests.items()
+    ]
     hottest = prediction.hottest
+    bounds = ", ".join(f"{bound.name} {_duration(bound.seconds)}" for bound in prediction.bounds)
     return [
         *lines,
         _row("all", prediction.total),
         "",
         f"units    {prediction.read_units:,.0f} read, {prediction.write_units:,.0f} write",
-        f"hottest  {hottest.partition}: {hottest.read_units:,.0f} read units, {hottest.write_units:,.0f} write units",
-        f"bounds   {', '.join(f'{bound.name} {_duration(bound.seconds)}' for bound in prediction.bounds)}",
+        (
+            f"hottest  {hottest.partition}: {hottest.read_units:,.0f} read units, "
+            f"{hottest.write_units:,.0f} write units"
+        ),
+        f"bounds   {bounds}",
         f"suffixes {suggested:,} would do for this",
     ]
 

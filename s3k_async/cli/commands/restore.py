@@ -23,10 +23,16 @@ __all__ = ["restore", "tell_restore"]
 
 @click.command(cls=VolumeCommand)
 @click.argument("volume", required=False)
-@click.option("--subtree", metavar="PATH", help="The table stands, but lost entries at and below this path.")
+@click.option(
+    "--subtree", metavar="PATH", help="The table stands, but lost entries at and below this path."
+)
 @click.option("--yes", is_flag=True, help="Do it. Without, only tell what would be done.")
 @click.option("--audit", metavar="FILE", help="Write down in a local file, too, what is restored.")
-@click.option("--temporary", metavar="DIRECTORY", help="Where a temporary file of about the log's size is made.")
+@click.option(
+    "--temporary",
+    metavar="DIRECTORY",
+    help="Where a temporary file of about the log's size is made.",
+)
 @click.pass_obj
 def restore(
     invocation: Invocation,
@@ -36,21 +42,30 @@ def restore(
     audit: str | None,
     temporary: str | None,
 ) -> None:
-    """Make a lost table again from the operation log, or put back what it lost below a path. A dry run without --yes.
+    """Make a lost table again from the operation log, or put back what it lost below a path. A dry
+    run without --yes.
 
-    Nobody else can open the volume meanwhile, and what was interrupted is finished by the same command. Exits with 9
-    if anything could not be decided or restored. Afterwards fsck repair settles what the log still has pending.
+    Nobody else can open the volume meanwhile, and what was interrupted is finished by the same
+    command. Exits with 9 if anything could not be decided or restored. Afterwards fsck repair
+    settles what the log still has pending.
     """
     address = parse_volume_address(volume) if volume is not None else None
     if address is not None and address.path != ROOT:
-        raise InvalidArgumentError("a volume is meant here, not a path in one (--subtree)", path=volume)
+        raise InvalidArgumentError(
+            "a volume is meant here, not a path in one (--subtree)", path=volume
+        )
     config = invocation.resolve(address.volume if address else None)
     top = None if subtree is None else normalize(subtree)
 
     async def work() -> RestoreReport:
         with invocation.meter("restore") as meter:
             return await restore_volume(
-                config, subtree=top, dry_run=not yes, audit=audit, directory=temporary, progress=meter.part()
+                config,
+                subtree=top,
+                dry_run=not yes,
+                audit=audit,
+                directory=temporary,
+                progress=meter.part(),
             )
 
     report = anyio.run(work)
@@ -58,7 +73,8 @@ def restore(
 
 
 def tell_restore(invocation: Invocation, report: RestoreReport, *, yes: bool) -> None:
-    """Print what a restore found and did. Exits with 9 if anything could not be decided or restored."""
+    """Print what a restore found and did. Exits with 9 if anything could not be decided or
+    restored."""
     if invocation.json:
         invocation.output.json(_document(report))
     else:
@@ -71,11 +87,16 @@ def tell_restore(invocation: Invocation, report: RestoreReport, *, yes: bool) ->
 
 
 def _summary(report: RestoreReport, *, yes: bool) -> str:
-    text = f"{plural(report.files, 'file')}, {plural(report.directories, 'directory')}, {report.bytes:,} bytes"
+    text = (
+        f"{plural(report.files, 'file')}, {plural(report.directories, 'directory')}, "
+        f"{report.bytes:,} bytes"
+    )
     if report.reservations:
         text += f", {plural(report.reservations, 'reservation')}"
     text += f" from {plural(report.log_records, 'log record')}"
-    return f"restored {text}; audit/{report.run}" if yes else f"would restore {text} (--yes does it)"
+    return (
+        f"restored {text}; audit/{report.run}" if yes else f"would restore {text} (--yes does it)"
+    )
 
 
 def _document(report: RestoreReport) -> dict[str, Any]:

@@ -19,7 +19,13 @@ from s3k_async.cli.commands.check import tell_repair, tell_report
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import human_size, plural
 from s3k_async.cli.reporting import FailedOperandsError
-from s3k_async.errors import ConfigError, InvalidArgumentError, PathExistsError, PathNotFoundError, S3kError
+from s3k_async.errors import (
+    ConfigError,
+    InvalidArgumentError,
+    PathExistsError,
+    PathNotFoundError,
+    S3kError,
+)
 from s3k_async.fsck.verify import GRACE_SECONDS
 from s3k_async.model import ROOT
 
@@ -34,7 +40,12 @@ Form = Literal["parquet", "csv", "json"]
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set by `spark-submit`, which names the master as well."""
-_ENDS: Final[dict[str, Form]] = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
+_ENDS: Final[dict[str, Form]] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".parquet": "parquet",
+}
 _ABORTED = re.compile(r"Job aborted due to stage failure: .*?\(TID [0-9]+\) \([^)]*\): ")
 """Which of the tasks ended a job, before the error of that task."""
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
@@ -64,9 +75,10 @@ class _Jobs(CommandGroup):
 
 spark = _Jobs(
     name="spark",
-    help="""Jobs over whole volumes through Spark, on this machine or, by spark-submit, on a cluster.
+    help="""Jobs over whole volumes, on Spark: on this machine or, by spark-submit, on a cluster.
 
-    Settings of the volume are also read from the Spark configuration. What destroys is a dry run without --yes.""",
+    Settings of the volume are also read from the Spark configuration. What destroys is a dry run
+    without --yes.""",
 )
 
 
@@ -76,8 +88,17 @@ def job(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     def add(function: Callable[..., None]) -> Callable[..., None]:
         command = click.pass_obj(function)
         for option in (
-            click.option("--tasks", type=click.IntRange(1), metavar="N", help="Parts of the work [default: 4 a core]."),
-            click.option("--master", metavar="URL", help="Spark master [default: local[*], or spark-submit's]."),
+            click.option(
+                "--tasks",
+                type=click.IntRange(1),
+                metavar="N",
+                help="Parts of the work [default: 4 a core].",
+            ),
+            click.option(
+                "--master",
+                metavar="URL",
+                help="Spark master [default: local[*], or spark-submit's].",
+            ),
         ):
             command = option(command)
         return spark.command(name=name, cls=VolumeCommand)(command)
@@ -90,24 +111,37 @@ def _form_option() -> Callable[[Callable[..., None]], Callable[..., None]]:
         "--format",
         "form",
         type=click.Choice(["parquet", "csv", "json"]),
-        help="The form of the list [default: what its name ends with, else what it begins with]; csv has a header.",
+        help="The form of the list [default: what its name ends with, else what it begins with]; "
+        "csv has a header.",
     )
 
 
 def _changing(
     rows: tuple[str, str] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options of jobs that change something; `rows`: flag and meaning of the list that they are given."""
+    """The options of jobs that change something; `rows`: flag and meaning of the list that they are
+    given."""
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         options: list[Callable[[Callable[..., None]], Callable[..., None]]] = [
-            click.option("-o", "--output", metavar="DIR", help="Write the outcome of each row there, as Parquet."),
-            click.option("--yes", is_flag=True, help="Do it. Without it, only tell what would be done."),
+            click.option(
+                "-o",
+                "--output",
+                metavar="DIR",
+                help="Write the outcome of each row there, as Parquet.",
+            ),
+            click.option(
+                "--yes", is_flag=True, help="Do it. Without it, only tell what would be done."
+            ),
         ]
         if rows is not None:
             flag, meaning = rows
             options += [
-                click.option("--state", metavar="DIR", help="Keep there what is meant; the same command goes on."),
+                click.option(
+                    "--state",
+                    metavar="DIR",
+                    help="Keep there what is meant; the same command goes on.",
+                ),
                 _form_option(),
                 click.option(flag, "rows", metavar="FILE", required=True, help=meaning),
             ]
@@ -120,7 +154,13 @@ def _changing(
 
 @job("listing")
 @click.argument("path", required=False)
-@click.option("-o", "--output", metavar="DIR", required=True, help="Where to write the listing; must not exist.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    required=True,
+    help="Where to write the listing; must not exist.",
+)
 @click.option(
     "--format",
     "form",
@@ -151,18 +191,38 @@ def listing(
     with spark_session(master, output) as session:
         from s3k_async import spark as jobs
 
-        frame = jobs.listing(session, volume_in(session, invocation, address), address.path, by=by, tasks=tasks)
+        frame = jobs.listing(
+            session, volume_in(session, invocation, address), address.path, by=by, tasks=tasks
+        )
         frame.write.format(form).option("header", form == "csv").save(output)
         written = _read(session, output, form).count()
-    invocation.say(f"listed {plural(written, 'entry')} to {output}", path=address.path, output=output, entries=written)
+    invocation.say(
+        f"listed {plural(written, 'entry')} to {output}",
+        path=address.path,
+        output=output,
+        entries=written,
+    )
 
 
 @job("du")
 @click.argument("path", required=False)
-@click.option("-L", "--depth", type=click.IntRange(0, 1000), default=1, show_default=True, help="Levels below PATH.")
+@click.option(
+    "-L",
+    "--depth",
+    type=click.IntRange(0, 1000),
+    default=1,
+    show_default=True,
+    help="Levels below PATH.",
+)
 @click.option("-h", "--human", is_flag=True, help="Sizes in K, M, G (1,024).")
 def du(
-    invocation: Invocation, /, path: str | None, depth: int, human: bool, master: str | None, tasks: int | None
+    invocation: Invocation,
+    /,
+    path: str | None,
+    depth: int,
+    human: bool,
+    master: str | None,
+    tasks: int | None,
 ) -> None:
     """Add up sizes: bytes, files, directories and path of each directory, itself counted, by path.
 
@@ -172,14 +232,18 @@ def du(
     with spark_session(master) as session:
         from s3k_async import spark as jobs
 
-        frame = jobs.du(session, volume_in(session, invocation, address), address.path, depth=depth, tasks=tasks)
+        frame = jobs.du(
+            session, volume_in(session, invocation, address), address.path, depth=depth, tasks=tasks
+        )
         rows = frame.orderBy("path").collect()
     for row in rows:
         if invocation.json:
             invocation.output.json(row.asDict())
             continue
         text = human_size(row.bytes) if human else str(row.bytes)
-        invocation.output.line(f"{text:>{6 if human else 13}} {row.files:>8} {row.directories:>7}  {row.path}")
+        invocation.output.line(
+            f"{text:>{6 if human else 13}} {row.files:>8} {row.directories:>7}  {row.path}"
+        )
 
 
 @job("rename")
@@ -221,7 +285,9 @@ def _change_rows(
         from s3k_async import spark as jobs
 
         opened = volume_in(session, invocation, whole_volume(volume))
-        result = job_of(jobs)(session, opened, _list(session, rows, form), dry_run=not yes, **options)
+        result = job_of(jobs)(
+            session, opened, _list(session, rows, form), dry_run=not yes, **options
+        )
         keep(result.frame, output)
     _tell(invocation, result.report, did, would, whole=True)
 
@@ -232,9 +298,18 @@ def _change_rows(
 @click.option("--from", "rows", metavar="FILE", help="Objects, the columns uri and path.")
 @_form_option()
 @click.option("--below", metavar="URI", help="All objects below a URI of the data location.")
-@click.option("--inventory", metavar="FILE", help="All objects of an S3 Inventory: its manifest.json.")
-@click.option("--prefix", metavar="KEY", default="", help="Of the inventory, those whose key begins so.")
-@click.option("--to", "target", metavar="PATH", help="With --below or --inventory: the directory to put them into.")
+@click.option(
+    "--inventory", metavar="FILE", help="All objects of an S3 Inventory: its manifest.json."
+)
+@click.option(
+    "--prefix", metavar="KEY", default="", help="Of the inventory, those whose key begins so."
+)
+@click.option(
+    "--to",
+    "target",
+    metavar="PATH",
+    help="With --below or --inventory: the directory to put them into.",
+)
 @click.option("-f", "--overwrite", is_flag=True, help="Replace existing files.")
 def import_(
     invocation: Invocation,
@@ -266,8 +341,12 @@ def import_(
         elif below is not None:
             objects = jobs.objects_below(session, opened, below, str(target), tasks=tasks)
         else:
-            objects = jobs.objects_of_inventory(session, opened, str(inventory), str(target), prefix=prefix)
-        result = jobs.import_objects(session, opened, objects, overwrite=overwrite, dry_run=not yes, tasks=tasks)
+            objects = jobs.objects_of_inventory(
+                session, opened, str(inventory), str(target), prefix=prefix
+            )
+        result = jobs.import_objects(
+            session, opened, objects, overwrite=overwrite, dry_run=not yes, tasks=tasks
+        )
         keep(result.frame, output)
     _tell(invocation, result.report, "imported", "import")
 
@@ -277,9 +356,16 @@ def import_(
 @_changing()
 @click.option("--missing-ok", is_flag=True, help="A directory that is not there is no failure.")
 def purge(
-    invocation: Invocation, /, path: str, master: str | None, yes: bool, output: str | None, **options: Any
+    invocation: Invocation,
+    /,
+    path: str,
+    master: str | None,
+    yes: bool,
+    output: str | None,
+    **options: Any,
 ) -> None:
-    """Remove the directory PATH with all below it, entry by entry; of a volume's root, all that is in it.
+    """Remove the directory PATH with all below it, entry by entry; of a volume's root, all that is
+    in it.
 
     The bytes are left to garbage collection. Interrupted, it is finished by the same command.
     """
@@ -298,8 +384,14 @@ def _checking(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         for option in (
-            click.option("-o", "--output", metavar="DIR", help="Write all findings there, as Parquet."),
-            click.option("--checkpoint", metavar="DIR", help="Keep the stages there; the same command goes on."),
+            click.option(
+                "-o", "--output", metavar="DIR", help="Write all findings there, as Parquet."
+            ),
+            click.option(
+                "--checkpoint",
+                metavar="DIR",
+                help="Keep the stages there; the same command goes on.",
+            ),
             grace_option(GRACE_SECONDS, f"What is younger may be under way, and is not {what}."),
             click.argument("volume", required=False),
         ):
@@ -321,7 +413,8 @@ def fsck_verify(
     tasks: int | None,
     **options: Any,
 ) -> None:
-    """Compare table, log and bytes of a volume, as s3k fsck verify; changes nothing. VOLUME may have a path."""
+    """Compare table, log and bytes of a volume, as s3k fsck verify; changes nothing. VOLUME may
+    have a path."""
     address = volume_address(volume)
     with spark_session(master, output) as session:
         from s3k_async.spark.checking import verify
@@ -345,13 +438,16 @@ def fsck_repair(
     yes: bool,
     **options: Any,
 ) -> None:
-    """Mend what fsck-verify finds, as s3k fsck repair. A dry run without --yes. VOLUME may have a path."""
+    """Mend what fsck-verify finds, as s3k fsck repair. A dry run without --yes. VOLUME may have a
+    path."""
     address = volume_address(volume)
     with spark_session(master, output) as session:
         from s3k_async.spark.checking import repair
 
         opened = volume_in(session, invocation, address)
-        frame, report = repair(session, opened, path=address.path, dry_run=not yes, partitions=tasks, **options)
+        frame, report = repair(
+            session, opened, path=address.path, dry_run=not yes, partitions=tasks, **options
+        )
         keep(frame, output)
     tell_repair(invocation, report)
 
@@ -363,8 +459,8 @@ def fsck_repair(
 def spark_session(master: str | None, output: str | None = None) -> Iterator[SparkSession]:
     """The session that runs already, or a new one that ends with the command.
 
-    Raises PathExistsError if something is where `output` is to be written: before anything is done, so that nothing is
-    done that is not told.
+    Raises PathExistsError if something is where `output` is to be written: before anything is done,
+    so that nothing is done that is not told.
     """
     try:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -383,7 +479,9 @@ def spark_session(master: str | None, output: str | None = None) -> Iterator[Spa
             if _SUBMITTED not in os.environ:
                 # A failure is one line, without the stack trace of each task.
                 builder = builder.config("spark.log.level", "OFF")
-                builder = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
+                builder = builder.config(
+                    "spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower()
+                )
             session = builder.getOrCreate()
         if output is not None:
             _need_new(session, output)
@@ -396,7 +494,8 @@ def spark_session(master: str | None, output: str | None = None) -> Iterator[Spa
 
 
 def _told(error: Exception) -> S3kError:
-    """An error of Spark's as one of ours: the one that a task ended with, or what Spark says in a line."""
+    """An error of Spark's as one of ours: the one that a task ended with, or what Spark says in a
+    line."""
     text = str(getattr(error, "java_exception", error))
     found = _OURS.findall(text)
     if found:
@@ -407,10 +506,12 @@ def _told(error: Exception) -> S3kError:
 
 
 def _cause(text: str) -> str:
-    """Of an error in a Python worker, what ends the traceback; of others, the innermost cause, or the first
-    line."""
+    """Of an error in a Python worker, what ends the traceback; of others, the innermost cause, or
+    the first line."""
     _, found, traceback = text.rpartition("Traceback (most recent call last):\n")
-    last = next((line for line in traceback.splitlines() if line.strip() and line == line.lstrip()), "")
+    last = next(
+        (line for line in traceback.splitlines() if line.strip() and line == line.lstrip()), ""
+    )
     if found and last:
         return f"in a Python worker: {last}"
     causes = _CAUSE.findall(text)
@@ -428,7 +529,8 @@ def _form_by_name(place: str) -> Form | None:
 
 
 def _form_by_content(session: SparkSession, place: str) -> Form:
-    """What the first file with bytes in it begins with. Files of a directory that Spark has written have names."""
+    """What the first file with bytes in it begins with. Files of a directory that Spark has written
+    have names."""
     context = session.sparkContext
     jvm: Any = context._jvm
     path = jvm.org.apache.hadoop.fs.Path(place)
@@ -443,7 +545,9 @@ def _form_by_content(session: SparkSession, place: str) -> Form:
                 first = stream.read()
             finally:
                 stream.close()
-            return _form_by_name(name) or ("parquet" if first == ord("P") else "json" if first == ord("{") else "csv")
+            return _form_by_name(name) or (
+                "parquet" if first == ord("P") else "json" if first == ord("{") else "csv"
+            )
     raise InvalidArgumentError("the list is empty; --format says what it is", path=place)
 
 
@@ -452,17 +556,22 @@ def _read(session: SparkSession, place: str, form: Form) -> DataFrame:
 
 
 def volume_in(session: SparkSession, invocation: Invocation, address: Address) -> SparkVolume:
-    """The volume by the options of the command, and by the session's configuration unless --hadoop replaces it."""
+    """The volume by the options of the command, and by the session's configuration unless --hadoop
+    replaces it."""
     from s3k_async.spark import SparkVolume, spark_volume
 
     if invocation.config is not None and str(session.sparkContext.master).startswith("local"):
         # Workers on this machine look for credentials in the file that the command names.
-        session.sparkContext.environment["S3K_CONFIG"] = os.path.abspath(os.path.expanduser(invocation.config))
+        session.sparkContext.environment["S3K_CONFIG"] = os.path.abspath(
+            os.path.expanduser(invocation.config)
+        )
     if invocation.hadoop:
         config = invocation.resolve(address.volume)
         return SparkVolume(config, config)
     name: Any = address.volume if address.volume is not None else invocation.volume
-    return spark_volume(session, name, context=invocation.context, config=invocation.config, **invocation.settings)
+    return spark_volume(
+        session, name, context=invocation.context, config=invocation.config, **invocation.settings
+    )
 
 
 # Addresses and reports
@@ -498,9 +607,11 @@ def keep(frame: DataFrame, output: str | None) -> None:
         frame.write.parquet(output)
 
 
-def _tell(invocation: Invocation, report: JobReport, did: str, would: str, *, whole: bool = False) -> None:
-    """Say what was done. `whole`: a directory counts as one, whatever is in it. Raises FailedOperandsError if something
-    was not done."""
+def _tell(
+    invocation: Invocation, report: JobReport, did: str, would: str, *, whole: bool = False
+) -> None:
+    """Say what was done. `whole`: a directory counts as one, whatever is in it. Raises
+    FailedOperandsError if something was not done."""
     did_what = f"would {would}" if report.dry_run else did
     files, directories = plural(report.files, "file"), plural(report.directories, "directory")
     if not report.directories:

@@ -18,7 +18,11 @@ __all__ = ["gc"]
 @job("gc")
 @click.argument("volume", required=False)
 @sweeping
-@click.option("--checkpoint", metavar="DIR", help="Keep the stages there; the same command goes on, and sweeps later.")
+@click.option(
+    "--checkpoint",
+    metavar="DIR",
+    help="Keep the stages there; the same command goes on, and sweeps later.",
+)
 @click.option("-o", "--output", metavar="DIR", help="Write all candidates there, as Parquet.")
 def gc(
     invocation: Invocation,

@@ -15,9 +15,15 @@ __all__ = ["fsck_restore"]
 
 @job("fsck-restore")
 @click.argument("volume", required=False)
-@click.option("--subtree", metavar="PATH", help="Put back only what the table lost at and below this path.")
-@click.option("-o", "--output", metavar="DIR", help="Write there, as Parquet, what is worth telling.")
-@click.option("--checkpoint", metavar="DIR", help="Keep the stages of the run there, in place of executors.")
+@click.option(
+    "--subtree", metavar="PATH", help="Put back only what the table lost at and below this path."
+)
+@click.option(
+    "-o", "--output", metavar="DIR", help="Write there, as Parquet, what is worth telling."
+)
+@click.option(
+    "--checkpoint", metavar="DIR", help="Keep the stages of the run there, in place of executors."
+)
 @click.option("--temporary", metavar="DIR", help="Where the driver makes a temporary file.")
 @click.option("--yes", is_flag=True, help="Restore. Without it, only tell what would be done.")
 def fsck_restore(
@@ -35,7 +41,9 @@ def fsck_restore(
     """Make a lost table again from the log, as s3k fsck restore. A dry run without --yes."""
     address = volume_address(volume)
     if address.path != ROOT:
-        raise InvalidArgumentError("a volume is meant here, not a path in one (--subtree)", path=volume)
+        raise InvalidArgumentError(
+            "a volume is meant here, not a path in one (--subtree)", path=volume
+        )
     with spark_session(master, output) as session, invocation.meter("restore") as meter:
         from s3k_async.spark.restoring import restore
 

@@ -16,7 +16,11 @@ async def test_create_new_file(ground: Ground, builder: bool) -> None:
     path = ground.path("file")
     data = dataset(256, ord("a"))
 
-    stream = await (ground.fs.create_file(path).overwrite(False).build() if builder else ground.fs.create(path, False))
+    stream = await (
+        ground.fs.create_file(path).overwrite(False).build()
+        if builder
+        else ground.fs.create(path, False)
+    )
     async with stream:
         await stream.write(data)
 
@@ -29,7 +33,11 @@ async def test_create_file_over_existing_file_no_overwrite(ground: Ground, build
     await ground.write(path, dataset(256, ord("a")))
 
     with pytest.raises(PathExistsError) as raised:
-        await (ground.fs.create_file(path).overwrite(False).build() if builder else ground.fs.create(path, False))
+        await (
+            ground.fs.create_file(path).overwrite(False).build()
+            if builder
+            else ground.fs.create(path, False)
+        )
 
     assert isinstance(raised.value, FileExistsError)
     assert await ground.read(path) == dataset(256, ord("a"))
@@ -41,10 +49,14 @@ async def test_overwrite_existing_file(ground: Ground, builder: bool) -> None:
     await ground.write(path, dataset(256, ord("a")))
     data = dataset(10 * 1024, ord("A"), 255)
 
-    stream = await (ground.fs.create_file(path).build() if builder else ground.fs.create(path, overwrite=True))
+    stream = await (
+        ground.fs.create_file(path).build() if builder else ground.fs.create(path, overwrite=True)
+    )
     async with stream:
         await stream.write(data)
-        assert await ground.read(path) == dataset(256, ord("a")), "the old bytes stay until the new ones are published"
+        assert await ground.read(path) == dataset(256, ord("a")), (
+            "the old bytes stay until the new ones are published"
+        )
 
     assert await ground.read(path) == data
 
@@ -55,7 +67,11 @@ async def test_overwrite_empty_directory(ground: Ground, builder: bool) -> None:
     await ground.fs.mkdirs(path)
 
     with pytest.raises(PathExistsError):
-        await (ground.fs.create_file(path).build() if builder else ground.fs.create(path, overwrite=True))
+        await (
+            ground.fs.create_file(path).build()
+            if builder
+            else ground.fs.create(path, overwrite=True)
+        )
 
     await ground.expect_tree(ground.path(), {"dir": {}})
 
@@ -66,7 +82,11 @@ async def test_overwrite_non_empty_directory(ground: Ground, builder: bool) -> N
     await ground.write(f"{path}/child", dataset(256))
 
     with pytest.raises(PathExistsError):
-        await (ground.fs.create_file(path).build() if builder else ground.fs.create(path, overwrite=True))
+        await (
+            ground.fs.create_file(path).build()
+            if builder
+            else ground.fs.create(path, overwrite=True)
+        )
 
     await ground.expect_tree(ground.path(), {"dir": {"child": 256}})
     assert await ground.read(f"{path}/child") == dataset(256)
@@ -110,7 +130,9 @@ async def test_file_status_blocksize_non_empty_file(ground: Ground) -> None:
     status = await ground.fs.get_file_status(path)
 
     assert status.block_size == ground.fs.get_default_block_size(path) == BLOCK_SIZE
-    assert [status.block_size] == [listed.block_size for listed in await ground.fs.list_status(path)]
+    assert [status.block_size] == [
+        listed.block_size for listed in await ground.fs.list_status(path)
+    ]
 
 
 async def test_file_status_blocksize_empty_file(ground: Ground) -> None:

@@ -28,7 +28,8 @@ def named(name: str) -> Callable[[str], bool]:
 
 
 async def make_tree(ground: Ground, top: str, depth: int = DEPTH) -> tuple[set[str], set[str]]:
-    """Directories, `depth` levels of WIDTH each, and FILES files in each but the top; the paths of both."""
+    """Directories, `depth` levels of WIDTH each, and FILES files in each but the top; the paths of
+    both."""
     directories, files = set(), set()
     for width in range(WIDTH if depth else 0):
         directory = f"{top}/dir-{depth}-{width}"
@@ -88,7 +89,11 @@ async def test_list_located_status_empty_directory(ground: Ground) -> None:
 
     located = ground.fs.list_located_status(ground.path("top"))
     status = await anext(located)
-    assert (status.path, status.is_directory, status.block_locations) == (ground.path("top/sub"), True, ())
+    assert (status.path, status.is_directory, status.block_locations) == (
+        ground.path("top/sub"),
+        True,
+        (),
+    )
     with pytest.raises(StopAsyncIteration):
         await anext(located)
     assert await collect(ground.fs.list_located_status(ground.path("top/sub"))) == []
@@ -114,7 +119,9 @@ async def test_complex_dir_actions(ground: Ground) -> None:
     assert len(every) == len(files)
     assert {status.path for status in every} == files
     assert {(status.length, status.is_file) for status in every} == {(FILE_SIZE, True)}
-    assert all([location.length for location in status.block_locations] == [FILE_SIZE] for status in every)
+    assert all(
+        [location.length for location in status.block_locations] == [FILE_SIZE] for status in every
+    )
     assert await tree_walk(ground, top) == (directories, files)
 
 
@@ -150,7 +157,9 @@ async def test_list_status_filtered_file(ground: Ground) -> None:
 async def test_list_status_file(ground: Ground) -> None:
     await ground.write(ground.path("file"), b"x")
 
-    assert await ground.fs.list_status(ground.path("file")) == [await ground.fs.get_file_status(ground.path("file"))]
+    assert await ground.fs.list_status(ground.path("file")) == [
+        await ground.fs.get_file_status(ground.path("file"))
+    ]
     assert names(await collect(ground.fs.list_status_iterator(ground.path("file")))) == ["file"]
 
 
@@ -176,7 +185,10 @@ async def test_list_located_status_file(ground: Ground) -> None:
     [status] = await collect(ground.fs.list_located_status(ground.path("file")))
 
     assert (status.path, status.length) == (ground.path("file"), 1)
-    assert await ground.fs.get_file_block_locations(ground.path("file"), 0, 1) == status.block_locations
+    assert (
+        await ground.fs.get_file_block_locations(ground.path("file"), 0, 1)
+        == status.block_locations
+    )
 
 
 async def _filtering_tree(ground: Ground) -> None:
@@ -206,7 +218,9 @@ async def test_list_located_status_filtering(ground: Ground) -> None:
     await _filtering_tree(ground)
 
     async def filtered(path: str, path_filter: Callable[[str], bool]) -> list[str]:
-        return sorted(names(await collect(ground.fs.list_located_status(ground.path(path), path_filter))))
+        return sorted(
+            names(await collect(ground.fs.list_located_status(ground.path(path), path_filter)))
+        )
 
     assert await filtered("top", all_paths) == ["file-1.txt", "file-2.txt", "sub"]
     assert await filtered("top", no_paths) == []

@@ -47,7 +47,14 @@ async def test_mkdir_over_parent_file(ground: Ground) -> None:
 
 
 async def test_mkdir_slash_handling(ground: Ground) -> None:
-    for path in (ground.path("top/a"), ground.path("top/b/"), "/top/c", "/top/d/", "/top/e///", "/top//f"):
+    for path in (
+        ground.path("top/a"),
+        ground.path("top/b/"),
+        "/top/c",
+        "/top/d/",
+        "/top/e///",
+        "/top//f",
+    ):
         assert await ground.fs.mkdirs(path)
         assert await ground.fs.is_directory(path)
         assert await ground.fs.is_directory(path.rstrip("/"))

@@ -49,7 +49,10 @@ async def test_open_file_twice(ground: Ground) -> None:
     data = dataset(64, ord("a"), ord("z"))
     await ground.write(ground.path("file"), data)
 
-    first, second = await ground.fs.open(ground.path("file")), await ground.fs.open(ground.path("file"))
+    first, second = (
+        await ground.fs.open(ground.path("file")),
+        await ground.fs.open(ground.path("file")),
+    )
     assert await first.read() == data[0]
     assert await second.read() == data[0]
     assert await first.read() == data[1]
@@ -65,7 +68,14 @@ async def test_sequential_read(ground: Ground) -> None:
     await ground.write(ground.path("file"), dataset(4, ord("a")))
 
     async with await ground.fs.open(ground.path("file")) as stream:
-        assert [await stream.read() for _ in range(6)] == [ord("a"), ord("b"), ord("c"), ord("d"), END, END]
+        assert [await stream.read() for _ in range(6)] == [
+            ord("a"),
+            ord("b"),
+            ord("c"),
+            ord("d"),
+            END,
+            END,
+        ]
 
 
 async def test_open_of_a_file_that_is_being_written(ground: Ground) -> None:
@@ -79,7 +89,11 @@ async def test_open_of_a_file_that_is_being_written(ground: Ground) -> None:
 async def test_open_file_read_zero_byte(ground: Ground) -> None:
     await ground.write(ground.path("zero.txt"))
 
-    async with await ground.fs.open_file(ground.path("zero.txt")).opt("fs.test.something", True).build() as stream:
+    async with (
+        await ground.fs.open_file(ground.path("zero.txt"))
+        .opt("fs.test.something", True)
+        .build() as stream
+    ):
         assert await stream.read() == END
 
 
@@ -140,7 +154,11 @@ async def test_open_file_apply_read(ground: Ground) -> None:
 async def test_open_file_null_status_but_file_length(ground: Ground) -> None:
     await ground.write(ground.path("file"), dataset(16))
 
-    builder = ground.fs.open_file(ground.path("file")).with_file_status(None).opt("fs.option.openfile.length", 16)
+    builder = (
+        ground.fs.open_file(ground.path("file"))
+        .with_file_status(None)
+        .opt("fs.option.openfile.length", 16)
+    )
 
     async with await builder.build() as stream:
         assert await stream.available() == 16
@@ -152,7 +170,9 @@ async def test_open_file_with_status(ground: Ground) -> None:
     await ground.fs.mkdirs(ground.path("dir"))
     status = await ground.fs.get_file_status(ground.path("file"))
 
-    async with await ground.fs.open_file(ground.path("file")).with_file_status(status).build() as stream:
+    async with (
+        await ground.fs.open_file(ground.path("file")).with_file_status(status).build() as stream
+    ):
         assert await stream.available() == 16
     with pytest.raises(InvalidArgumentError):
         ground.fs.open_file(ground.path("other")).with_file_status(status)
@@ -164,5 +184,9 @@ async def test_open_file_with_status(ground: Ground) -> None:
 async def test_open_file_floating_point_length(ground: Ground) -> None:
     await ground.write(ground.path("file"), dataset(16))
 
-    async with await ground.fs.open_file(ground.path("file")).must("fs.option.openfile.length", 32.5).build() as stream:
+    async with (
+        await ground.fs.open_file(ground.path("file"))
+        .must("fs.option.openfile.length", 32.5)
+        .build() as stream
+    ):
         assert await stream.available() == 16

@@ -124,7 +124,9 @@ async def test_rename_file_into_existing_directory(ground: Ground) -> None:
     await ground.expect_tree(ground.path(), {"dir": {"source": 256}})
 
 
-async def test_rename_returns_false_where_the_place_in_the_directory_is_taken(ground: Ground) -> None:
+async def test_rename_returns_false_where_the_place_in_the_directory_is_taken(
+    ground: Ground,
+) -> None:
     await ground.write(ground.path("source"), DATA)
     await ground.write(ground.path("dir/source"), b"x")
 

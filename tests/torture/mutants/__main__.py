@@ -1,6 +1,7 @@
 """Plant each defect in a copy of the code and run the test that must find it: `make mutants`.
 
-Arguments, if there are any, are parts of the names of the defects to plant. Exits with 1 if a defect survives.
+Arguments, if there are any, are parts of the names of the defects to plant. Exits with 1 if a
+defect survives.
 """
 
 from __future__ import annotations
@@ -28,16 +29,25 @@ FAILED = 1
 
 def main(names: Sequence[str]) -> int:
     """Plant the defects; how many survive."""
-    chosen = [defect for defect in DEFECTS if not names or any(name in defect.name for name in names)]
+    chosen = [
+        defect for defect in DEFECTS if not names or any(name in defect.name for name in names)
+    ]
     with tempfile.TemporaryDirectory(prefix="s3k-mutants-") as directory:
         copy = Path(directory)
         make_copy(copy)
-        ended, output = run(copy, sorted({defect.test for defect in chosen}), PATIENCE * len(chosen))
+        ended, output = run(
+            copy, sorted({defect.test for defect in chosen}), PATIENCE * len(chosen)
+        )
         if ended != 0:
             sys.stderr.write(f"{output}\nthe tests fail without a defect\n")
             return 1
         survivors = [defect.name for defect in chosen if not is_found(copy, defect)]
-    report("mutants", "all" if not names else "chosen", planted=len(chosen), killed=len(chosen) - len(survivors))
+    report(
+        "mutants",
+        "all" if not names else "chosen",
+        planted=len(chosen),
+        killed=len(chosen) - len(survivors),
+    )
     for name in survivors:
         sys.stderr.write(f"survives: {name}\n")
     return 1 if survivors or not chosen else 0
@@ -59,7 +69,9 @@ def is_found(copy: Path, defect: Defect) -> bool:
     place = copy / "s3k_async" / defect.file
     whole = place.read_text(encoding="utf-8")
     if whole.count(defect.old) != 1:
-        sys.stderr.write(f"{defect.name}: the text is {whole.count(defect.old)} times in {defect.file}\n")
+        sys.stderr.write(
+            f"{defect.name}: the text is {whole.count(defect.old)} times in {defect.file}\n"
+        )
         return False
     began = time.monotonic()
     place.write_text(whole.replace(defect.old, defect.new), encoding="utf-8")
@@ -76,11 +88,28 @@ def is_found(copy: Path, defect: Defect) -> bool:
 
 def run(copy: Path, tests: Sequence[str], patience: float = PATIENCE) -> tuple[int, str]:
     """How pytest ends."""
-    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
+    command = [
+        sys.executable,
+        "-B",
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+        *tests,
+    ]
     environment = {**os.environ, "S3K_TORTURE": "1"}  # a share might pass a defect by
     try:
         done = subprocess.run(
-            command, check=False, cwd=copy, env=environment, capture_output=True, text=True, timeout=patience
+            command,
+            check=False,
+            cwd=copy,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=patience,
         )
     except subprocess.TimeoutExpired:
         return FAILED, "it hangs"

@@ -87,15 +87,16 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a read-back that does not know our own operation",
         "stores/reliable_items.py",
-        "    return operation is not None and stored is not None and stored.get(OPERATION) == operation",
+        "    return operation is not None and stored is not None and stored.get(OPERATION) == "
+        "operation",
         "    return False",
         f"{RELIABLE}::test_a_write_whose_every_answer_is_lost_is_settled_by_reading_back",
     ),
     Defect(
         "another token when a deletion is sent again",
         "stores/reliable_items.py",
-        "await self._apply(_TRANSACTION, lambda: self._store.transact([action], token), [action], None)",
-        "await self._apply(_TRANSACTION, lambda: self._store.transact([action], self._sources.uuid()), [action], None)",
+        "lambda: self._store.transact([action], token), [action], None",
+        "lambda: self._store.transact([action], self._sources.uuid()), [action], None",
         f"{RELIABLE}::test_a_delete_carries_a_token_so_that_its_own_success_is_recognised",
     ),
     Defect(
@@ -121,8 +122,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a table that does not wait for the disk",
         "stores/sqlite_connections.py",
-        '("synchronous=FULL", "fullfsync=ON"',
-        '("synchronous=NORMAL", "fullfsync=ON"',
+        '"synchronous=FULL"',
+        '"synchronous=NORMAL"',
         "tests/stores/test_sqlite_durability.py::test_every_connection_waits_for_the_disk",
     ),
     Defect(
@@ -151,7 +152,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a log that is rolled back after an unknown outcome",
         "metadata/changes.py",
-        "            except OutcomeUnknownError:\n                note_change()\n                raise\n"
+        "            except OutcomeUnknownError:\n                note_change()\n                "
+        "raise\n"
         "            except S3kError:",
         "            except S3kError:",
         f"{METADATA_FAULTS}::test_D7_an_answer_that_never_comes_is_unknown_and_stays_pending",
@@ -187,7 +189,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a suffix count that is not compared",
         "volumes/opening.py",
-        '        "suffix_count": config.suffix_count,\n        "hash": config.hash,\n        "log_mode"',
+        '        "suffix_count": config.suffix_count,\n        "hash": config.hash,\n        '
+        '"log_mode"',
         '        "hash": config.hash,\n        "log_mode"',
         "tests/test_volumes.py::test_what_differs_from_the_record_is_named_and_changes_nothing",
     ),
@@ -201,7 +204,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "keys that a batch left out and nobody asks for again",
         "stores/reliable_items.py",
-        "                found.update(error.found)\n                left = error.left\n                raise",
+        "                found.update(error.found)\n                left = error.left\n            "
+        "    raise",
         "                found.update(error.found)",
         "tests/stores/test_dynamodb_pages.py::test_what_a_batch_leaves_out_is_asked_for_again",
     ),
@@ -222,8 +226,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a job that goes on without its lease",
         "metadata/jobs.py",
-        '        if self.expired:\n            raise LeaseExpiredError("the job lost its lease',
-        '        if False:\n            raise LeaseExpiredError("the job lost its lease',
+        "        if self.expired:\n            raise LeaseExpiredError(",
+        "        if False:\n            raise LeaseExpiredError(",
         "tests/metadata/test_hard_races.py::test_a_job_whose_lease_ran_out_does_not_get_it_back",
     ),
     Defect(
@@ -278,8 +282,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "garbage that is swept as soon as it is marked",
         "fsck/collect.py",
-        "lambda verdict: verdict.since_ms + grace_ms > self._now_ms)",
-        "lambda verdict: False)",
+        "lambda verdict: verdict.since_ms + grace_ms > self._now_ms",
+        "lambda verdict: False",
         "tests/fsck/test_collect.py::test_D12_a_reader_keeps_the_bytes_of_a_file_that_was_deleted_for_a_grace_period",
     ),
     Defect(
