@@ -58,7 +58,8 @@ fn refused(error: &ArrowError) -> PyErr {
 
 #[allow(clippy::redundant_closure_for_method_calls)] // a method of a view is not one for views of every lifetime
 fn columns(entries: &Entries) -> Result<ArrayData, ArrowError> {
-    let text = |attribute| texts(entries, |entry, out| out.extend_from_slice(entry.bytes(attribute)));
+    let text =
+        |attribute| texts(entries, |entry, out| out.extend_from_slice(entry.bytes(attribute)));
     let children = vec![
         texts(entries, |entry, out| entry.push_path_bytes(out))?,
         truths(entries, |entry| entry.is_dir())?,
@@ -75,18 +76,35 @@ fn columns(entries: &Entries) -> Result<ArrayData, ArrowError> {
     ArrayData::try_new(DataType::Struct(fields()), entries.len(), None, 0, Vec::new(), children)
 }
 
-fn numbers(entries: &Entries, kind: DataType, number: impl Fn(&EntryView<'_>) -> i64) -> Result<ArrayData, ArrowError> {
+fn numbers(
+    entries: &Entries,
+    kind: DataType,
+    number: impl Fn(&EntryView<'_>) -> i64,
+) -> Result<ArrayData, ArrowError> {
     let values: Vec<i64> = entries.iter().map(|entry| number(&entry)).collect();
     ArrayData::try_new(kind, values.len(), None, 0, vec![Buffer::from_vec(values)], Vec::new())
 }
 
-fn truths(entries: &Entries, truth: impl Fn(&EntryView<'_>) -> bool) -> Result<ArrayData, ArrowError> {
+fn truths(
+    entries: &Entries,
+    truth: impl Fn(&EntryView<'_>) -> bool,
+) -> Result<ArrayData, ArrowError> {
     let values: BooleanBuffer = entries.iter().map(|entry| truth(&entry)).collect();
-    ArrayData::try_new(DataType::Boolean, values.len(), None, 0, vec![values.into_inner()], Vec::new())
+    ArrayData::try_new(
+        DataType::Boolean,
+        values.len(),
+        None,
+        0,
+        vec![values.into_inner()],
+        Vec::new(),
+    )
 }
 
 /// A column of texts; `push` appends that of an entry.
-fn texts(entries: &Entries, push: impl Fn(&EntryView<'_>, &mut Vec<u8>)) -> Result<ArrayData, ArrowError> {
+fn texts(
+    entries: &Entries,
+    push: impl Fn(&EntryView<'_>, &mut Vec<u8>),
+) -> Result<ArrayData, ArrowError> {
     let (offsets, values) = laid_out(entries, push)?;
     ArrayData::try_new(DataType::Utf8, entries.len(), None, 0, vec![offsets, values], Vec::new())
 }
@@ -104,7 +122,10 @@ fn physical(entries: &Entries) -> Result<ArrayData, ArrowError> {
 }
 
 /// Where texts end, and the texts.
-fn laid_out(entries: &Entries, push: impl Fn(&EntryView<'_>, &mut Vec<u8>)) -> Result<(Buffer, Buffer), ArrowError> {
+fn laid_out(
+    entries: &Entries,
+    push: impl Fn(&EntryView<'_>, &mut Vec<u8>),
+) -> Result<(Buffer, Buffer), ArrowError> {
     let mut values = Vec::new();
     let mut offsets: Vec<i32> = Vec::with_capacity(entries.len() + 1);
     offsets.push(0);
@@ -113,7 +134,8 @@ fn laid_out(entries: &Entries, push: impl Fn(&EntryView<'_>, &mut Vec<u8>)) -> R
         if offsets.len() == SAMPLE {
             values.reserve(values.len() / SAMPLE * entries.len());
         }
-        let end = i32::try_from(values.len()).map_err(|_| ArrowError::OffsetOverflowError(values.len()))?;
+        let end = i32::try_from(values.len())
+            .map_err(|_| ArrowError::OffsetOverflowError(values.len()))?;
         offsets.push(end);
     }
     Ok((Buffer::from_vec(offsets), Buffer::from_vec(values)))

@@ -1,4 +1,5 @@
-//! Items in the JSON of `DynamoDB`: `{"name": {"S": "text"}, …}` (Amazon `DynamoDB` API Reference, `AttributeValue`).
+//! Items in the JSON of `DynamoDB`: `{"name": {"S": "text"}, …}` (Amazon `DynamoDB` API Reference,
+//! `AttributeValue`).
 
 use std::collections::HashSet;
 
@@ -36,7 +37,8 @@ pub struct ItemReader<'a> {
     written: String,
     rows: Vec<Row>,
     extras: Vec<Extra>,
-    /// For each attribute what followed it, and last what an item began with: items of a page look alike.
+    /// For each attribute what followed it, and last what an item began with: items of a page look
+    /// alike.
     expected: [Option<Expected<'a>>; WIDTH + 1],
 }
 
@@ -69,7 +71,8 @@ impl<'a> ItemReader<'a> {
         }
         let start = self.cursor.at();
         self.item()?;
-        // The other items are about as long as the first; room is made once, and never much more than there are bytes.
+        // The other items are about as long as the first; room is made once, and never much more
+        // than there are bytes.
         let length = (self.cursor.at() - start).max(size_of::<Row>());
         self.rows.reserve(self.body.len().saturating_sub(start) / length);
         loop {
@@ -144,7 +147,8 @@ impl<'a> ItemReader<'a> {
             self.cursor.need(b'"', NOT_A_VALUE)?;
         }
         if let Some(attribute) = attribute {
-            self.expected[place] = Some(Expected { text: self.cursor.since(start), attribute, kind });
+            self.expected[place] =
+                Some(Expected { text: self.cursor.since(start), attribute, kind });
         }
         let value = self.simple(kind)?;
         self.placed(attribute, name, value)
@@ -231,8 +235,14 @@ pub fn is_whole(number: &str) -> bool {
     (1..=WHOLE_DIGITS).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
-/// Takes what follows the type's name and colon, and appends both as Python's `json.dumps` writes them.
-fn push_typed(cursor: &mut Cursor<'_>, out: &mut String, kind: &str, depth: usize) -> Result<(), Damage> {
+/// Takes what follows the type's name and colon, and appends both as Python's `json.dumps` writes
+/// them.
+fn push_typed(
+    cursor: &mut Cursor<'_>,
+    out: &mut String,
+    kind: &str,
+    depth: usize,
+) -> Result<(), Damage> {
     if depth >= MAX_NESTING {
         return Err(cursor.damage("values are nested too deeply"));
     }
@@ -380,19 +390,26 @@ mod tests {
                 {"path":{"S":"p"},"ver":{"BOOL":true},"\u0069d":{"S":"i"}}, {"path":{"S":"r"},"ver":{"N":"3"}} ] "#,
         )
         .unwrap();
-        let column = |attribute| (0..5).map(|row| items.text(items.cell(row, attribute))).collect::<Vec<_>>();
+        let column = |attribute| {
+            (0..5).map(|row| items.text(items.cell(row, attribute))).collect::<Vec<_>>()
+        };
         assert_eq!(column(Attribute::Partition), ["p", "q", "", "p", "r"]);
         assert_eq!(column(Attribute::Version), ["1", "2", "", "", "3"]);
         assert_eq!(column(Attribute::Id), ["", "", "", "i", ""]);
-        let extras: Vec<_> =
-            items.extras_of(0).iter().map(|extra| (items.text(extra.name), items.text(extra.value))).collect();
+        let extras: Vec<_> = items
+            .extras_of(0)
+            .iter()
+            .map(|extra| (items.text(extra.name), items.text(extra.value)))
+            .collect();
         assert_eq!(extras, [("x", "y")]);
         assert!(items.extras_of(1).is_empty());
     }
 
     #[test]
     fn an_attribute_stands_once() {
-        for json in [r#"[{"id":{"S":"a"},"id":{"S":"b"}}]"#, r#"[{"x":{"S":"a"},"\u0078":{"S":"b"}}]"#] {
+        for json in
+            [r#"[{"id":{"S":"a"},"id":{"S":"b"}}]"#, r#"[{"x":{"S":"a"},"\u0078":{"S":"b"}}]"#]
+        {
             assert_eq!(read(json).err(), Some(TWICE));
         }
         assert!(read(r#"[{"x":{"S":"a"}},{"x":{"S":"b"}}]"#).is_ok());

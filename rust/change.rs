@@ -1,4 +1,5 @@
-//! Changes of many entries: what is decided for each, and the actions on the table as Python objects.
+//! Changes of many entries: what is decided for each, and the actions on the table as Python
+//! objects.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ use crate::physical::{UUID_CHARACTERS, many, push_uuid};
 pub enum Own {
     /// It is removed.
     Delete,
-    /// It gets this mark. A listing knows a directory by its operation, so a directory gets that of the change, too;
-    /// the log knows a file by its own, which stays.
+    /// It gets this mark. A listing knows a directory by its operation, so a directory gets that of
+    /// the change, too; the log knows a file by its own, which stays.
     Mark(String),
     /// It loses its mark.
     Unmark,
@@ -50,7 +51,12 @@ pub struct Change {
 
 impl Change {
     /// A change that is logged, each entry with an operation id of its own.
-    pub fn new(entries: Py<Entries>, own: Own, place: Option<Place>, entropy: &[u8]) -> PyResult<Arc<Self>> {
+    pub fn new(
+        entries: Py<Entries>,
+        own: Own,
+        place: Option<Place>,
+        entropy: &[u8],
+    ) -> PyResult<Arc<Self>> {
         let entropy = many(entropy)?;
         if entropy.len() != entries.get().len() {
             return Err(PyValueError::new_err("16 bytes of entropy are needed for each entry"));
@@ -93,14 +99,23 @@ impl Change {
     }
 
     /// The action of an entry with that role, 0 on its own item, 1 at its target.
-    pub fn action<'py>(&self, py: Python<'py>, row: usize, role: usize) -> PyResult<Bound<'py, PyAny>> {
+    pub fn action<'py>(
+        &self,
+        py: Python<'py>,
+        row: usize,
+        role: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let items = py.import(intern!(py, "s3k_async.stores.items"))?;
         let entry = self.get(row).ok_or_else(|| PyIndexError::new_err("there is no such row"))?;
         if let Some(place) = self.place.as_ref().filter(|_| role > 0) {
             let item = place.item(py, row, &entry, self.id(row))?;
-            return items.getattr(intern!(py, "Put"))?.call1((item, items.getattr(intern!(py, "ABSENT"))?));
+            return items
+                .getattr(intern!(py, "Put"))?
+                .call1((item, items.getattr(intern!(py, "ABSENT"))?));
         }
-        let key = items.getattr(intern!(py, "Key"))?.call1((entry.partition().text, entry.name().text))?;
+        let key = items
+            .getattr(intern!(py, "Key"))?
+            .call1((entry.partition().text, entry.name().text))?;
         let when = items.getattr(intern!(py, "Condition"))?.call1(unchanged(py, &entry)?)?;
         let (next, update) = (intern!(py, "next"), intern!(py, "Update"));
         match &self.own {
@@ -119,7 +134,10 @@ impl Change {
 }
 
 /// The fields of the condition that an entry is what it was read as: as `metadata.codec.unchanged`.
-fn unchanged<'py>(py: Python<'py>, entry: &EntryView<'_>) -> PyResult<(bool, Bound<'py, PyDict>, Bound<'py, PyTuple>)> {
+fn unchanged<'py>(
+    py: Python<'py>,
+    entry: &EntryView<'_>,
+) -> PyResult<(bool, Bound<'py, PyDict>, Bound<'py, PyTuple>)> {
     let equals = PyDict::new(py);
     equals.set_item(intern!(py, "id"), entry.text(Attribute::Id).text)?;
     equals.set_item(intern!(py, "ver"), entry.version())?;
@@ -143,7 +161,11 @@ impl Place {
         operation: &str,
     ) -> PyResult<Bound<'py, PyDict>> {
         let mut partition = String::new();
-        self.volume.push_partition(&mut partition, &self.directory, self.suffixes.get(row).copied().unwrap_or(0));
+        self.volume.push_partition(
+            &mut partition,
+            &self.directory,
+            self.suffixes.get(row).copied().unwrap_or(0),
+        );
         let item = PyDict::new(py);
         item.set_item(intern!(py, "path"), partition)?;
         item.set_item(intern!(py, "children"), entry.name().text)?;

@@ -49,7 +49,8 @@ impl TextColumn {
     }
 }
 
-/// An argument that is a sequence of strings. It keeps them alive while the interpreter is released.
+/// An argument that is a sequence of strings. It keeps them alive while the interpreter is
+/// released.
 pub struct Strings<'py>(Vec<Bound<'py, PyString>>);
 
 impl<'py> Strings<'py> {

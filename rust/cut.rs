@@ -20,8 +20,8 @@ pub struct Cut<'a> {
 struct OwnAction {
     /// From the beginning to the entry's id, the first of the values.
     head: String,
-    /// The values after those of the condition: from the end of the last one to the operation's id, if `stamps`, else to
-    /// the end of the action's values.
+    /// The values after those of the condition: from the end of the last one to the operation's id,
+    /// if `stamps`, else to the end of the action's values.
     values: String,
     /// Whether the item gets the operation's id.
     stamps: bool,
@@ -56,7 +56,8 @@ impl<'a> Cut<'a> {
         }
     }
 
-    /// Appends the actions to the entry of a row, a comma before them unless they are the first of a list.
+    /// Appends the actions to the entry of a row, a comma before them unless they are the first of
+    /// a list.
     pub fn push(&self, out: &mut String, row: usize) {
         let Some(entry) = self.change.get(row) else { return };
         if !out.ends_with('[') {
@@ -84,12 +85,16 @@ impl OwnAction {
         let stamps = is_dir && matches!(own, Own::Mark(_));
         let (verb, update) = match own {
             Own::Delete => ("Delete", String::new()),
-            Own::Mark(_) if stamps => ("Update", format!("\"UpdateExpression\":\"SET #n3 = {value}, #n4 = {stamp}\",")),
+            Own::Mark(_) if stamps => {
+                ("Update", format!("\"UpdateExpression\":\"SET #n3 = {value}, #n4 = {stamp}\","))
+            }
             Own::Mark(_) => ("Update", format!("\"UpdateExpression\":\"SET #n3 = {value}\",")),
             Own::Unmark => ("Update", "\"UpdateExpression\":\"REMOVE #n3\",".to_owned()),
         };
-        let (next, names) =
-            (if is_marked { "#n3 = :v2" } else { "attribute_not_exists(#n3)" }, if stamps { STAMP } else { "" });
+        let (next, names) = (
+            if is_marked { "#n3 = :v2" } else { "attribute_not_exists(#n3)" },
+            if stamps { STAMP } else { "" },
+        );
         let head = format!(
             "{{\"{verb}\":{{\"TableName\":{table},{ANSWER},{update}\"ConditionExpression\":\"{UNCHANGED}{next}\",\
              \"ExpressionAttributeNames\":{{{NAMES}{names}}},\"ExpressionAttributeValues\":{{\":v0\":{{\"S\":"
@@ -154,7 +159,11 @@ impl<'a> Put<'a> {
         push_integer(out, i64::from(self.place.suffixes.get(row).copied().unwrap_or_default()));
         out.push_str("\"},\"children\":{\"S\":");
         push_text(out, entry.name());
-        out.push_str(if entry.is_dir() { "},\"isdir\":{\"BOOL\":true}" } else { "},\"isdir\":{\"BOOL\":false}" });
+        out.push_str(if entry.is_dir() {
+            "},\"isdir\":{\"BOOL\":true}"
+        } else {
+            "},\"isdir\":{\"BOOL\":false}"
+        });
         push_number(out, ",\"ctime\":{\"N\":\"", entry.ctime());
         push_number(out, ",\"ver\":{\"N\":\"", entry.version().saturating_add(1));
         out.push_str(",\"id\":{\"S\":");
@@ -170,7 +179,9 @@ impl<'a> Put<'a> {
             out.push_str("},\"physcommitted\":{\"BOOL\":");
             out.push_str(if entry.committed() { "true}" } else { "false}" });
         }
-        for (head, attribute) in [(",\"etag\":{\"S\":", Attribute::Etag), (",\"sum\":{\"S\":", Attribute::Checksum)] {
+        for (head, attribute) in
+            [(",\"etag\":{\"S\":", Attribute::Etag), (",\"sum\":{\"S\":", Attribute::Checksum)]
+        {
             let text = entry.text(attribute);
             if !text.text.is_empty() {
                 out.push_str(head);

@@ -14,7 +14,8 @@ pub const RELEASE_BYTES: usize = 4 * 1024;
 /// Buffers that others could change meanwhile are copied out in pieces of so many bytes.
 const COPY_BYTES: usize = 256 * 1024;
 
-/// Hands the bytes of a buffer to `consume`, in order, with the interpreter released for large ones.
+/// Hands the bytes of a buffer to `consume`, in order, with the interpreter released for large
+/// ones.
 fn each_piece(data: &Bound<'_, PyAny>, mut consume: impl FnMut(&[u8]) + Send) -> PyResult<()> {
     let py = data.py();
     if let Ok(bytes) = data.cast::<PyBytes>() {
@@ -24,8 +25,10 @@ fn each_piece(data: &Bound<'_, PyAny>, mut consume: impl FnMut(&[u8]) + Send) ->
     let view = PyMemoryView::from(data)?.call_method1("cast", ("B",))?;
     let length = view.len()?;
     for start in (0..length).step_by(COPY_BYTES) {
-        let piece =
-            view.as_any().get_item(range(py, start, length.min(start + COPY_BYTES))?)?.call_method0("tobytes")?;
+        let piece = view
+            .as_any()
+            .get_item(range(py, start, length.min(start + COPY_BYTES))?)?
+            .call_method0("tobytes")?;
         let piece = piece.cast::<PyBytes>()?.as_bytes();
         release_for(py, piece, &mut consume);
     }
@@ -92,7 +95,9 @@ impl Xxh3_128 {
 
     /// Adds bytes.
     fn update(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        each_piece(data, |piece| self.hasher.lock().unwrap_or_else(PoisonError::into_inner).write(piece))
+        each_piece(data, |piece| {
+            self.hasher.lock().unwrap_or_else(PoisonError::into_inner).write(piece);
+        })
     }
 
     /// 32 hex digits over everything so far, canonical (big-endian) form.

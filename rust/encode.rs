@@ -1,7 +1,7 @@
 //! Bodies of `DynamoDB` requests, from the values of the item port.
 //!
-//! Source: the Amazon `DynamoDB` API Reference (`GetItem`, `BatchGetItem`, `Query`, `Scan`, `PutItem`, `UpdateItem`,
-//! `DeleteItem`, `TransactWriteItems`, `BatchWriteItem`).
+//! Source: the Amazon `DynamoDB` API Reference (`GetItem`, `BatchGetItem`, `Query`, `Scan`,
+//! `PutItem`, `UpdateItem`, `DeleteItem`, `TransactWriteItems`, `BatchWriteItem`).
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -43,8 +43,9 @@ impl Verb {
         let py = action.py();
         let classes = CLASSES.get_or_try_init(py, || {
             let module = py.import("s3k_async.stores.items")?;
-            let classes =
-                Self::ALL.iter().map(|(_, class, _)| Ok(module.getattr(class)?.cast_into::<PyType>()?.into()));
+            let classes = Self::ALL
+                .iter()
+                .map(|(_, class, _)| Ok(module.getattr(class)?.cast_into::<PyType>()?.into()));
             classes.collect::<PyResult<Vec<_>>>()
         })?;
         for ((verb, _, name), class) in Self::ALL.iter().zip(classes) {
@@ -94,7 +95,9 @@ fn push_value(out: &mut String, value: &Bound<'_, PyAny>) -> PyResult<()> {
         out.push('"');
     } else {
         let kind = value.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("an attribute is a str, int or bool, not a {kind}")));
+        return Err(PyTypeError::new_err(format!(
+            "an attribute is a str, int or bool, not a {kind}"
+        )));
     }
     out.push('}');
     Ok(())
@@ -166,7 +169,11 @@ impl Expressions {
         for name in when.getattr(intern!(py, "missing"))?.try_iter()? {
             out.push_str(" AND ");
             let name = name?.cast_into::<PyString>()?;
-            self.push_call(&mut out, "attribute_not_exists", plain_text(&name, "the name of an attribute")?);
+            self.push_call(
+                &mut out,
+                "attribute_not_exists",
+                plain_text(&name, "the name of an attribute")?,
+            );
         }
         Ok(out)
     }
@@ -192,7 +199,10 @@ impl Expressions {
         for name in action.getattr(intern!(py, "remove"))?.try_iter()? {
             out.push_str(clause);
             clause = ", ";
-            self.push_name(&mut out, plain_text(&name?.cast_into::<PyString>()?, "the name of an attribute")?);
+            self.push_name(
+                &mut out,
+                plain_text(&name?.cast_into::<PyString>()?, "the name of an attribute")?,
+            );
         }
         Ok(out)
     }
@@ -230,7 +240,12 @@ fn push_item(out: &mut String, item: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-fn push_action(out: &mut String, table: &str, verb: Verb, action: &Bound<'_, PyAny>) -> PyResult<()> {
+fn push_action(
+    out: &mut String,
+    table: &str,
+    verb: Verb,
+    action: &Bound<'_, PyAny>,
+) -> PyResult<()> {
     let py = action.py();
     let mut expressions = Expressions::default();
     out.push_str("{\"TableName\":");
@@ -253,7 +268,11 @@ fn push_action(out: &mut String, table: &str, verb: Verb, action: &Bound<'_, PyA
     Ok(())
 }
 
-fn push_page(out: &mut String, start: Option<&PyKey<'_>>, limit: Option<&Bound<'_, PyInt>>) -> PyResult<()> {
+fn push_page(
+    out: &mut String,
+    start: Option<&PyKey<'_>>,
+    limit: Option<&Bound<'_, PyInt>>,
+) -> PyResult<()> {
     if let Some(key) = start {
         out.push_str(",\"ExclusiveStartKey\":");
         push_py_key(out, key)?;
@@ -320,7 +339,9 @@ pub fn encode_query<'py>(
     limit: Option<Bound<'py, PyInt>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut out = begin(table)?;
-    out.push_str(",\"KeyConditionExpression\":\"#p = :p\",\"ExpressionAttributeNames\":{\"#p\":\"path\"}");
+    out.push_str(
+        ",\"KeyConditionExpression\":\"#p = :p\",\"ExpressionAttributeNames\":{\"#p\":\"path\"}",
+    );
     out.push_str(",\"ExpressionAttributeValues\":{\":p\":{\"S\":");
     push_quoted(&mut out, text_of(partition)?);
     out.push_str("}}");
@@ -376,7 +397,11 @@ pub fn encode_load<'py>(
     push_quoted(&mut out, plain_text(table, "the name of the table")?);
     out.push_str(":[");
     for (place, item) in items.try_iter()?.enumerate() {
-        out.push_str(if place == 0 { "{\"PutRequest\":{\"Item\":" } else { ",{\"PutRequest\":{\"Item\":" });
+        out.push_str(if place == 0 {
+            "{\"PutRequest\":{\"Item\":"
+        } else {
+            ",{\"PutRequest\":{\"Item\":"
+        });
         push_item(&mut out, &item?)?;
         out.push_str("}}");
     }

@@ -50,7 +50,8 @@ impl Facts {
 }
 
 impl EntryColumns {
-    /// The entries that items are; with `records`, without the items that are none but records of the volume.
+    /// The entries that items are; with `records`, without the items that are none but records of
+    /// the volume.
     ///
     /// Refuses the first item that S3-FileSystem 1.0 would refuse.
     pub fn read(
@@ -129,7 +130,9 @@ impl ItemView<'_> {
 
     #[inline]
     fn facts(&self, volume: &Volume, neighbour: Option<Facts>) -> Result<Facts, BadItem> {
-        let keys = self.text(Attribute::Partition).and_then(|partition| Ok((partition, self.text(Attribute::Sort)?)));
+        let keys = self
+            .text(Attribute::Partition)
+            .and_then(|partition| Ok((partition, self.text(Attribute::Sort)?)));
         let (partition, sort) = keys.map_err(|reason| self.refused(reason))?;
         let parent = self.parent(volume, partition, sort, neighbour)?;
         self.meaning(parent).map_err(|reason| self.refused_at(parent, reason))
@@ -153,20 +156,39 @@ impl ItemView<'_> {
         let lease_ms = self.number_or(Attribute::Lease, Some(0))?;
         self.text_or_nothing(Attribute::Pending)?;
         if ctime <= 0 || version <= 0 || size < 0 || self.items.bytes(id).is_empty() {
-            return Err("ctime and version must be positive, size not negative, the id not empty".to_owned());
+            return Err("ctime and version must be positive, size not negative, the id not empty"
+                .to_owned());
         }
         if ctime.checked_mul(1000).is_none() {
             return Err(too_large(Attribute::Ctime));
         }
-        if committed && physical.is_some_and(|cell| self.items.bytes(cell) == UNCOMMITTED.as_bytes()) {
+        if committed
+            && physical.is_some_and(|cell| self.items.bytes(cell) == UNCOMMITTED.as_bytes())
+        {
             return Err("a committed file must name its physical object".to_owned());
         }
-        Ok(Facts { row: row_number(self.row), parent, is_dir, committed, version, ctime, mtime_ms, size, lease_ms })
+        Ok(Facts {
+            row: row_number(self.row),
+            parent,
+            is_dir,
+            committed,
+            version,
+            ctime,
+            mtime_ms,
+            size,
+            lease_ms,
+        })
     }
 
     /// The directory's part of the partition key.
     #[inline]
-    fn parent(&self, volume: &Volume, partition: Cell, sort: Cell, neighbour: Option<Facts>) -> Result<Cell, BadItem> {
+    fn parent(
+        &self,
+        volume: &Volume,
+        partition: Cell,
+        sort: Cell,
+        neighbour: Option<Facts>,
+    ) -> Result<Cell, BadItem> {
         let name = self.items.text(sort);
         // The items of a page mostly have one partition key, which needs to be understood once.
         if let Some(facts) = neighbour {
@@ -229,7 +251,10 @@ impl ItemView<'_> {
                 Kind::Text | Kind::Number => self.items.text(cell),
             }
         };
-        BadItem { reason, place: format!("{} / {}", shown(Attribute::Partition), shown(Attribute::Sort)) }
+        BadItem {
+            reason,
+            place: format!("{} / {}", shown(Attribute::Partition), shown(Attribute::Sort)),
+        }
     }
 
     #[cold]
@@ -383,7 +408,10 @@ impl<'a> EntryView<'a> {
         }
         // The separator sorts before everything that can be in a name.
         let components = |parent: &'a str, name: &'a [u8]| {
-            let parent = parent.trim_end_matches('/').bytes().map(|byte| if byte == b'/' { 0 } else { byte });
+            let parent = parent
+                .trim_end_matches('/')
+                .bytes()
+                .map(|byte| if byte == b'/' { 0 } else { byte });
             parent.chain([0]).chain(name.iter().copied())
         };
         components(parent, name).cmp(components(others, others_name))

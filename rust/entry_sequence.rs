@@ -15,7 +15,8 @@ use crate::view::{Subscript, View, count_of, equal, index_of};
 
 /// Work on more rows is done with the interpreter released.
 pub const RELEASE_ROWS: usize = 64;
-/// Views of fewer rows than one in so many of the columns give objects that do not hold the columns.
+/// Views of fewer rows than one in so many of the columns give objects that do not hold the
+/// columns.
 const SPARSE: usize = 8;
 
 static ENTRY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -74,9 +75,13 @@ impl Entries {
 
     fn filtered(&self, py: Python<'_>, mut keep: impl FnMut(EntryView<'_>) -> bool + Send) -> Self {
         py.detach(|| {
-            let kept: Vec<usize> =
-                self.view.iter().filter(|&row| self.columns.get(row).is_some_and(&mut keep)).collect();
-            let view = if kept.len() == self.view.len() { self.view.clone() } else { View::of(kept) };
+            let kept: Vec<usize> = self
+                .view
+                .iter()
+                .filter(|&row| self.columns.get(row).is_some_and(&mut keep))
+                .collect();
+            let view =
+                if kept.len() == self.view.len() { self.view.clone() } else { View::of(kept) };
             Self { columns: Arc::clone(&self.columns), view }
         })
     }
@@ -96,13 +101,19 @@ impl Entries {
         self.view.len()
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         match self.view.subscript(index)? {
             Subscript::Row(row) => match self.columns.get(row) {
                 Some(entry) => object(py, entry),
                 None => Err(PyIndexError::new_err("there is no such row")),
             },
-            Subscript::Rows(view) => Ok(Bound::new(py, Self { columns: Arc::clone(&self.columns), view })?.into_any()),
+            Subscript::Rows(view) => {
+                Ok(Bound::new(py, Self { columns: Arc::clone(&self.columns), view })?.into_any())
+            }
         }
     }
 
@@ -120,7 +131,12 @@ impl Entries {
 
     /// Place of the first equal element from `start` up to `stop`.
     #[pyo3(signature = (value, start = 0, stop = None))]
-    fn index(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>, start: isize, stop: Option<isize>) -> PyResult<usize> {
+    fn index(
+        this: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+        start: isize,
+        stop: Option<isize>,
+    ) -> PyResult<usize> {
         index_of(this.as_any(), value, start, stop)
     }
 
@@ -132,7 +148,8 @@ impl Entries {
     /// What callers see of the entries.
     fn statuses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let shown = self.compact();
-        let statuses = shown.view.iter().map(|row| Bound::new(py, FileStatus::row(&shown.columns, row)));
+        let statuses =
+            shown.view.iter().map(|row| Bound::new(py, FileStatus::row(&shown.columns, row)));
         PyList::new(py, statuses.collect::<PyResult<Vec<_>>>()?)
     }
 
@@ -188,7 +205,8 @@ impl Entries {
             for entry in self.iter() {
                 directories += u64::from(entry.is_dir());
                 files += u64::from(entry.committed());
-                bytes += if entry.committed() { u128::from(entry.size().unsigned_abs()) } else { 0 };
+                bytes +=
+                    if entry.committed() { u128::from(entry.size().unsigned_abs()) } else { 0 };
             }
             (files, directories, bytes)
         })
@@ -199,7 +217,8 @@ impl Entries {
     fn sorted(py: Python<'_>, parts: Vec<Py<Self>>) -> Self {
         let parts: Vec<&Self> = parts.iter().map(Py::get).collect();
         py.detach(|| {
-            let mut entries: Vec<EntryView<'_>> = parts.iter().flat_map(|part| part.iter()).collect();
+            let mut entries: Vec<EntryView<'_>> =
+                parts.iter().flat_map(|part| part.iter()).collect();
             entries.sort_by(EntryView::by_path);
             Self::of(EntryColumns::gather(entries.into_iter()))
         })
@@ -215,16 +234,21 @@ impl Entries {
         })
     }
 
-    /// Of parts that are each in order: the rows in order that come before everything that parts which have not
-    /// ended can still bring, and what is left of each part.
+    /// Of parts that are each in order: the rows in order that come before everything that parts
+    /// which have not ended can still bring, and what is left of each part.
     #[staticmethod]
-    fn merged(py: Python<'_>, parts: Vec<Py<Self>>, ended: Vec<bool>) -> PyResult<(Self, Vec<Self>)> {
+    fn merged(
+        py: Python<'_>,
+        parts: Vec<Py<Self>>,
+        ended: Vec<bool>,
+    ) -> PyResult<(Self, Vec<Self>)> {
         if parts.len() != ended.len() {
             return Err(PyValueError::new_err("as many parts as ends are needed"));
         }
         let parts: Vec<&Self> = parts.iter().map(Py::get).collect();
         Ok(py.detach(|| {
-            let open = || parts.iter().zip(&ended).filter(|(_, ended)| !**ended).map(|(part, _)| *part);
+            let open =
+                || parts.iter().zip(&ended).filter(|(_, ended)| !**ended).map(|(part, _)| *part);
             let waits = open().any(|part| part.len() == 0);
             let bound = open().filter_map(Self::last).min_by(EntryView::by_path);
             let safe = |part: &Self| match bound {
@@ -238,7 +262,8 @@ impl Entries {
                 ready.extend(part.iter().take(cut));
             }
             ready.sort_by(EntryView::by_path);
-            let rests = parts.iter().zip(&cuts).map(|(part, &cut)| part.pick(cut..part.len())).collect();
+            let rests =
+                parts.iter().zip(&cuts).map(|(part, &cut)| part.pick(cut..part.len())).collect();
             (Self::of(EntryColumns::gather(ready.into_iter())), rests)
         }))
     }
@@ -261,7 +286,8 @@ impl Entries {
         (start..self.len()).find(|&place| self.get(place).is_some_and(|entry| entry.is_dir()))
     }
 
-    /// The columns of `listing.arrow_schema` (Arrow `PyCapsule` interface). The requested schema is not looked at.
+    /// The columns of `listing.arrow_schema` (Arrow `PyCapsule` interface). The requested schema is
+    /// not looked at.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -290,7 +316,14 @@ fn object<'py>(py: Python<'py>, entry: EntryView<'_>) -> PyResult<Bound<'py, PyA
     entry.push_path(&mut path);
     let text = |attribute| PyString::from_bytes(py, entry.bytes(attribute));
     let physical = if entry.is_dir() { None } else { Some(text(Attribute::Physical)?) };
-    let head = (path, entry.is_dir(), text(Attribute::Id)?, entry.version(), entry.ctime(), entry.mtime_ms());
+    let head = (
+        path,
+        entry.is_dir(),
+        text(Attribute::Id)?,
+        entry.version(),
+        entry.ctime(),
+        entry.mtime_ms(),
+    );
     let tail = (
         entry.size(),
         physical,
@@ -301,6 +334,7 @@ fn object<'py>(py: Python<'py>, entry: EntryView<'_>) -> PyResult<Bound<'py, PyA
         entry.lease_ms(),
         text(Attribute::Pending)?,
     );
-    let arguments = head.into_pyobject(py)?.as_sequence().concat(tail.into_pyobject(py)?.as_sequence())?;
+    let arguments =
+        head.into_pyobject(py)?.as_sequence().concat(tail.into_pyobject(py)?.as_sequence())?;
     ENTRY.import(py, "s3k_async.model", "Entry")?.call1(arguments.to_tuple()?)
 }

@@ -48,11 +48,17 @@ impl fmt::Display for Fault {
             Self::Nul => f.write_str("the path contains a NUL character"),
             Self::AboveRoot => f.write_str("'..' leads above the root"),
             Self::NameTooLong => write!(f, "a name is longer than {MAX_NAME_BYTES} bytes of UTF-8"),
-            Self::NotAName => f.write_str("not a single name: it is empty, '.', '..' or contains '/'"),
+            Self::NotAName => {
+                f.write_str("not a single name: it is empty, '.', '..' or contains '/'")
+            }
             Self::Root => f.write_str("the root has no parent, no name and no item"),
-            Self::KeyTooLong => write!(f, "the partition key is longer than {MAX_PARTITION_BYTES} bytes of UTF-8"),
+            Self::KeyTooLong => {
+                write!(f, "the partition key is longer than {MAX_PARTITION_BYTES} bytes of UTF-8")
+            }
             Self::Volume => f.write_str("not a volume name: it is empty or contains '/' or NUL"),
-            Self::ObjectId => f.write_str("not an object id: it is empty, too long, or contains '/', NUL or '.id='"),
+            Self::ObjectId => f.write_str(
+                "not an object id: it is empty, too long, or contains '/', NUL or '.id='",
+            ),
         }
     }
 }
@@ -75,7 +81,13 @@ impl InvalidPath {
 
 impl From<InvalidPath> for PyErr {
     fn from(error: InvalidPath) -> Self {
-        Python::attach(|py| with_path(py.get_type::<python::InvalidPathError>(), &error.fault.to_string(), &error.path))
+        Python::attach(|py| {
+            with_path(
+                py.get_type::<python::InvalidPathError>(),
+                &error.fault.to_string(),
+                &error.path,
+            )
+        })
     }
 }
 
@@ -130,7 +142,9 @@ impl From<BadItemKey> for BadItem {
 
 impl From<BadItem> for PyErr {
     fn from(error: BadItem) -> Self {
-        Python::attach(|py| with_path(py.get_type::<python::ItemFormatError>(), &error.reason, &error.place))
+        Python::attach(|py| {
+            with_path(py.get_type::<python::ItemFormatError>(), &error.reason, &error.place)
+        })
     }
 }
 
@@ -153,19 +167,29 @@ pub fn with_path(class: Bound<'_, PyType>, message: &str, path: &str) -> PyErr {
     }
 }
 
-/// The UTF-8 text of a Python string. Lone surrogates have none: `InvalidPathError`, with the path escaped.
+/// The UTF-8 text of a Python string. Lone surrogates have none: `InvalidPathError`, with the path
+/// escaped.
 pub fn text_of<'a>(string: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
     let class = || string.py().get_type::<python::InvalidPathError>();
-    string.to_str().map_err(|cause| not_utf8(class(), "the path cannot be encoded as UTF-8", string, cause))
+    string
+        .to_str()
+        .map_err(|cause| not_utf8(class(), "the path cannot be encoded as UTF-8", string, cause))
 }
 
 /// As `text_of`, for stored keys: `ItemFormatError`.
 pub fn key_text_of<'a>(string: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
     let class = || string.py().get_type::<python::ItemFormatError>();
-    string.to_str().map_err(|cause| not_utf8(class(), "the key cannot be encoded as UTF-8", string, cause))
+    string
+        .to_str()
+        .map_err(|cause| not_utf8(class(), "the key cannot be encoded as UTF-8", string, cause))
 }
 
-fn not_utf8(class: Bound<'_, PyType>, message: &str, string: &Bound<'_, PyString>, cause: PyErr) -> PyErr {
+fn not_utf8(
+    class: Bound<'_, PyType>,
+    message: &str,
+    string: &Bound<'_, PyString>,
+    cause: PyErr,
+) -> PyErr {
     let error = with_path(class, message, &escaped(string));
     error.set_cause(string.py(), Some(cause));
     error

@@ -1,8 +1,8 @@
 //! Properties of everything here that parses foreign bytes, as fuzz targets.
 //!
-//! Each target takes any bytes. It panics if a parser does, or if what was read is not what would be read again. The
-//! coverage-guided runs are in `fuzz/`, with the seeds; the tests below run each target over its seeds and mutations of
-//! them.
+//! Each target takes any bytes. It panics if a parser does, or if what was read is not what would
+//! be read again. The coverage-guided runs are in `fuzz/`, with the seeds; the tests below run each
+//! target over its seeds and mutations of them.
 
 #![allow(clippy::missing_panics_doc)] // to panic is how a target reports a defect
 
@@ -15,7 +15,10 @@ use crate::json::{Cursor, Damage};
 use crate::keys::{Volume, checked_item};
 use crate::operations::Side;
 use crate::page::{batch_frame, item_frame, page_frame, read_answer};
-use crate::paths::{check_name, is_name, is_normal, normal, normal_directory, parent_and_name, plain_name, push_child};
+use crate::paths::{
+    check_name, is_name, is_normal, normal, normal_directory, parent_and_name, plain_name,
+    push_child,
+};
 use crate::physical::object_id;
 use crate::s3_answers;
 use crate::suffix::{Hash, SuffixCount};
@@ -81,7 +84,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "physical",
         run: physical,
-        seeds: &[include_str!("../fuzz/seeds/physical/1"), include_str!("../fuzz/seeds/physical/2")],
+        seeds: &[
+            include_str!("../fuzz/seeds/physical/1"),
+            include_str!("../fuzz/seeds/physical/2"),
+        ],
     },
 ];
 
@@ -131,7 +137,9 @@ fn use_items(mut items: Items, data: &[u8]) {
     let items = Arc::new(items);
     let count = items.rows.len();
     for records in [true, false] {
-        let Ok(columns) = EntryColumns::read(Arc::clone(&items), 0..count, &volume, records) else { continue };
+        let Ok(columns) = EntryColumns::read(Arc::clone(&items), 0..count, &volume, records) else {
+            continue;
+        };
         let views = || (0..columns.len()).filter_map(|row| columns.get(row));
         let gathered = EntryColumns::gather(views());
         assert_eq!(gathered.len(), columns.len());
@@ -142,7 +150,8 @@ fn use_items(mut items: Items, data: &[u8]) {
     }
 }
 
-/// An entry has a normal path, whose key is the one it was read from, and a line of the log that can be read.
+/// An entry has a normal path, whose key is the one it was read from, and a line of the log that
+/// can be read.
 fn use_entry(entry: &EntryView<'_>, volume: &Volume) {
     let mut path = String::new();
     entry.push_path(&mut path);
@@ -220,7 +229,8 @@ pub fn path(data: &[u8]) {
     }
 }
 
-/// A partition and a sort key, a line each: what is read from them are a normal directory and a name.
+/// A partition and a sort key, a line each: what is read from them are a normal directory and a
+/// name.
 pub fn key(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (partition, sort) = text.split_once('\n').unwrap_or((&text, ""));
@@ -261,7 +271,10 @@ mod tests {
 
         fn byte(&mut self) -> u8 {
             let place = self.below(TELLING.len() + 8);
-            TELLING.get(place).copied().unwrap_or_else(|| u8::try_from(self.below(256)).unwrap_or_default())
+            TELLING
+                .get(place)
+                .copied()
+                .unwrap_or_else(|| u8::try_from(self.below(256)).unwrap_or_default())
         }
 
         /// A few bytes changed, removed, repeated or inserted.
@@ -309,7 +322,8 @@ mod tests {
         for target in TARGETS {
             for seed in target.seeds.iter().map(|seed| seed.as_bytes()) {
                 let is_read = match target.name {
-                    "page" => read_answer(seed, None, page_frame).is_ok_and(|(items, _)| entries_of(items, seed) > 0),
+                    "page" => read_answer(seed, None, page_frame)
+                        .is_ok_and(|(items, _)| entries_of(items, seed) > 0),
                     "batch" => read_answer(seed, None, |reader| batch_frame(reader, "t"))
                         .is_ok_and(|(items, left)| entries_of(items, seed) > 0 && !left.is_empty()),
                     "item" => read_answer(seed, None, alone)

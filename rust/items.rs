@@ -217,7 +217,8 @@ impl Body {
 pub struct Text<'a> {
     /// The text.
     pub text: &'a str,
-    /// Whether it has nothing to escape for certain, because it stood between the quotes of JSON without a backslash.
+    /// Whether it has nothing to escape for certain, because it stood between the quotes of JSON
+    /// without a backslash.
     pub plain: bool,
 }
 
@@ -237,7 +238,11 @@ impl Items {
     /// The value of an attribute of an item; absent for a row that there is not.
     #[inline]
     pub fn cell(&self, row: usize, attribute: Attribute) -> Cell {
-        self.rows.get(row).and_then(|cells| cells.get(attribute as usize)).copied().unwrap_or_default()
+        self.rows
+            .get(row)
+            .and_then(|cells| cells.get(attribute as usize))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// The text of a cell, or the digits of its number; of anything else nothing.

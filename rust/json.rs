@@ -1,8 +1,10 @@
-//! A cursor over JSON text (RFC 8259) that copies nothing and stops at the first thing that is wrong.
+//! A cursor over JSON text (RFC 8259) that copies nothing and stops at the first thing that is
+//! wrong.
 
 use std::borrow::Cow;
 
-/// Objects and arrays inside one another, at most. `DynamoDB` nests 32 levels of values, which are two each.
+/// Objects and arrays inside one another, at most. `DynamoDB` nests 32 levels of values, which are
+/// two each.
 pub const MAX_DEPTH: usize = 128;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
@@ -30,7 +32,8 @@ pub struct Quoted {
     pub escaped: bool,
 }
 
-/// Digits that a whole number has at most: the largest number of `DynamoDB`, 9.9…E+125, has so many.
+/// Digits that a whole number has at most: the largest number of `DynamoDB`, 9.9…E+125, has so
+/// many.
 pub const WHOLE_DIGITS: usize = 126;
 
 /// A place in a text.
@@ -38,7 +41,8 @@ pub struct Cursor<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
-    /// Whether control characters occur anywhere: where they do not, strings need not be searched for them.
+    /// Whether control characters occur anywhere: where they do not, strings need not be searched
+    /// for them.
     controls: bool,
 }
 
@@ -103,7 +107,11 @@ impl<'a> Cursor<'a> {
 
     /// Refuses anything but white space.
     pub fn end(&mut self) -> Result<(), Damage> {
-        if self.peek().is_none() { Ok(()) } else { Err(self.damage("something follows the end of the text")) }
+        if self.peek().is_none() {
+            Ok(())
+        } else {
+            Err(self.damage("something follows the end of the text"))
+        }
     }
 
     /// Takes a string.
@@ -135,12 +143,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes `-?[0-9]+` and the quote that closes it, if that is what comes next, and returns where it stands.
+    /// Takes `-?[0-9]+` and the quote that closes it, if that is what comes next, and returns where
+    /// it stands.
     #[inline]
     pub fn whole_number_rest(&mut self) -> Option<(usize, usize)> {
         let start = self.at;
         let first = start + usize::from(self.bytes.get(start) == Some(&b'-'));
-        let digits = self.bytes.get(first..)?.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits =
+            self.bytes.get(first..)?.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let end = first + digits;
         if !(1..=WHOLE_DIGITS).contains(&digits) || self.bytes.get(end) != Some(&b'"') {
             return None;
@@ -237,7 +247,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes an object; `each` takes the value of every name.
-    pub fn members(&mut self, mut each: impl FnMut(&mut Self, &str) -> Result<(), Damage>) -> Result<(), Damage> {
+    pub fn members(
+        &mut self,
+        mut each: impl FnMut(&mut Self, &str) -> Result<(), Damage>,
+    ) -> Result<(), Damage> {
         self.need(b'{', "an object is missing")?;
         if self.take(b'}') {
             return Ok(());
@@ -255,7 +268,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes an array; `each` takes every value.
-    pub fn elements(&mut self, mut each: impl FnMut(&mut Self) -> Result<(), Damage>) -> Result<(), Damage> {
+    pub fn elements(
+        &mut self,
+        mut each: impl FnMut(&mut Self) -> Result<(), Damage>,
+    ) -> Result<(), Damage> {
         self.need(b'[', "an array is missing")?;
         if self.take(b']') {
             return Ok(());
@@ -327,7 +343,8 @@ fn unicode_escape(digits: &str) -> Result<(char, &str), &'static str> {
 const LONE_SURROGATE: &str = "a string has half of a surrogate pair, which no text has";
 
 fn hex_unit(text: &str) -> Result<(u32, &str), &'static str> {
-    let digits = text.get(..4).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    let digits =
+        text.get(..4).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
     let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
     unit.zip(text.get(4..)).ok_or("a string has an unknown escape")
 }
@@ -390,7 +407,16 @@ mod tests {
 
     #[test]
     fn values_are_skipped_to_their_end() {
-        for json in ["0", "-1.5e+10", "1E3", "true", " null ", "[]", "[1, [2],{}]", r#"{"a":{"b":[null]},"c":"\n"}"#] {
+        for json in [
+            "0",
+            "-1.5e+10",
+            "1E3",
+            "true",
+            " null ",
+            "[]",
+            "[1, [2],{}]",
+            r#"{"a":{"b":[null]},"c":"\n"}"#,
+        ] {
             assert!(skips(json), "{json}");
         }
         for json in [

@@ -8,7 +8,9 @@ use pyo3::types::{PyList, PyString};
 
 use crate::columns::{Strings, TextColumn};
 use crate::errors::{BadItemKey, Fault, InvalidPath, key_text_of, text_of};
-use crate::paths::{is_name, is_normal, normal, normal_directory, parent_and_name, plain_name, push_child};
+use crate::paths::{
+    is_name, is_normal, normal, normal_directory, parent_and_name, plain_name, push_child,
+};
 use crate::recent::Recent;
 use crate::suffix::{Hash, MAX_SUFFIX_COUNT, SuffixCount, SuffixIndex};
 
@@ -33,7 +35,8 @@ impl Volume {
     /// Refuses a parent whose partition key with suffix `last` is too long.
     pub fn check_length(&self, parent: &str, last: u32) -> Result<(), Fault> {
         let digits = last.checked_ilog10().map_or(1, |power| power as usize + 1);
-        if SCHEME.len() + self.0.len() + parent.len() + SUFFIX.len() + digits > MAX_PARTITION_BYTES {
+        if SCHEME.len() + self.0.len() + parent.len() + SUFFIX.len() + digits > MAX_PARTITION_BYTES
+        {
             return Err(Fault::KeyTooLong);
         }
         Ok(())
@@ -54,7 +57,9 @@ impl Volume {
 
     /// The directory that a partition key stands for, or what is wrong with the key.
     pub fn parent_of<'a>(&self, partition: &'a str) -> Result<&'a str, &'static str> {
-        let rest = partition.strip_prefix(SCHEME).ok_or("the partition key does not begin with 'ks://'")?;
+        let rest = partition
+            .strip_prefix(SCHEME)
+            .ok_or("the partition key does not begin with 'ks://'")?;
         let rest = rest
             .strip_prefix(self.0.as_str())
             .filter(|rest| rest.starts_with('/'))
@@ -84,8 +89,13 @@ pub fn checked_item<'a>(
     partition: &str,
     sort: &str,
 ) -> Result<&'a str, BadItemKey> {
-    let parent = parent.and_then(|parent| if is_name(sort) { Ok(parent) } else { Err("the sort key is no name") });
-    parent.map_err(|reason| BadItemKey { reason, partition: partition.to_owned(), sort: sort.to_owned() })
+    let parent = parent
+        .and_then(|parent| if is_name(sort) { Ok(parent) } else { Err("the sort key is no name") });
+    parent.map_err(|reason| BadItemKey {
+        reason,
+        partition: partition.to_owned(),
+        sort: sort.to_owned(),
+    })
 }
 
 /// `sf<number>` as it is written: decimal, no sign, no leading zero, within bounds.
@@ -107,7 +117,11 @@ fn push_number(out: &mut String, number: u32) {
 
 /// Partition key of one suffix of a directory.
 #[pyfunction]
-pub fn partition_key(volume: Volume, parent: &Bound<'_, PyString>, index: SuffixIndex) -> PyResult<String> {
+pub fn partition_key(
+    volume: Volume,
+    parent: &Bound<'_, PyString>,
+    index: SuffixIndex,
+) -> PyResult<String> {
     let given = text_of(parent)?;
     let parent = normal(given)?;
     volume.check_length(&parent, index.0).map_err(|fault| InvalidPath::new(fault, given))?;
@@ -174,7 +188,8 @@ struct Directory<'a> {
 }
 
 impl<'a> Directory<'a> {
-    /// The directory whose path is `parent` as split off a path: without its `/` for the root, not always normalised.
+    /// The directory whose path is `parent` as split off a path: without its `/` for the root, not
+    /// always normalised.
     fn new(volume: &Volume, parent: &'a str, count: SuffixCount) -> Result<Self, Fault> {
         let path = normal_directory(parent)?;
         volume.check_length(&path, count.last())?;
@@ -200,14 +215,25 @@ impl<'a> Directory<'a> {
 }
 
 impl<'a> ItemKeys<'a> {
-    fn of(volume: &Volume, paths: &[&'a str], count: SuffixCount, hash: Hash) -> Result<Self, InvalidPath> {
-        let mut keys = Self { partitions: TextColumn::default(), items: Vec::with_capacity(paths.len()) };
+    fn of(
+        volume: &Volume,
+        paths: &[&'a str],
+        count: SuffixCount,
+        hash: Hash,
+    ) -> Result<Self, InvalidPath> {
+        let mut keys =
+            Self { partitions: TextColumn::default(), items: Vec::with_capacity(paths.len()) };
         let mut directories = Recent::for_rows(paths.len());
         for &path in paths {
             let refuse = |fault| InvalidPath::new(fault, path);
             if let Some((parent, name)) = plain_name(path) {
-                let directory = directories.get_or_make(parent, || Directory::new(volume, parent, count));
-                let row = directory.map_err(refuse)?.row(&mut keys.partitions, volume, hash.index(name, count));
+                let directory =
+                    directories.get_or_make(parent, || Directory::new(volume, parent, count));
+                let row = directory.map_err(refuse)?.row(
+                    &mut keys.partitions,
+                    volume,
+                    hash.index(name, count),
+                );
                 keys.items.push((row, name));
             } else {
                 let normal = normal(path)?;
@@ -249,7 +275,11 @@ pub fn item_keys<'py>(
 
 /// Path of an item.
 #[pyfunction]
-pub fn decode_key(volume: Volume, partition: &Bound<'_, PyString>, sort: &Bound<'_, PyString>) -> PyResult<String> {
+pub fn decode_key(
+    volume: Volume,
+    partition: &Bound<'_, PyString>,
+    sort: &Bound<'_, PyString>,
+) -> PyResult<String> {
     let (partition, sort) = (key_text_of(partition)?, key_text_of(sort)?);
     let mut path = String::with_capacity(partition.len() + sort.len());
     push_child(&mut path, checked_item(volume.parent_of(partition), partition, sort)?, sort);
@@ -288,7 +318,8 @@ fn decoded<'a>(
 ) -> Result<Vec<(&'a str, &'a str)>, BadItemKey> {
     let mut parents = Recent::for_rows(partitions.len());
     let items = partitions.iter().zip(sorts).map(|(&partition, &sort)| {
-        let parent = parents.get_or_make(partition, || volume.parent_of(partition)).map(|parent| *parent);
+        let parent =
+            parents.get_or_make(partition, || volume.parent_of(partition)).map(|parent| *parent);
         checked_item(parent, partition, sort).map(|parent| (parent, sort))
     });
     items.collect()
@@ -303,7 +334,19 @@ mod tests {
         for good in ["sf0", "sf7", "sf10", "sf65535"] {
             assert!(is_suffix(good), "{good}");
         }
-        for bad in ["", "sf", "sf-1", "sf+1", "sf01", "sf00", "sf65536", "sf99999999999", "SF1", "sf1 ", "sf١"] {
+        for bad in [
+            "",
+            "sf",
+            "sf-1",
+            "sf+1",
+            "sf01",
+            "sf00",
+            "sf65536",
+            "sf99999999999",
+            "SF1",
+            "sf1 ",
+            "sf١",
+        ] {
             assert!(!is_suffix(bad), "{bad}");
         }
     }
@@ -313,7 +356,14 @@ mod tests {
         let volume = Volume::new("v-sf1").unwrap();
         assert_eq!(volume.parent_of("ks://v-sf1/a-sf1-sf2"), Ok("/a-sf1"));
         assert_eq!(volume.parent_of("ks://v-sf1/-sf0"), Ok("/"));
-        for bad in ["ks://v-sf1", "ks://v-sf1-sf0", "ks://v/a-sf1", "ks://v-sf1/a", "ks://v-sf1/a/-sf1", "s3k:volume"] {
+        for bad in [
+            "ks://v-sf1",
+            "ks://v-sf1-sf0",
+            "ks://v/a-sf1",
+            "ks://v-sf1/a",
+            "ks://v-sf1/a/-sf1",
+            "s3k:volume",
+        ] {
             assert!(volume.parent_of(bad).is_err(), "{bad}");
         }
     }

@@ -38,12 +38,15 @@ mod _native {
     use crate::digest::{Xxh3_128, crc32, sha256_hex, xxh3_64};
     #[pymodule_export]
     use crate::encode::{
-        encode_batch_get, encode_get, encode_load, encode_query, encode_scan, encode_transaction, encode_write,
+        encode_batch_get, encode_get, encode_load, encode_query, encode_scan, encode_transaction,
+        encode_write,
     };
     #[pymodule_export]
     use crate::entry_sequence::Entries;
     #[pymodule_export]
-    use crate::keys::{decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys};
+    use crate::keys::{
+        decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys,
+    };
     #[pymodule_export]
     use crate::moves::{Deletes, Endings, Moves};
     #[pymodule_export]
@@ -57,7 +60,9 @@ mod _native {
     #[pymodule_export]
     use crate::rows::Rows;
     #[pymodule_export]
-    use crate::s3_answers::{decode_copied, decode_listing, decode_refusal, decode_refused, encode_deletions};
+    use crate::s3_answers::{
+        decode_copied, decode_listing, decode_refusal, decode_refused, encode_deletions,
+    };
     #[pymodule_export]
     use crate::sign::Signer;
     #[pymodule_export]

@@ -49,7 +49,11 @@ impl Actions {
         self.change.action(py, row, place % width)
     }
 
-    fn subscript<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn subscript<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         match View::All(self.len()).subscript(index)? {
             Subscript::Row(place) => self.at(py, place),
             Subscript::Rows(places) => {
@@ -61,7 +65,8 @@ impl Actions {
 
     /// The rows at the places, counted among these rows.
     fn take(&self, rows: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let places: Vec<usize> = rows.try_iter()?.map(|row| row?.extract()).collect::<PyResult<_>>()?;
+        let places: Vec<usize> =
+            rows.try_iter()?.map(|row| row?.extract()).collect::<PyResult<_>>()?;
         if places.iter().any(|&place| place >= self.view.len()) {
             return Err(PyValueError::new_err("there is no such row"));
         }
@@ -73,7 +78,8 @@ impl Actions {
     }
 }
 
-/// Cuts the actions of a body from the columns, if `actions` are of columns. False for anything else.
+/// Cuts the actions of a body from the columns, if `actions` are of columns. False for anything
+/// else.
 pub fn push_actions(out: &mut String, table: &str, actions: &Bound<'_, PyAny>) -> bool {
     let Some(actions) = Actions::of(actions) else { return false };
     let cut = Cut::new(table, &actions.change);
@@ -100,8 +106,9 @@ pub fn compared<'py>(this: &Bound<'py, PyAny>, other: &Bound<'py, PyAny>) -> PyR
     }
 }
 
-/// Moves of entries into a directory: for each the removal of what is stored, unchanged, and the item at its target. With
-/// marks, what is stored is marked instead, and so are the items at the target.
+/// Moves of entries into a directory: for each the removal of what is stored, unchanged, and the
+/// item at its target. With marks, what is stored is marked instead, and so are the items at the
+/// target.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
 pub struct Moves(Actions);
 
@@ -122,7 +129,9 @@ impl Moves {
     ) -> PyResult<Self> {
         let given = text_of(target)?;
         let directory = normal(given)?.into_owned();
-        volume.check_length(&directory, suffix_count.last()).map_err(|fault| InvalidPath::new(fault, given))?;
+        volume
+            .check_length(&directory, suffix_count.last())
+            .map_err(|fault| InvalidPath::new(fault, given))?;
         let (gone, here) = marks.unzip();
         let (own, mark) = (given_up(gone)?, here.map(mark_of).transpose()?.unwrap_or_default());
         py.detach(|| {
@@ -137,7 +146,11 @@ impl Moves {
         self.0.len()
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.0.subscript(py, index)
     }
 
@@ -151,7 +164,12 @@ impl Moves {
 
     /// Place of the first equal element from `start` up to `stop`.
     #[pyo3(signature = (value, start = 0, stop = None))]
-    fn index(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>, start: isize, stop: Option<isize>) -> PyResult<usize> {
+    fn index(
+        this: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+        start: isize,
+        stop: Option<isize>,
+    ) -> PyResult<usize> {
         index_of(this.as_any(), value, start, stop)
     }
 
@@ -171,7 +189,8 @@ impl Moves {
     }
 }
 
-/// Removals of entries, each of what is stored if it is unchanged. With a mark, it is marked instead.
+/// Removals of entries, each of what is stored if it is unchanged. With a mark, it is marked
+/// instead.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
 pub struct Deletes(Actions);
 
@@ -179,7 +198,12 @@ pub struct Deletes(Actions);
 impl Deletes {
     #[new]
     #[pyo3(signature = (entries, entropy, mark = None))]
-    fn new(py: Python<'_>, entries: Py<Entries>, entropy: &[u8], mark: Option<String>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        entries: Py<Entries>,
+        entropy: &[u8],
+        mark: Option<String>,
+    ) -> PyResult<Self> {
         let own = given_up(mark)?;
         py.detach(|| Ok(Self(Actions::new(Change::new(entries, own, None, entropy)?))))
     }
@@ -188,7 +212,11 @@ impl Deletes {
         self.0.len()
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.0.subscript(py, index)
     }
 
@@ -202,7 +230,12 @@ impl Deletes {
 
     /// Place of the first equal element from `start` up to `stop`.
     #[pyo3(signature = (value, start = 0, stop = None))]
-    fn index(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>, start: isize, stop: Option<isize>) -> PyResult<usize> {
+    fn index(
+        this: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+        start: isize,
+        stop: Option<isize>,
+    ) -> PyResult<usize> {
         index_of(this.as_any(), value, start, stop)
     }
 
@@ -222,7 +255,8 @@ impl Deletes {
     }
 }
 
-/// The end of marks: entries are removed, or lose their marks, each if it is unchanged. The log has heard of it.
+/// The end of marks: entries are removed, or lose their marks, each if it is unchanged. The log has
+/// heard of it.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
 pub struct Endings(Actions);
 
@@ -230,14 +264,21 @@ pub struct Endings(Actions);
 impl Endings {
     #[new]
     fn new(entries: Py<Entries>, remove: bool) -> Self {
-        Self(Actions::new(Change::unlogged(entries, if remove { Own::Delete } else { Own::Unmark })))
+        Self(Actions::new(Change::unlogged(
+            entries,
+            if remove { Own::Delete } else { Own::Unmark },
+        )))
     }
 
     fn __len__(&self) -> usize {
         self.0.len()
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.0.subscript(py, index)
     }
 
@@ -251,7 +292,12 @@ impl Endings {
 
     /// Place of the first equal element from `start` up to `stop`.
     #[pyo3(signature = (value, start = 0, stop = None))]
-    fn index(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>, start: isize, stop: Option<isize>) -> PyResult<usize> {
+    fn index(
+        this: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+        start: isize,
+        stop: Option<isize>,
+    ) -> PyResult<usize> {
         index_of(this.as_any(), value, start, stop)
     }
 

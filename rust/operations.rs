@@ -71,7 +71,8 @@ impl Operations {
         };
         let version = before.getattr(intern!(py, "version"))?.add(1)?;
         let object = before.getattr(intern!(py, "id"))?;
-        let class = py.import(intern!(py, "s3k_async.oplog.entries"))?.getattr(intern!(py, "Operation"))?;
+        let class =
+            py.import(intern!(py, "s3k_async.oplog.entries"))?.getattr(intern!(py, "Operation"))?;
         class.call1((id, self.kind.name(), object, version, self.time_ms, before, after))
     }
 
@@ -90,7 +91,15 @@ impl Operations {
             return refuse("the version is out of range");
         }
         let (id, kind) = (self.change.id(row), self.kind.name());
-        for part in ["{\"id\":\"", id, "\",\"kind\":\"", kind, "\",\"object\":\"", object, "\",\"version\":"] {
+        for part in [
+            "{\"id\":\"",
+            id,
+            "\",\"kind\":\"",
+            kind,
+            "\",\"object\":\"",
+            object,
+            "\",\"version\":",
+        ] {
             out.push_str(part);
         }
         push_integer(out, entry.version() + 1);
@@ -106,7 +115,8 @@ impl Operations {
         out.push_str(",\"after\":");
         match &self.change.place {
             Some(Place { directory, .. }) => {
-                Side { directory, version: entry.version() + 1, operation: id, pending: "" }.push(out, &entry);
+                Side { directory, version: entry.version() + 1, operation: id, pending: "" }
+                    .push(out, &entry);
             }
             None => out.push_str("null"),
         }
@@ -140,7 +150,11 @@ impl Side<'_> {
         push_child(&mut path, self.directory, entry.name().text);
         out.push_str("{\"path\":");
         push_ascii_quoted(out, &path);
-        out.push_str(if entry.is_dir() { ",\"is_dir\":true,\"id\":" } else { ",\"is_dir\":false,\"id\":" });
+        out.push_str(if entry.is_dir() {
+            ",\"is_dir\":true,\"id\":"
+        } else {
+            ",\"is_dir\":false,\"id\":"
+        });
         push_ascii_quoted(out, entry.text(Attribute::Id).text);
         push_number(out, ",\"version\":", self.version);
         push_number(out, ",\"ctime\":", entry.ctime());
@@ -151,7 +165,11 @@ impl Side<'_> {
             Some(physical) => push_ascii_quoted(out, physical.text),
             None => out.push_str("null"),
         }
-        out.push_str(if entry.committed() { ",\"committed\":true" } else { ",\"committed\":false" });
+        out.push_str(if entry.committed() {
+            ",\"committed\":true"
+        } else {
+            ",\"committed\":false"
+        });
         push_text(out, ",\"etag\":", entry.text(Attribute::Etag).text);
         push_text(out, ",\"checksum\":", entry.text(Attribute::Checksum).text);
         push_text(out, ",\"operation\":", self.operation);
@@ -182,7 +200,11 @@ impl Operations {
         self.view.len()
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         match self.view.subscript(index)? {
             Subscript::Row(row) => self.object(py, row),
             Subscript::Rows(view) => {
@@ -202,7 +224,12 @@ impl Operations {
 
     /// Place of the first equal element from `start` up to `stop`.
     #[pyo3(signature = (value, start = 0, stop = None))]
-    fn index(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>, start: isize, stop: Option<isize>) -> PyResult<usize> {
+    fn index(
+        this: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+        start: isize,
+        stop: Option<isize>,
+    ) -> PyResult<usize> {
         index_of(this.as_any(), value, start, stop)
     }
 
@@ -217,14 +244,22 @@ impl Operations {
     }
 
     /// The lines of a segment for the operations from `start` to `end`, each ended by a newline.
-    fn lines<'py>(&self, py: Python<'py>, start: usize, end: usize) -> PyResult<Bound<'py, PyBytes>> {
+    fn lines<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        end: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let end = end.min(self.view.len());
         let lines = py.detach(|| {
             let mut out = String::with_capacity(end.saturating_sub(start) * 1024);
-            (start..end).filter_map(|place| self.view.get(place)).try_for_each(|row| self.push_line(&mut out, row))?;
+            (start..end)
+                .filter_map(|place| self.view.get(place))
+                .try_for_each(|row| self.push_line(&mut out, row))?;
             Ok(out)
         });
-        let lines = lines.map_err(|refused: Refused| bad_operation(refused.reason, &refused.path))?;
+        let lines =
+            lines.map_err(|refused: Refused| bad_operation(refused.reason, &refused.path))?;
         Ok(PyBytes::new(py, lines.as_bytes()))
     }
 }

@@ -39,8 +39,8 @@ pub struct Frame {
     capacity: f64,
 }
 
-/// Checks a body and reads it with `read`, which leaves the items in the reader. The caller owns the bytes, and puts
-/// them into the items.
+/// Checks a body and reads it with `read`, which leaves the items in the reader. The caller owns
+/// the bytes, and puts them into the items.
 pub fn read_answer<T>(
     bytes: &[u8],
     crc32: Option<u32>,
@@ -78,7 +78,8 @@ fn answer<T: Send>(
     Ok((items, frame))
 }
 
-/// Takes an object; `each` takes the values that it knows and says whether it did. `null` counts as nothing.
+/// Takes an object; `each` takes the values that it knows and says whether it did. `null` counts as
+/// nothing.
 fn fields<'a>(
     reader: &mut ItemReader<'a>,
     mut each: impl FnMut(&mut ItemReader<'a>, &str) -> Result<bool, Damage>,

@@ -26,7 +26,9 @@ pub fn check_name(name: &str) -> Result<(), Fault> {
     match name {
         "" | "." | ".." => Err(Fault::NotAName),
         _ if name.len() > MAX_NAME_BYTES => Err(Fault::NameTooLong),
-        _ => match memchr::memchr2(b'/', 0, name.as_bytes()).and_then(|place| name.as_bytes().get(place)) {
+        _ => match memchr::memchr2(b'/', 0, name.as_bytes())
+            .and_then(|place| name.as_bytes().get(place))
+        {
             Some(b'/') => Err(Fault::NotAName),
             Some(_) => Err(Fault::Nul),
             None => Ok(()),
@@ -94,10 +96,15 @@ pub fn plain_name(path: &str) -> Option<(&str, &str)> {
 
 /// Normal form of the directory part that `plain_name` split off.
 pub fn normal_directory(directory: &str) -> Result<Cow<'_, str>, Fault> {
-    if directory.is_empty() { Ok(Cow::Borrowed("/")) } else { normal(directory).map_err(|error| error.fault) }
+    if directory.is_empty() {
+        Ok(Cow::Borrowed("/"))
+    } else {
+        normal(directory).map_err(|error| error.fault)
+    }
 }
 
-/// Normal forms of many paths. An empty row stands for a path that is its own: no normal form is empty.
+/// Normal forms of many paths. An empty row stands for a path that is its own: no normal form is
+/// empty.
 fn changed_forms(paths: &[&str]) -> Result<TextColumn, InvalidPath> {
     let mut changed = TextColumn::with_capacity(paths.len(), 0);
     let mut directories = Recent::for_rows(paths.len());
@@ -140,7 +147,10 @@ pub fn normalize_many<'py>(py: Python<'py>, paths: Strings<'py>) -> PyResult<Bou
     let texts = paths.texts()?;
     let changed = py.detach(|| changed_forms(&texts))?;
     let rows = paths.objects().iter().zip(changed.iter());
-    PyList::new(py, rows.map(|(given, text)| same_or_new(given, (!text.is_empty()).then_some(text))))
+    PyList::new(
+        py,
+        rows.map(|(given, text)| same_or_new(given, (!text.is_empty()).then_some(text))),
+    )
 }
 
 /// Parent and name of a path.
@@ -217,7 +227,8 @@ mod tests {
 
     #[test]
     fn many_at_once_agree_with_one_at_a_time() {
-        let paths = ["/a/b", "/a/c", "x", "/", "//y", "/a//b", "./z", "/a/b/", "/a/b/../c", "/a/./b"];
+        let paths =
+            ["/a/b", "/a/c", "x", "/", "//y", "/a//b", "./z", "/a/b/", "/a/b/../c", "/a/./b"];
         let changed = changed_forms(&paths).unwrap();
         for (given, row) in paths.iter().zip(changed.iter()) {
             let wanted = normal(given).unwrap();

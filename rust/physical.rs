@@ -31,7 +31,11 @@ pub fn push_uuid(out: &mut String, entropy: &[u8; UUID_BYTES]) {
     out.push_str(str::from_utf8(&text).unwrap_or_default());
 }
 
-fn push_physical_key(out: &mut String, object_id: &str, entropy: &[u8; UUID_BYTES]) -> Result<(), InvalidPath> {
+fn push_physical_key(
+    out: &mut String,
+    object_id: &str,
+    entropy: &[u8; UUID_BYTES],
+) -> Result<(), InvalidPath> {
     let bytes = object_id.as_bytes();
     let too_long = UUID_CHARACTERS + MARK.len() + bytes.len() > MAX_OBJECT_KEY_BYTES;
     let ambiguous = bytes.contains(&b'=') && object_id.contains(MARK);
@@ -95,7 +99,11 @@ pub fn physical_key(object_id: &Bound<'_, PyString>, entropy: &[u8]) -> PyResult
 
 /// Fresh physical keys for many objects.
 #[pyfunction]
-pub fn physical_keys<'py>(py: Python<'py>, object_ids: Strings<'py>, entropy: &[u8]) -> PyResult<Bound<'py, PyList>> {
+pub fn physical_keys<'py>(
+    py: Python<'py>,
+    object_ids: Strings<'py>,
+    entropy: &[u8],
+) -> PyResult<Bound<'py, PyList>> {
     let (ids, entropy) = (object_ids.texts()?, many(entropy)?);
     if ids.len() != entropy.len() {
         return Err(PyValueError::new_err("16 bytes of entropy are needed for each object id"));
@@ -132,7 +140,10 @@ mod tests {
     fn a_uuid_carries_version_4_and_the_rfc_variant() {
         assert_eq!(uuid([0x00; 16]), "00000000-0000-4000-8000-000000000000");
         assert_eq!(uuid([0xff; 16]), "ffffffff-ffff-4fff-bfff-ffffffffffff");
-        let counting = [0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
+        let counting = [
+            0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd,
+            0xee, 0xff,
+        ];
         assert_eq!(uuid(counting), "00112233-4455-4677-8899-aabbccddeeff");
     }
 

@@ -6,7 +6,9 @@ use crate::hex::digits;
 pub fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
     let mut rest = text;
-    while let Some(place) = rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+    while let Some(place) =
+        rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\')
+    {
         let (plain, from) = rest.split_at(place);
         out.push_str(plain);
         let mut characters = from.chars();
@@ -30,7 +32,10 @@ pub fn push_ascii_quoted(out: &mut String, text: &str) {
             match character {
                 '"' | '\\' | '\0'..'\x20' => push_escape(out, character),
                 '\x20'..'\x7f' => out.push(character),
-                _ => character.encode_utf16(&mut [0; 2]).iter().for_each(|&unit| push_unit(out, unit)),
+                _ => character
+                    .encode_utf16(&mut [0; 2])
+                    .iter()
+                    .for_each(|&unit| push_unit(out, unit)),
             }
         }
     }
@@ -94,7 +99,10 @@ mod tests {
     fn what_json_cannot_hold_is_escaped() {
         let (utf8, ascii) = both("a\"b\\c\n\r\t\u{8}\u{c}\0\u{1f}\u{7f}é😀/");
         assert_eq!(utf8, "\"a\\\"b\\\\c\\n\\r\\t\\b\\f\\u0000\\u001f\u{7f}é😀/\"");
-        assert_eq!(ascii, "\"a\\\"b\\\\c\\n\\r\\t\\b\\f\\u0000\\u001f\\u007f\\u00e9\\ud83d\\ude00/\"");
+        assert_eq!(
+            ascii,
+            "\"a\\\"b\\\\c\\n\\r\\t\\b\\f\\u0000\\u001f\\u007f\\u00e9\\ud83d\\ude00/\""
+        );
         assert_eq!(both(""), ("\"\"".into(), "\"\"".into()));
     }
 

@@ -22,7 +22,11 @@ impl<'a, T> Recent<'a, T> {
     }
 
     /// The value for `key`, made now unless it is still there.
-    pub fn get_or_make<E>(&mut self, key: &'a str, make: impl FnOnce() -> Result<T, E>) -> Result<&mut T, E> {
+    pub fn get_or_make<E>(
+        &mut self,
+        key: &'a str,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<&mut T, E> {
         if !self.holds(self.last, key) {
             let (place, is_there) = self.place_of(key);
             self.last = place;

@@ -46,10 +46,16 @@ impl Rows {
         self.view.len()
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         match self.view.subscript(index)? {
             Subscript::Row(row) => Ok(mapping(py, &self.items, row)?.into_any()),
-            Subscript::Rows(view) => Ok(Bound::new(py, Self { items: Arc::clone(&self.items), view })?.into_any()),
+            Subscript::Rows(view) => {
+                Ok(Bound::new(py, Self { items: Arc::clone(&self.items), view })?.into_any())
+            }
         }
     }
 
@@ -64,14 +70,20 @@ impl Rows {
     /// What the items mean.
     #[pyo3(signature = (volume, *, records = false))]
     fn entries(&self, py: Python<'_>, volume: Volume, records: bool) -> PyResult<Entries> {
-        let read = || EntryColumns::read(Arc::clone(&self.items), self.view.iter(), &volume, records);
+        let read =
+            || EntryColumns::read(Arc::clone(&self.items), self.view.iter(), &volume, records);
         let columns = if self.view.len() > RELEASE_ROWS { py.detach(read) } else { read() };
         Ok(Entries::of(columns?))
     }
 
     /// Place of the first equal element from `start` up to `stop`.
     #[pyo3(signature = (value, start = 0, stop = None))]
-    fn index(this: &Bound<'_, Self>, value: &Bound<'_, PyAny>, start: isize, stop: Option<isize>) -> PyResult<usize> {
+    fn index(
+        this: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+        start: isize,
+        stop: Option<isize>,
+    ) -> PyResult<usize> {
         index_of(this.as_any(), value, start, stop)
     }
 
@@ -122,7 +134,14 @@ struct Written {
 
 impl Default for Written {
     fn default() -> Self {
-        Self { items: Items { body: Body::Empty, written: String::new(), rows: Vec::new(), extras: Vec::new() } }
+        Self {
+            items: Items {
+                body: Body::Empty,
+                written: String::new(),
+                rows: Vec::new(),
+                extras: Vec::new(),
+            },
+        }
     }
 }
 
@@ -150,12 +169,14 @@ impl Written {
     ) -> PyResult<()> {
         let name = name.cast::<PyString>()?;
         let Some(value) = self.cell(value)? else {
-            let reason = format!("attribute {} is neither text, whole number nor truth value", name.repr()?);
+            let reason =
+                format!("attribute {} is neither text, whole number nor truth value", name.repr()?);
             return Err(BadItem { reason, place: place(item)? }.into());
         };
         let text = key_text_of(name)?;
         let row = self.items.rows.len() - 1;
-        if let (Some(attribute), Some(cells)) = (Attribute::named(text), self.items.rows.last_mut()) {
+        if let (Some(attribute), Some(cells)) = (Attribute::named(text), self.items.rows.last_mut())
+        {
             if let Some(cell) = cells.get_mut(attribute as usize) {
                 *cell = value;
             }
@@ -198,6 +219,8 @@ impl Written {
 
 /// The key of an item that is refused, as an error names it.
 fn place(item: &Bound<'_, PyAny>) -> PyResult<String> {
-    let part = |attribute: Attribute| item.call_method1("get", (attribute.name(),))?.str()?.extract::<String>();
+    let part = |attribute: Attribute| {
+        item.call_method1("get", (attribute.name(),))?.str()?.extract::<String>()
+    };
     Ok(format!("{} / {}", part(Attribute::Partition)?, part(Attribute::Sort)?))
 }

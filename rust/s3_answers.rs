@@ -61,7 +61,9 @@ pub fn listing(body: &[u8]) -> Result<Listing, Damaged> {
                 page.rows.push((key, size, ended.etag, ended.mtime_ms));
             }
             [Element::ListBucketResult, Element::EncodingType] => encoded = text == "url",
-            [Element::ListBucketResult, Element::IsTruncated] => page.truncated = text.trim() == "true",
+            [Element::ListBucketResult, Element::IsTruncated] => {
+                page.truncated = text.trim() == "true";
+            }
             [Element::ListBucketResult, Element::NextContinuationToken] => {
                 page.next = (!text.is_empty()).then(|| text.to_owned());
             }
@@ -88,7 +90,8 @@ fn unquoted(text: &str) -> String {
         out.push(coded.unwrap_or(if byte == b'+' { b' ' } else { byte }));
         at += if coded.is_some() { 3 } else { 1 };
     }
-    String::from_utf8(out).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    String::from_utf8(out)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 fn hex_pair(digits: &[u8]) -> Option<u8> {
@@ -113,11 +116,14 @@ fn epoch_ms(text: &str) -> Option<i64> {
         && minute < 60
         && second <= 60;
     let seconds = (hour * 60 + minute - offset_minutes) * 60 + second;
-    plausible.then_some(days_since_epoch(year, month, day) * DAY_MS + seconds * 1000 + milliseconds(fraction)?)
+    plausible.then_some(
+        days_since_epoch(year, month, day) * DAY_MS + seconds * 1000 + milliseconds(fraction)?,
+    )
 }
 
 fn number(digits: &str) -> Option<i64> {
-    let sound = !digits.is_empty() && digits.len() <= 9 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let sound =
+        !digits.is_empty() && digits.len() <= 9 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if sound { digits.parse().ok() } else { None }
 }
 
@@ -151,7 +157,9 @@ pub fn copied(body: &[u8]) -> Result<String, Damaged> {
     let mut etag = None;
     read(body, |path, text| {
         match path {
-            [Element::CopyObjectResult, Element::EntityTag] => etag = Some(text.trim_matches('"').to_owned()),
+            [Element::CopyObjectResult, Element::EntityTag] => {
+                etag = Some(text.trim_matches('"').to_owned());
+            }
             [Element::CopyObjectResult, ..] => {}
             _ => return Err(Damaged),
         }
@@ -200,7 +208,11 @@ pub fn refusal(body: &[u8]) -> Option<(String, String)> {
 
 /// A page of `ListObjectsV2`: its objects, where the next page begins, and whether there is one.
 #[pyfunction]
-pub fn decode_listing(py: Python<'_>, body: &[u8], path: &str) -> PyResult<(Vec<Row>, Option<String>, bool)> {
+pub fn decode_listing(
+    py: Python<'_>,
+    body: &[u8],
+    path: &str,
+) -> PyResult<(Vec<Row>, Option<String>, bool)> {
     let page = py.detach(|| listing(body)).map_err(|_| lost(py, path))?;
     Ok((page.rows, page.next, page.truncated))
 }
@@ -213,7 +225,11 @@ pub fn decode_copied(py: Python<'_>, body: &[u8], path: &str) -> PyResult<String
 
 /// The keys that `DeleteObjects` refused to delete, each with code and message.
 #[pyfunction]
-pub fn decode_refused(py: Python<'_>, body: &[u8], path: &str) -> PyResult<Vec<(String, String, String)>> {
+pub fn decode_refused(
+    py: Python<'_>,
+    body: &[u8],
+    path: &str,
+) -> PyResult<Vec<(String, String, String)>> {
     refused(body).map_err(|_| lost(py, path))
 }
 
@@ -227,7 +243,8 @@ pub fn decode_refusal(body: &[u8]) -> Option<(String, String)> {
 #[pyfunction]
 pub fn encode_deletions(keys: Strings<'_>) -> PyResult<Vec<u8>> {
     let texts = keys.texts()?;
-    let mut out = String::with_capacity(128 + texts.iter().map(|key| key.len() + 32).sum::<usize>());
+    let mut out =
+        String::with_capacity(128 + texts.iter().map(|key| key.len() + 32).sum::<usize>());
     out.push_str("<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>");
     for key in texts {
         out.push_str("<Object><Key>");
@@ -249,7 +266,14 @@ mod tests {
         assert_eq!(epoch_ms("2024-02-29T23:59:60.9996Z"), Some(1_709_251_201_000));
         assert_eq!(epoch_ms("1969-12-31T23:59:59.999Z"), Some(-1));
         assert_eq!(epoch_ms("2024-01-02T05:04:05.678901234+02:00"), Some(1_704_164_645_679));
-        for text in ["", "T", "2024-01-02", "2024-13-02T00:00:00Z", "2024-01-02T00:00:00", "2024-01-02T0a:00:00Z"] {
+        for text in [
+            "",
+            "T",
+            "2024-01-02",
+            "2024-13-02T00:00:00Z",
+            "2024-01-02T00:00:00",
+            "2024-01-02T0a:00:00Z",
+        ] {
             assert_eq!(epoch_ms(text), None, "{text}");
         }
     }
@@ -291,11 +315,18 @@ mod tests {
         let body =
             b"<DeleteResult><Deleted><Key>d</Key></Deleted><Error><Key>k</Key><Code>C</Code></Error></DeleteResult>";
         assert_eq!(refused(body).unwrap(), [("k".to_owned(), "C".to_owned(), String::new())]);
-        assert_eq!(refusal(b"<Error><Code>C</Code><Message>m</Message></Error>"), Some(("C".into(), "m".into())));
-        for none in ["", "<Error><Code>C</Code>", "<Error/>", "<DeleteResult/>", "<html>no</html>"] {
+        assert_eq!(
+            refusal(b"<Error><Code>C</Code><Message>m</Message></Error>"),
+            Some(("C".into(), "m".into()))
+        );
+        for none in ["", "<Error><Code>C</Code>", "<Error/>", "<DeleteResult/>", "<html>no</html>"]
+        {
             assert_eq!(refusal(none.as_bytes()), None, "{none}");
         }
-        assert_eq!(copied(b"<CopyObjectResult><ETag>\"e\"</ETag></CopyObjectResult>"), Ok("e".to_owned()));
+        assert_eq!(
+            copied(b"<CopyObjectResult><ETag>\"e\"</ETag></CopyObjectResult>"),
+            Ok("e".to_owned())
+        );
         assert!(copied(b"<CopyObjectResult/>").is_err());
     }
 }

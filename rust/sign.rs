@@ -1,7 +1,7 @@
 //! AWS Signature Version 4, in the `Authorization` header.
 //!
-//! Source: "AWS Signature Version 4 for API requests" in the AWS IAM User Guide; for S3, "Authenticating Requests
-//! (AWS Signature Version 4)" in the S3 API Reference.
+//! Source: "AWS Signature Version 4 for API requests" in the AWS IAM User Guide; for S3,
+//! "Authenticating Requests (AWS Signature Version 4)" in the S3 API Reference.
 
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
@@ -23,8 +23,14 @@ const BLOCK: usize = 64;
 /// The first millisecond of the year 10000, which a date of eight digits cannot tell.
 const END_OF_DATES_MS: i64 = 253_402_300_800_000;
 /// Headers that those between the caller and the service may change.
-const UNSIGNED: [&str; 6] =
-    ["accept-encoding", "connection", "expect", "transfer-encoding", "user-agent", "x-amzn-trace-id"];
+const UNSIGNED: [&str; 6] = [
+    "accept-encoding",
+    "connection",
+    "expect",
+    "transfer-encoding",
+    "user-agent",
+    "x-amzn-trace-id",
+];
 
 fn hmac(key: &[u8]) -> Hmac<Sha256> {
     let mut block = [0; BLOCK];
@@ -57,7 +63,8 @@ impl Moment {
         let (year, month, day) = civil(seconds / 86_400);
         let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
         let mut text = String::with_capacity(16);
-        let _infallible = write!(text, "{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z");
+        let _infallible =
+            write!(text, "{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z");
         Some(Self(text))
     }
 
@@ -67,12 +74,13 @@ impl Moment {
     }
 }
 
-/// Year, month and day of so many days after 1970-01-01, by the eras of 400 years of the proleptic Gregorian calendar,
-/// whose years are taken to begin in March.
+/// Year, month and day of so many days after 1970-01-01, by the eras of 400 years of the proleptic
+/// Gregorian calendar, whose years are taken to begin in March.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
@@ -178,7 +186,15 @@ impl Signer {
         push_hex(&mut text, &digest);
         let signature = day.key.clone().chain_update(&text).finalize().into_bytes();
         text.clear();
-        for part in [ALGORITHM, " Credential=", &self.access_key, "/", &day.scope, ", SignedHeaders=", &names] {
+        for part in [
+            ALGORITHM,
+            " Credential=",
+            &self.access_key,
+            "/",
+            &day.scope,
+            ", SignedHeaders=",
+            &names,
+        ] {
             text.push_str(part);
         }
         text.push_str(", Signature=");
@@ -191,13 +207,18 @@ impl Signer {
         for part in [&self.region, &self.service, "aws4_request"] {
             key = mac(&key, part);
         }
-        DayKey { scope: format!("{date}/{}/{}/aws4_request", self.region, self.service), key: hmac(&key) }
+        DayKey {
+            scope: format!("{date}/{}/{}/aws4_request", self.region, self.service),
+            key: hmac(&key),
+        }
     }
 }
 
 /// A credential's text. Its own error would carry the text.
 fn credential(text: &Bound<'_, PyAny>) -> PyResult<String> {
-    let text = text.cast::<PyString>().map_err(|_| bad_credentials("a part of the credentials is no text"))?;
+    let text = text
+        .cast::<PyString>()
+        .map_err(|_| bad_credentials("a part of the credentials is no text"))?;
     match text.to_str() {
         Ok(text) => Ok(text.to_owned()),
         Err(_) => Err(bad_credentials("a part of the credentials cannot be encoded as UTF-8")),
@@ -264,7 +285,8 @@ impl Signer {
         if let Some(token) = &self.token {
             all.push((intern!(py, "X-Amz-Security-Token").clone(), PyString::new(py, token)));
         }
-        let texts = all.iter().map(|(name, value)| Ok((text(name, "headers")?, text(value, "headers")?)));
+        let texts =
+            all.iter().map(|(name, value)| Ok((text(name, "headers")?, text(value, "headers")?)));
         let canonical = Canonical::of(texts.collect::<PyResult<Vec<_>>>()?.into_iter());
         let request = Request {
             method: text(method, "method")?,
@@ -287,7 +309,11 @@ impl Signer {
         time_ms: i64,
     ) -> PyResult<Bound<'py, PyList>> {
         let moment = moment_of(time_ms)?;
-        let digest = if body.len() > RELEASE_BYTES { py.detach(|| Sha256::digest(body)) } else { Sha256::digest(body) };
+        let digest = if body.len() > RELEASE_BYTES {
+            py.detach(|| Sha256::digest(body))
+        } else {
+            Sha256::digest(body)
+        };
         let mut body_sha256 = String::with_capacity(64);
         push_hex(&mut body_sha256, &digest);
         let sent = [
@@ -297,7 +323,9 @@ impl Signer {
             ("x-amz-security-token", self.token.as_deref().unwrap_or_default()),
             ("x-amz-target", text(target, "target")?),
         ];
-        let sent = sent.into_iter().filter(|(name, _)| self.token.is_some() || *name != "x-amz-security-token");
+        let sent = sent
+            .into_iter()
+            .filter(|(name, _)| self.token.is_some() || *name != "x-amz-security-token");
         let canonical = Canonical::of(sent);
         let request = Request { method: "POST", path: "/", query: "", body_sha256: &body_sha256 };
         let authorization = self.authorization(&request, &canonical, &moment);
@@ -312,7 +340,8 @@ impl Signer {
         if let Some(token) = &self.token {
             headers.push((intern!(py, "X-Amz-Security-Token"), PyString::new(py, token)));
         }
-        let pairs = headers.into_iter().map(|(name, value)| PyTuple::new(py, [name.clone(), value]));
+        let pairs =
+            headers.into_iter().map(|(name, value)| PyTuple::new(py, [name.clone(), value]));
         PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
     }
 }
@@ -343,7 +372,10 @@ mod tests {
         // RFC 4231, test cases 2 and 6.
         let mut text = String::new();
         push_hex(&mut text, &mac(b"Jefe", "what do ya want for nothing?"));
-        push_hex(&mut text, &mac(&[0xaa; 131], "Test Using Larger Than Block-Size Key - Hash Key First"));
+        push_hex(
+            &mut text,
+            &mac(&[0xaa; 131], "Test Using Larger Than Block-Size Key - Hash Key First"),
+        );
         assert_eq!(
             text,
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843\

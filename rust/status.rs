@@ -14,8 +14,19 @@ use crate::items::Attribute;
 #[pyclass(frozen, eq, hash, module = "s3k_async.model")]
 pub struct FileStatus(Source);
 
-const NAMES: [&str; 11] =
-    ["path", "is_dir", "size", "mtime_ms", "ctime_ms", "id", "version", "committed", "etag", "checksum", "physical"];
+const NAMES: [&str; 11] = [
+    "path",
+    "is_dir",
+    "size",
+    "mtime_ms",
+    "ctime_ms",
+    "id",
+    "version",
+    "committed",
+    "etag",
+    "checksum",
+    "physical",
+];
 
 enum Source {
     /// A row of the columns that it was listed in.
@@ -62,7 +73,11 @@ impl FileStatus {
 
     /// What `row` tells of a row, or `own` of values of our own.
     #[inline]
-    fn tell<'a, T: Default>(&'a self, row: impl FnOnce(EntryView<'a>) -> T, own: impl FnOnce(&'a Own) -> T) -> T {
+    fn tell<'a, T: Default>(
+        &'a self,
+        row: impl FnOnce(EntryView<'a>) -> T,
+        own: impl FnOnce(&'a Own) -> T,
+    ) -> T {
         match &self.0 {
             Source::Row(columns, place) => columns.get(*place).map(row).unwrap_or_default(),
             Source::Own(values) => own(values),
@@ -273,7 +288,9 @@ impl FileStatus {
         !self.is_dir()
     }
 
-    fn __reduce__<'py>(this: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+    fn __reduce__<'py>(
+        this: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         Ok((this.get_type().into_any(), this.get().values(this.py())?))
     }
 

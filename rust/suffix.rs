@@ -37,9 +37,11 @@ impl<'a, 'py> FromPyObject<'a, 'py> for SuffixCount {
     type Error = PyErr;
 
     fn extract(argument: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        integer(&argument)?
-            .and_then(Self::new)
-            .ok_or_else(|| PyValueError::new_err(format!("the suffix count must be between 1 and {MAX_SUFFIX_COUNT}")))
+        integer(&argument)?.and_then(Self::new).ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "the suffix count must be between 1 and {MAX_SUFFIX_COUNT}"
+            ))
+        })
     }
 }
 
@@ -53,7 +55,10 @@ impl<'a, 'py> FromPyObject<'a, 'py> for SuffixIndex {
     fn extract(argument: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let index = integer(&argument)?.and_then(|index| u32::try_from(index).ok());
         index.filter(|&index| index < MAX_SUFFIX_COUNT).map(Self).ok_or_else(|| {
-            PyValueError::new_err(format!("the suffix index must be between 0 and {}", MAX_SUFFIX_COUNT - 1))
+            PyValueError::new_err(format!(
+                "the suffix index must be between 0 and {}",
+                MAX_SUFFIX_COUNT - 1
+            ))
         })
     }
 }
@@ -90,7 +95,9 @@ impl Hash {
     #[allow(clippy::cast_possible_truncation)] // a remainder of a 32-bit count
     pub fn index(self, name: &str, count: SuffixCount) -> u32 {
         match self {
-            Self::Xxh3 => (xxhash3_64::Hasher::oneshot(name.as_bytes()) % u64::from(count.get())) as u32,
+            Self::Xxh3 => {
+                (xxhash3_64::Hasher::oneshot(name.as_bytes()) % u64::from(count.get())) as u32
+            }
             Self::Java31 => java31_index(java31(name), count),
         }
     }
@@ -102,16 +109,20 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Hash {
     fn extract(argument: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let argument = argument.cast::<PyString>()?;
         let name = argument.to_string_lossy();
-        Self::named(&name).ok_or_else(|| PyValueError::new_err(format!("unknown hash '{name}': 'xxh3' or 'java31'")))
+        Self::named(&name).ok_or_else(|| {
+            PyValueError::new_err(format!("unknown hash '{name}': 'xxh3' or 'java31'"))
+        })
     }
 }
 
 /// Hash of a Java string: `h = 31 * h + unit` over UTF-16 code units, wrapping at 32 bits.
 fn java31(name: &str) -> i32 {
-    name.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
+    name.encode_utf16()
+        .fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
 }
 
-/// `|hash|` modulo `count`; -2^31, whose absolute value is no 32-bit number, by floor modulo instead.
+/// `|hash|` modulo `count`; -2^31, whose absolute value is no 32-bit number, by floor modulo
+/// instead.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 0 and the 32-bit count
 fn java31_index(hash: i32, count: SuffixCount) -> u32 {
     let count = i64::from(count.get());
@@ -132,9 +143,16 @@ pub fn suffix_index(name: &Bound<'_, PyString>, count: SuffixCount, hash: Hash) 
 
 /// Suffixes of many names.
 #[pyfunction]
-pub fn suffix_indexes(py: Python<'_>, names: Strings<'_>, count: SuffixCount, hash: Hash) -> PyResult<Vec<u32>> {
+pub fn suffix_indexes(
+    py: Python<'_>,
+    names: Strings<'_>,
+    count: SuffixCount,
+    hash: Hash,
+) -> PyResult<Vec<u32>> {
     let names = names.texts()?;
-    Ok(py.detach(|| names.into_iter().map(|name| checked_index(name, count, hash)).collect::<Result<_, _>>())?)
+    Ok(py.detach(|| {
+        names.into_iter().map(|name| checked_index(name, count, hash)).collect::<Result<_, _>>()
+    })?)
 }
 
 #[cfg(test)]
@@ -147,7 +165,9 @@ mod tests {
 
     #[test]
     fn java31_is_the_hash_of_java_strings() {
-        for (name, hash) in [("", 0), ("a", 97), ("part-00000", -1_741_854_250), ("é", 233), ("😀", 1_772_899)] {
+        for (name, hash) in
+            [("", 0), ("a", 97), ("part-00000", -1_741_854_250), ("é", 233), ("😀", 1_772_899)]
+        {
             assert_eq!(java31(name), hash, "{name}");
         }
         assert_eq!(java31("polygenelubricants"), i32::MIN);

@@ -52,14 +52,18 @@ impl View {
     pub fn subscript(&self, index: &Bound<'_, PyAny>) -> PyResult<Subscript> {
         if let Ok(slice) = index.cast::<PySlice>() {
             let found = slice.indices(isize::try_from(self.len())?)?;
-            let places = (0..found.slicelength).map(|step| found.start + found.step * step.cast_signed());
-            return Ok(Subscript::Rows(self.pick(places.filter_map(|place| usize::try_from(place).ok()))));
+            let places =
+                (0..found.slicelength).map(|step| found.start + found.step * step.cast_signed());
+            return Ok(Subscript::Rows(
+                self.pick(places.filter_map(|place| usize::try_from(place).ok())),
+            ));
         }
         let Ok(given) = index.extract::<isize>() else {
             return Err(PyTypeError::new_err("an index is a whole number or a slice"));
         };
         let place = if given < 0 { given.checked_add_unsigned(self.len()) } else { Some(given) };
-        let row = place.and_then(|place| usize::try_from(place).ok()).and_then(|place| self.get(place));
+        let row =
+            place.and_then(|place| usize::try_from(place).ok()).and_then(|place| self.get(place));
         row.map(Subscript::Row).ok_or_else(|| PyIndexError::new_err("there is no such row"))
     }
 }
@@ -98,9 +102,12 @@ pub fn count_of(this: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<u
     Ok(count)
 }
 
-/// Whether two sequences of Python objects are equal, element by element; None if `other` is no sequence.
+/// Whether two sequences of Python objects are equal, element by element; None if `other` is no
+/// sequence.
 pub fn equal(this: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
-    let (Ok(length), true) = (other.len(), other.hasattr("__getitem__")? && !other.hasattr("keys")?) else {
+    let (Ok(length), true) =
+        (other.len(), other.hasattr("__getitem__")? && !other.hasattr("keys")?)
+    else {
         return Ok(None);
     };
     if this.len()? != length {

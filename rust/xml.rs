@@ -93,9 +93,12 @@ pub fn root(body: &[u8]) -> Option<Element> {
     }
 }
 
-/// Reads a whole document, and hands over each element when it ends: the elements from the root to it, and the text
-/// since the last tag (so an element's own text only if it holds no elements).
-pub fn read(body: &[u8], mut ended: impl FnMut(&[Element], &str) -> Result<(), Damaged>) -> Result<(), Damaged> {
+/// Reads a whole document, and hands over each element when it ends: the elements from the root to
+/// it, and the text since the last tag (so an element's own text only if it holds no elements).
+pub fn read(
+    body: &[u8],
+    mut ended: impl FnMut(&[Element], &str) -> Result<(), Damaged>,
+) -> Result<(), Damaged> {
     let mut reader = Reader::from_str(text_of(body)?);
     let mut path: Vec<Element> = Vec::with_capacity(MAX_DEPTH);
     let mut text = String::new();

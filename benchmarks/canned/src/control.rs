@@ -1,5 +1,5 @@
-//! What a benchmark says to the server: `/_/directory`, `/_/latency`, `/_/counts`, `/_/keep` (files too),
-//! `/_/reset` (a volume stays), `/_/forget`.
+//! What a benchmark says to the server: `/_/directory`, `/_/latency`, `/_/counts`, `/_/keep` (files
+//! too), `/_/reset` (a volume stays), `/_/forget`.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,5 @@
-//! Directories that are described, not stored: their pages are templates with the numbers filled in.
+//! Directories that are described, not stored: their pages are templates with the numbers filled
+//! in.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +7,8 @@ use serde_json::{Map, Value, json};
 const DIGITS: usize = 8;
 const PLACE: &str = "########";
 
-/// Entries `part-00000000` and up, spread over the suffixes by turns. All of them may carry the mark of a job.
+/// Entries `part-00000000` and up, spread over the suffixes by turns. All of them may carry the
+/// mark of a job.
 pub struct Directory {
     volume: String,
     path: String,
@@ -33,7 +35,9 @@ fn name(number: usize) -> String {
 
 /// The number in an entry's name.
 pub fn number_of(name: &str) -> Option<usize> {
-    name.strip_prefix("part-").filter(|digits| digits.len() == DIGITS).and_then(|digits| digits.parse().ok())
+    name.strip_prefix("part-")
+        .filter(|digits| digits.len() == DIGITS)
+        .and_then(|digits| digits.parse().ok())
 }
 
 /// A committed file as the package stores it.
@@ -97,7 +101,11 @@ impl Directory {
 
     /// The suffix of a partition of this directory.
     pub fn suffix_of(&self, partition: &str) -> Option<usize> {
-        partition.strip_prefix(self.partition.as_str())?.parse().ok().filter(|&suffix| suffix < self.suffixes)
+        partition
+            .strip_prefix(self.partition.as_str())?
+            .parse()
+            .ok()
+            .filter(|&suffix| suffix < self.suffixes)
     }
 
     /// How many partitions there are.
@@ -110,7 +118,8 @@ impl Directory {
         self.partition == other.partition
     }
 
-    /// The item of an entry in any of the partitions: the hash that chooses one is the client's business.
+    /// The item of an entry in any of the partitions: the hash that chooses one is the client's
+    /// business.
     pub fn item(&self, partition: &str, sort: &str) -> Option<Map<String, Value>> {
         self.suffix_of(partition)?;
         number_of(sort).filter(|&number| number < self.entries)?;
@@ -132,14 +141,14 @@ impl Directory {
         let (version, mark) = (self.version, &self.mark);
         let mut body = format!(r#"{{"Count":{rows},"Items":["#).into_bytes();
         if let Some(place) = self.pages.get_mut(suffix) {
-            let template =
-                place.get_or_insert_with(|| PageTemplate::new(item_text(&partition, PLACE, version, mark), page));
+            let template = place.get_or_insert_with(|| {
+                PageTemplate::new(item_text(&partition, PLACE, version, mark), page)
+            });
             template.append(&mut body, rows, |row| (start + row) * suffixes + suffix);
         }
         body.push(b']');
         if start + rows < all && rows > 0 {
-            let last =
-                json!({"path": {"S": partition}, "children": {"S": name((start + rows - 1) * suffixes + suffix)}});
+            let last = json!({"path": {"S": partition}, "children": {"S": name((start + rows - 1) * suffixes + suffix)}});
             body.extend_from_slice(format!(r#","LastEvaluatedKey":{last}"#).as_bytes());
         }
         body.extend_from_slice(format!(r#","ScannedCount":{rows}}}"#).as_bytes());
@@ -196,7 +205,8 @@ mod tests {
             let mut after: Option<String> = None;
             loop {
                 let page: Value =
-                    serde_json::from_slice(&directory.query(suffix, after.as_deref(), usize::MAX)).unwrap();
+                    serde_json::from_slice(&directory.query(suffix, after.as_deref(), usize::MAX))
+                        .unwrap();
                 for item in page["Items"].as_array().unwrap() {
                     assert_eq!(item["path"]["S"], format!("ks://v/d-sf{suffix}"));
                     seen.push(number_of(item["children"]["S"].as_str().unwrap()).unwrap());
@@ -214,7 +224,10 @@ mod tests {
     #[test]
     fn an_entry_is_found_by_its_name() {
         let directory = Directory::new("v", "/d", 10, 4, 100);
-        assert_eq!(directory.item("ks://v/d-sf3", "part-00000009").unwrap()["ver"], json!({"N": "2"}));
+        assert_eq!(
+            directory.item("ks://v/d-sf3", "part-00000009").unwrap()["ver"],
+            json!({"N": "2"})
+        );
         assert_eq!(directory.item("ks://v/d-sf3", "part-00000010"), None);
         assert_eq!(directory.item("ks://v/d-sf4", "part-00000009"), None);
         assert_eq!(directory.item("ks://v/d-sf3", "other"), None);

@@ -64,7 +64,9 @@ impl Dynamo {
                 found(json!({}))
             }
             "TransactWriteItems" => {
-                for action in request.get("TransactItems").and_then(Value::as_array).into_iter().flatten() {
+                for action in
+                    request.get("TransactItems").and_then(Value::as_array).into_iter().flatten()
+                {
                     for (verb, request) in action.as_object().into_iter().flatten() {
                         self.write(verb, request);
                     }
@@ -85,9 +87,14 @@ impl Dynamo {
 
     fn batch_get(&self, request: &Value) -> Value {
         let mut responses = Map::new();
-        for (table, wanted) in request.get("RequestItems").and_then(Value::as_object).into_iter().flatten() {
+        for (table, wanted) in
+            request.get("RequestItems").and_then(Value::as_object).into_iter().flatten()
+        {
             let keys = wanted.get("Keys").and_then(Value::as_array).into_iter().flatten();
-            let items = keys.filter_map(Value::as_object).filter_map(key_of).filter_map(|key| self.get(&key));
+            let items = keys
+                .filter_map(Value::as_object)
+                .filter_map(key_of)
+                .filter_map(|key| self.get(&key));
             responses.insert(table.clone(), items.map(Value::Object).collect());
         }
         json!({"Responses": responses, "UnprocessedKeys": {}})
@@ -125,17 +132,22 @@ impl Dynamo {
         }
     }
 
-    /// From now on the described directories that a job has prepared show its marks, at its source and its target.
+    /// From now on the described directories that a job has prepared show its marks, at its source
+    /// and its target.
     fn publish(&mut self, job: &Item) {
         let [id, source, target] = ["children", "source", "target"].map(|name| text_of(job, name));
         let mark = |then| format!(r#"{{"job":"{id}","then":"{then}"}}"#);
-        let moved =
-            self.directories.iter().filter(|_| !target.is_empty()).filter_map(|each| each.moved(source, target));
+        let moved = self
+            .directories
+            .iter()
+            .filter(|_| !target.is_empty())
+            .filter_map(|each| each.moved(source, target));
         let mut made: Vec<Directory> = moved.collect();
         for directory in &mut made {
             directory.mark(&mark("here"));
         }
-        for directory in self.directories.iter_mut().filter(|directory| directory.is_below(source)) {
+        for directory in self.directories.iter_mut().filter(|directory| directory.is_below(source))
+        {
             directory.mark(&mark("gone"));
         }
         for directory in made {
@@ -145,7 +157,11 @@ impl Dynamo {
 
     fn query(&mut self, request: &Value) -> Vec<u8> {
         let values = request.get("ExpressionAttributeValues").and_then(Value::as_object);
-        let partition = values.into_iter().flatten().find_map(|(_, value)| value.get("S")).and_then(Value::as_str);
+        let partition = values
+            .into_iter()
+            .flatten()
+            .find_map(|(_, value)| value.get("S"))
+            .and_then(Value::as_str);
         let partition = partition.unwrap_or_default();
         let limit = limit(request);
         let after = start(request).map(|(_, sort)| sort);
@@ -157,17 +173,26 @@ impl Dynamo {
         stored(&self.table.query(partition))
     }
 
-    /// A segment is every so many-th partition of the described directories, then what is stored for the first one.
+    /// A segment is every so many-th partition of the described directories, then what is stored
+    /// for the first one.
     fn scan(&mut self, request: &Value) -> Vec<u8> {
-        let number = |name| request.get(name).and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
-        let (segment, segments) = (number("Segment").unwrap_or(0), number("TotalSegments").unwrap_or(1));
+        let number = |name| {
+            request
+                .get(name)
+                .and_then(Value::as_u64)
+                .and_then(|number| usize::try_from(number).ok())
+        };
+        let (segment, segments) =
+            (number("Segment").unwrap_or(0), number("TotalSegments").unwrap_or(1));
         let limit = limit(request);
         let mut after = start(request);
         for directory in &mut self.directories {
             for suffix in (0..directory.suffixes()).filter(|suffix| suffix % segments == segment) {
                 let sort = match after.take() {
                     None => None,
-                    Some((partition, sort)) if directory.suffix_of(&partition) == Some(suffix) => Some(sort),
+                    Some((partition, sort)) if directory.suffix_of(&partition) == Some(suffix) => {
+                        Some(sort)
+                    }
                     elsewhere => {
                         after = elsewhere;
                         continue;
@@ -193,14 +218,17 @@ impl Dynamo {
             }
             "TagResource" => {
                 for tag in request.get("Tags").and_then(Value::as_array).into_iter().flatten() {
-                    if let (Some(Value::String(name)), Some(value)) = (tag.get("Key"), tag.get("Value")) {
+                    if let (Some(Value::String(name)), Some(value)) =
+                        (tag.get("Key"), tag.get("Value"))
+                    {
                         self.tags.insert(name.clone(), value.clone());
                     }
                 }
                 found(json!({}))
             }
             "ListTagsOfResource" => {
-                let tags = self.tags.iter().map(|(name, value)| json!({"Key": name, "Value": value}));
+                let tags =
+                    self.tags.iter().map(|(name, value)| json!({"Key": name, "Value": value}));
                 found(json!({"Tags": tags.collect::<Vec<_>>()}))
             }
             _ => refusal("UnknownOperationException"),
@@ -210,14 +238,17 @@ impl Dynamo {
 
 /// Whether what is written there matters later: directories, and records of a volume.
 fn is_kept(item: &Item) -> bool {
-    let is_directory = item.get("isdir").and_then(|value| value.get("BOOL")) == Some(&Value::Bool(true));
+    let is_directory =
+        item.get("isdir").and_then(|value| value.get("BOOL")) == Some(&Value::Bool(true));
     is_directory || key_of(item).is_some_and(|(partition, _)| partition.starts_with("s3k:"))
 }
 
 /// Whether each key in a transaction's body is that of a file of a described directory.
 fn is_about_files(body: &[u8]) -> bool {
     let mut keys = memchr::memmem::find_iter(body, br#""children""#);
-    keys.all(|at| body.get(at..at + 32).is_some_and(|near| memchr::memmem::find(near, b"\"part-").is_some()))
+    keys.all(|at| {
+        body.get(at..at + 32).is_some_and(|near| memchr::memmem::find(near, b"\"part-").is_some())
+    })
 }
 
 fn text_of<'a>(item: &'a Item, name: &str) -> &'a str {
@@ -238,7 +269,11 @@ fn start(request: &Value) -> Option<Key> {
 }
 
 fn limit(request: &Value) -> usize {
-    request.get("Limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+    request
+        .get("Limit")
+        .and_then(Value::as_u64)
+        .and_then(|limit| usize::try_from(limit).ok())
+        .unwrap_or(usize::MAX)
 }
 
 fn found(body: Value) -> Answer {
@@ -251,19 +286,29 @@ fn refusal(code: &str) -> Answer {
 }
 
 fn stored(items: &[&Item]) -> Vec<u8> {
-    json!({"Count": items.len(), "Items": items, "ScannedCount": items.len()}).to_string().into_bytes()
+    json!({"Count": items.len(), "Items": items, "ScannedCount": items.len()})
+        .to_string()
+        .into_bytes()
 }
 
-/// The page of a scan that is not its last: it goes on after its last item even where a query would have ended.
+/// The page of a scan that is not its last: it goes on after its last item even where a query would
+/// have ended.
 fn with_more(page: Vec<u8>) -> Vec<u8> {
     if memchr::memmem::rfind(&page, b"LastEvaluatedKey").is_some() {
         return page;
     }
     let Ok(mut body) = serde_json::from_slice::<Value>(&page) else { return page };
-    let last = body.get("Items").and_then(Value::as_array).and_then(|items| items.last()).and_then(Value::as_object);
+    let last = body
+        .get("Items")
+        .and_then(Value::as_array)
+        .and_then(|items| items.last())
+        .and_then(Value::as_object);
     let Some((partition, sort)) = last.and_then(key_of) else { return page };
     if let Some(body) = body.as_object_mut() {
-        body.insert("LastEvaluatedKey".to_owned(), json!({"path": {"S": partition}, "children": {"S": sort}}));
+        body.insert(
+            "LastEvaluatedKey".to_owned(),
+            json!({"path": {"S": partition}, "children": {"S": sort}}),
+        );
     }
     body.to_string().into_bytes()
 }
@@ -292,7 +337,8 @@ mod tests {
     use super::*;
 
     fn ask(dynamo: &mut Dynamo, operation: &str, request: &Value) -> Value {
-        serde_json::from_slice(&dynamo.answer(operation, request.to_string().as_bytes()).body).unwrap()
+        serde_json::from_slice(&dynamo.answer(operation, request.to_string().as_bytes()).body)
+            .unwrap()
     }
 
     #[test]
@@ -305,19 +351,28 @@ mod tests {
             record.insert(name.to_owned(), json!({"S": text}));
         }
         ask(&mut dynamo, "PutItem", &json!({"Item": record}));
-        let query = |partition: &str| json!({"ExpressionAttributeValues": {":p": {"S": partition}}});
-        assert_eq!(ask(&mut dynamo, "Query", &query("ks://v/d-sf1"))["Items"][0]["next"], Value::Null);
+        let query =
+            |partition: &str| json!({"ExpressionAttributeValues": {":p": {"S": partition}}});
+        assert_eq!(
+            ask(&mut dynamo, "Query", &query("ks://v/d-sf1"))["Items"][0]["next"],
+            Value::Null
+        );
         let published = json!({
             "Key": key, "UpdateExpression": "SET #n0 = :v0", "ExpressionAttributeNames": {"#n0": "state"},
             "ExpressionAttributeValues": {":v0": {"S": "published"}},
         });
         ask(&mut dynamo, "UpdateItem", &published);
-        for (partition, then, version) in [("ks://v/d-sf1", "gone", "2"), ("ks://v/e-sf1", "here", "3")] {
+        for (partition, then, version) in
+            [("ks://v/d-sf1", "gone", "2"), ("ks://v/e-sf1", "here", "3")]
+        {
             let page = ask(&mut dynamo, "Query", &query(partition));
             assert_eq!(page["Count"], 10);
             let item = &page["Items"][9];
             assert_eq!(item["next"]["S"], format!(r#"{{"job":"j","then":"{then}"}}"#));
-            assert_eq!((&item["path"]["S"], &item["ver"]["N"]), (&json!(partition), &json!(version)));
+            assert_eq!(
+                (&item["path"]["S"], &item["ver"]["N"]),
+                (&json!(partition), &json!(version))
+            );
         }
     }
 
@@ -327,14 +382,21 @@ mod tests {
         let key = json!({"path": {"S": "ks://v/-sf0"}, "children": {"S": "d"}});
         for (is_directory, answer) in [
             (false, json!({})),
-            (true, json!({"Item": {"path": {"S": "ks://v/-sf0"}, "children": {"S": "d"}, "isdir": {"BOOL": true}}})),
+            (
+                true,
+                json!({"Item": {"path": {"S": "ks://v/-sf0"}, "children": {"S": "d"}, "isdir": {"BOOL": true}}}),
+            ),
         ] {
             let mut item = key.as_object().unwrap().clone();
             item.insert("isdir".to_owned(), json!({"BOOL": is_directory}));
             ask(&mut dynamo, "PutItem", &json!({"Item": item}));
             assert_eq!(ask(&mut dynamo, "GetItem", &json!({"Key": key})), answer);
         }
-        ask(&mut dynamo, "TransactWriteItems", &json!({"TransactItems": [{"Delete": {"Key": key}}]}));
+        ask(
+            &mut dynamo,
+            "TransactWriteItems",
+            &json!({"TransactItems": [{"Delete": {"Key": key}}]}),
+        );
         assert_eq!(ask(&mut dynamo, "GetItem", &json!({"Key": key})), json!({}));
     }
 
@@ -342,7 +404,8 @@ mod tests {
     fn files_are_kept_where_that_is_asked_for() {
         let mut dynamo = Dynamo::default();
         dynamo.keep_files();
-        let item = json!({"path": {"S": "ks://v/-sf0"}, "children": {"S": "f"}, "isdir": {"BOOL": false}});
+        let item =
+            json!({"path": {"S": "ks://v/-sf0"}, "children": {"S": "f"}, "isdir": {"BOOL": false}});
         let key = json!({"path": {"S": "ks://v/-sf0"}, "children": {"S": "f"}});
         ask(&mut dynamo, "PutItem", &json!({"Item": item}));
         assert_eq!(ask(&mut dynamo, "GetItem", &json!({"Key": key})), json!({"Item": item}));

@@ -43,7 +43,9 @@ pub fn unquote(text: &str) -> String {
     while let Some(byte) = bytes.next() {
         if byte == b'%' {
             let digits = [bytes.next().unwrap_or(b'0'), bytes.next().unwrap_or(b'0')];
-            let value = std::str::from_utf8(&digits).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            let value = std::str::from_utf8(&digits)
+                .ok()
+                .and_then(|digits| u8::from_str_radix(digits, 16).ok());
             plain.push(value.unwrap_or(b'?'));
         } else {
             plain.push(byte);
@@ -79,8 +81,9 @@ impl Answer {
     /// A DynamoDB answer with its checksum.
     pub fn json(status: u16, body: Vec<u8>) -> Self {
         let crc = crc32fast::hash(&body);
-        let headers =
-            format!("content-type: application/x-amz-json-1.0\r\nx-amz-crc32: {crc}\r\nx-amzn-requestid: CANNED\r\n");
+        let headers = format!(
+            "content-type: application/x-amz-json-1.0\r\nx-amz-crc32: {crc}\r\nx-amzn-requestid: CANNED\r\n"
+        );
         Self::new(status, headers, body)
     }
 }
@@ -104,7 +107,11 @@ impl Connection {
                 let come = self.buffer.len() - framing.head;
                 let length = framing.length(&self.buffer);
                 if let Some(body) = length.filter(|&length| come >= length) {
-                    return Ok(Some(Size { head: framing.head, body, in_chunks: framing.told.is_none() }));
+                    return Ok(Some(Size {
+                        head: framing.head,
+                        body,
+                        in_chunks: framing.told.is_none(),
+                    }));
                 }
                 if framing.wants_continue && !told_to_continue {
                     told_to_continue = true;
@@ -127,7 +134,8 @@ impl Connection {
         parsed.parse(self.buffer.get(..size.head)?).ok()?;
         let (path, query) = parsed.path?.split_once('?').unwrap_or((parsed.path?, ""));
         let find = |name: &str| {
-            let header = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+            let header =
+                parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
             std::str::from_utf8(header.value).ok()
         };
         let mut body = Cow::Borrowed(self.buffer.get(size.head..size.head + size.body)?);
@@ -159,8 +167,11 @@ impl Connection {
         let reason = if answer.status < 300 { "OK" } else { "Error" };
         let length = answer.length.unwrap_or(answer.body.len());
         let mut head = String::with_capacity(256);
-        let written =
-            write!(head, "HTTP/1.1 {} {reason}\r\n{}content-length: {length}\r\n\r\n", answer.status, answer.headers);
+        let written = write!(
+            head,
+            "HTTP/1.1 {} {reason}\r\n{}content-length: {length}\r\n\r\n",
+            answer.status, answer.headers
+        );
         written.map_err(io::Error::other)?;
         let body: &[u8] = if is_head { &[] } else { &answer.body };
         if body.len() <= SMALL {
@@ -206,8 +217,8 @@ impl Framing {
     }
 }
 
-/// The data of a body in chunks, those of HTTP and those of S3 (`aws-chunked`) alike, and the length of the whole with
-/// sizes and trailers; None while some of it is missing.
+/// The data of a body in chunks, those of HTTP and those of S3 (`aws-chunked`) alike, and the
+/// length of the whole with sizes and trailers; None while some of it is missing.
 fn unchunked(body: &[u8]) -> Option<(Vec<u8>, usize)> {
     let mut data = Vec::new();
     let mut at = 0;
@@ -250,7 +261,10 @@ mod tests {
     fn a_request_tells_where_it_ends() {
         let sized = b"PUT /a HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
         let framing = Framing::of(sized).unwrap();
-        assert_eq!((framing.head, framing.length(sized), framing.wants_continue), (sized.len(), Some(5), true));
+        assert_eq!(
+            (framing.head, framing.length(sized), framing.wants_continue),
+            (sized.len(), Some(5), true)
+        );
         let chunked = b"PUT /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n";
         let framing = Framing::of(chunked).unwrap();
         assert_eq!(framing.length(chunked), Some(chunked.len() - framing.head));

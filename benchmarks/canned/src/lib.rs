@@ -1,8 +1,9 @@
 //! A server that answers as DynamoDB and S3 do, without doing their work: a benchmark's other end.
 //!
-//! Directories are described once (`POST /_/directory?...`) and answered from templates. Conditions are not evaluated.
-//! Directories, marks and records that are written are kept, so that whole operations of a client run through; what is
-//! written to a file's item is forgotten, unless `POST /_/keep` was said.
+//! Directories are described once (`POST /_/directory?...`) and answered from templates. Conditions
+//! are not evaluated. Directories, marks and records that are written are kept, so that whole
+//! operations of a client run through; what is written to a file's item is forgotten, unless `POST
+//! /_/keep` was said.
 
 mod control;
 mod directories;

@@ -30,7 +30,9 @@ fn xml(body: String) -> Answer {
 }
 
 fn refusal(status: u16, code: &str) -> Answer {
-    let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>canned</Message></Error>");
+    let body = format!(
+        "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>canned</Message></Error>"
+    );
     Answer::new(status, "content-type: application/xml\r\n".to_owned(), body.into_bytes())
 }
 
@@ -51,12 +53,17 @@ impl Objects {
     /// The answer to a request.
     pub fn answer(&mut self, request: &Request<'_>) -> Answer {
         let path = unquote(request.path);
-        let of_bucket = path.trim_matches('/').split_once('/').is_none_or(|(_, key)| key.is_empty());
+        let of_bucket =
+            path.trim_matches('/').split_once('/').is_none_or(|(_, key)| key.is_empty());
         match request.method {
             "GET" if of_bucket => self.list(&path, request),
-            "POST" if request.parameter("delete").is_some() => self.delete_many(&path, &request.body),
+            "POST" if request.parameter("delete").is_some() => {
+                self.delete_many(&path, &request.body)
+            }
             "PUT" if of_bucket => Answer::new(200, String::new(), Vec::new()),
-            "HEAD" if of_bucket => Answer::new(200, "x-amz-bucket-region: us-east-1\r\n".to_owned(), Vec::new()),
+            "HEAD" if of_bucket => {
+                Answer::new(200, "x-amz-bucket-region: us-east-1\r\n".to_owned(), Vec::new())
+            }
             "PUT" => self.put(path, request),
             "GET" | "HEAD" => self.get(&path, request),
             "DELETE" => {
@@ -73,7 +80,9 @@ impl Objects {
         }
         if let Some(source) = request.copy_source {
             let source = unquote(source);
-            let Some(data) = self.objects.get(&format!("/{}", source.trim_start_matches('/'))).cloned() else {
+            let Some(data) =
+                self.objects.get(&format!("/{}", source.trim_start_matches('/'))).cloned()
+            else {
                 return refusal(404, "NoSuchKey");
             };
             let answer = format!(
@@ -92,11 +101,19 @@ impl Objects {
     fn get(&self, path: &str, request: &Request<'_>) -> Answer {
         let Some(data) = self.objects.get(path) else { return refusal(404, "NoSuchKey") };
         if request.method == "HEAD" {
-            return Answer { length: Some(data.len()), ..Answer::new(200, headers(data), Vec::new()) };
+            return Answer {
+                length: Some(data.len()),
+                ..Answer::new(200, headers(data), Vec::new())
+            };
         }
-        let Some(range) = request.range else { return Answer::new(200, headers(data), data.clone()) };
-        let Some((first, end)) = range_of(range, data.len()) else { return refusal(416, "InvalidRange") };
-        let told = format!("{}content-range: bytes {first}-{}/{}\r\n", headers(data), end - 1, data.len());
+        let Some(range) = request.range else {
+            return Answer::new(200, headers(data), data.clone());
+        };
+        let Some((first, end)) = range_of(range, data.len()) else {
+            return refusal(416, "InvalidRange");
+        };
+        let told =
+            format!("{}content-range: bytes {first}-{}/{}\r\n", headers(data), end - 1, data.len());
         Answer::new(206, told, data.get(first..end).unwrap_or_default().to_vec())
     }
 
@@ -119,10 +136,16 @@ impl Objects {
     fn list(&self, bucket: &str, request: &Request<'_>) -> Answer {
         let root = format!("/{}/", bucket.trim_matches('/'));
         let prefix = format!("{root}{}", request.parameter("prefix").unwrap_or_default());
-        let after = request.parameter("continuation-token").or_else(|| request.parameter("start-after"));
-        let most = request.parameter("max-keys").and_then(|most| most.parse().ok()).unwrap_or(LIST).min(LIST);
+        let after =
+            request.parameter("continuation-token").or_else(|| request.parameter("start-after"));
+        let most = request
+            .parameter("max-keys")
+            .and_then(|most| most.parse().ok())
+            .unwrap_or(LIST)
+            .min(LIST);
         let from = after.map_or_else(|| prefix.clone(), |key| format!("{root}{key}\u{1}"));
-        let mut found = self.objects.range(from..).take_while(|(path, _)| path.starts_with(&prefix));
+        let mut found =
+            self.objects.range(from..).take_while(|(path, _)| path.starts_with(&prefix));
         let mut body = String::from("<?xml version=\"1.0\"?><ListBucketResult>");
         let mut last = "";
         for (path, data) in found.by_ref().take(most) {
@@ -137,8 +160,10 @@ impl Objects {
             );
         }
         if found.next().is_some() {
-            let _ =
-                write!(body, "<IsTruncated>true</IsTruncated><NextContinuationToken>{last}</NextContinuationToken>");
+            let _ = write!(
+                body,
+                "<IsTruncated>true</IsTruncated><NextContinuationToken>{last}</NextContinuationToken>"
+            );
         } else {
             body.push_str("<IsTruncated>false</IsTruncated>");
         }

@@ -15,7 +15,8 @@ pub struct Table {
 
 /// The key among an item's attributes.
 pub fn key_of(item: &Item) -> Option<Key> {
-    let text = |name| item.get(name).and_then(|value: &Value| value.get("S")).and_then(Value::as_str);
+    let text =
+        |name| item.get(name).and_then(|value: &Value| value.get("S")).and_then(Value::as_str);
     Some((text("path")?.to_owned(), text("children")?.to_owned()))
 }
 
@@ -67,7 +68,9 @@ pub fn update(item: &mut Item, request: &Value) {
     };
     for assignment in sets.trim().trim_start_matches("SET ").split(',') {
         let Some((name, value)) = assignment.split_once('=') else { continue };
-        if let Some(value) = request.get("ExpressionAttributeValues").and_then(|values| values.get(value.trim())) {
+        if let Some(value) =
+            request.get("ExpressionAttributeValues").and_then(|values| values.get(value.trim()))
+        {
             item.insert(attribute(name.trim()), value.clone());
         }
     }
@@ -83,8 +86,10 @@ mod tests {
 
     #[test]
     fn updates_set_and_remove() {
-        let mut item =
-            json!({"path": {"S": "p"}, "children": {"S": "c"}, "next": {"S": "x"}}).as_object().unwrap().clone();
+        let mut item = json!({"path": {"S": "p"}, "children": {"S": "c"}, "next": {"S": "x"}})
+            .as_object()
+            .unwrap()
+            .clone();
         let request = json!({
             "UpdateExpression": "SET #n0 = :v0, #n1 = :v1 REMOVE #n2",
             "ExpressionAttributeNames": {"#n0": "ver", "#n1": "op", "#n2": "next"},

@@ -1,4 +1,5 @@
-//! `load HOST:PORT CONNECTIONS SECONDS FILE`: send the request in FILE over and over, and print answers and bytes a second.
+//! `load HOST:PORT CONNECTIONS SECONDS FILE`: send the request in FILE over and over, and print
+//! answers and bytes a second.
 
 use std::io::{Error, Result};
 use std::process::ExitCode;
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Length of the whole answer that begins a buffer, once its head is there. `is_head`: it answers a HEAD, and has no body.
+/// Length of the whole answer that begins a buffer, once its head is there. `is_head`: it answers a
+/// HEAD, and has no body.
 fn length_of(buffer: &[u8], is_head: bool) -> Option<usize> {
     let head = memchr::memmem::find(buffer, b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(buffer.get(..head)?).ok()?;
@@ -37,7 +39,8 @@ async fn answers(address: String, request: Vec<u8>, end: Instant) -> Result<(u64
             filled += got;
             left = match left {
                 Some(left) => Some(usize::saturating_sub(left, got)),
-                None => length_of(buffer.get(..filled).unwrap_or_default(), is_head).map(|all| all - filled),
+                None => length_of(buffer.get(..filled).unwrap_or_default(), is_head)
+                    .map(|all| all - filled),
             };
         }
         count += 1;
@@ -57,8 +60,9 @@ fn run() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (count, bytes) = runtime.block_on(async {
         let end = Instant::now() + Duration::from_secs_f64(seconds);
-        let tasks: Vec<_> =
-            (0..connections).map(|_| tokio::spawn(answers(address.clone(), request.clone(), end))).collect();
+        let tasks: Vec<_> = (0..connections)
+            .map(|_| tokio::spawn(answers(address.clone(), request.clone(), end)))
+            .collect();
         let (mut count, mut bytes) = (0, 0);
         for task in tasks {
             let (answers, size) = task.await.map_err(Error::other)??;
@@ -67,7 +71,11 @@ fn run() -> Result<()> {
         }
         Result::Ok((count, bytes))
     })?;
-    println!("{{\"per_second\": {:.1}, \"bytes_per_second\": {:.0}}}", count as f64 / seconds, bytes as f64 / seconds);
+    println!(
+        "{{\"per_second\": {:.1}, \"bytes_per_second\": {:.0}}}",
+        count as f64 / seconds,
+        bytes as f64 / seconds
+    );
     Ok(())
 }
 
