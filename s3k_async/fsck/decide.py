@@ -10,7 +10,7 @@ compares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Generic, TypeVar
@@ -32,7 +32,7 @@ from s3k_async.fsck.facts import (
     standing,
 )
 from s3k_async.model import Entry
-from s3k_async.oplog.entries import LogRecord, Operation, pending_segment
+from s3k_async.oplog.entries import LogRecord, Operation, job_of_segment, pending_segment
 from s3k_async.storage.physical import is_uri
 from s3k_async.stores.blobs import BlobInfo
 
@@ -53,7 +53,6 @@ __all__ = [
     "next_version",
     "reached",
     "same_blob",
-    "shows",
 ]
 
 COMPARED: Final = (
@@ -227,7 +226,7 @@ class _Case:
         operation = self.record.operation
         if operation.after is None:
             return not self.stand.entries
-        return any(shows(entry, operation) for entry in self.stand.entries)
+        return any(_shows(entry, operation) for entry in self.stand.entries)
 
     def built_upon(self) -> bool:
         """Whether a later operation began from what this one wrote. The id alone does not tell: a
@@ -306,7 +305,7 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "bytes missing": lambda case: not case.has_bytes(case.entry),
     "size differs": lambda case: not case.has_bytes(case.entry, whole=True),
     "adopted, etag differs": lambda case: case.was_replaced(),
-    "of an open segment": lambda case: is_open(case.record),
+    "of an open segment": lambda case: is_open(case.record, case.facts.unfinished),
     "operation young": lambda case: case.facts.is_young(case.record.operation.time_ms),
     "table shows it": lambda case: case.shown(),
     "a later one began from it": lambda case: case.built_upon(),
@@ -570,9 +569,11 @@ def decide(facts: Facts) -> list[Finding]:
     return found
 
 
-def is_open(record: LogRecord) -> bool:
-    """Whether an operation is pending because no mark of its segment says what became of it."""
-    return bool(pending_segment(record.key))
+def is_open(record: LogRecord, unfinished: Collection[str] = ()) -> bool:
+    """Whether an operation is pending because no mark of its segment says what became of it, so
+    that it is told, and ended, with its change. `unfinished`: as of `Facts`."""
+    segment = pending_segment(record.key)
+    return bool(segment) and (job_of_segment(segment) or record.key) not in unfinished
 
 
 def next_version(facts: Facts) -> int:
@@ -613,8 +614,7 @@ def _detail(row: Row, case: _Case) -> str:
     )
 
 
-def shows(entry: Entry, operation: Operation) -> bool:
-    """Whether an entry of the operation's object is what the operation wrote."""
+def _shows(entry: Entry, operation: Operation) -> bool:
     if entry.version != operation.version:
         return False
     after = operation.after

@@ -151,12 +151,16 @@ class Facts:
     unreadable_jobs: frozenset[str] = frozenset()
     """Ids of jobs whose record cannot be read: nobody knows whether they are over."""
 
+    unfinished: frozenset[str] = frozenset()
+    """Keys of interrupted changes that could not be ended as a whole: their marks and operations
+    are decided object by object."""
+
     def is_told_with_job(self, entry: Entry) -> bool:
         """Whether the entry's mark is one of many that are told, and ended, with the job that has
         set them."""
         mark = _mark(entry)
         job = self.jobs.get(mark.job) if mark is not None else None
-        return job is not None and job.kind != "mark"
+        return job is not None and job.kind != "mark" and job.id not in self.unfinished
 
     def is_young(self, time_ms: int) -> bool:
         """Whether something of that time may still be under way."""

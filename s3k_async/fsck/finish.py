@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from s3k_async.errors import ItemFormatError
-from s3k_async.fsck.decide import shows
 from s3k_async.metadata.codec import from_item
 from s3k_async.metadata.marks import job_of, parse_mark
 from s3k_async.metadata.store import MetadataStore
@@ -53,34 +52,35 @@ def happened(
     operation: Operation, stored: Mapping[str, Entry], job: str, *, published: bool
 ) -> bool | None:
     """Whether an operation happened, by the entries that are stored at its paths; None: they do not
-    tell.
+    tell. Arguments as for `mark_of`.
 
-    An entry has each version once. So one that is what the operation wrote proves that it happened;
-    one that is what the operation began from, that it did not, and will not if it can only happen
-    with a job that is over.
+    An entry that bears the operation's id and version proves that it happened. A directory's id of
+    the operation changes whenever something in it does, so of a directory the same version proves
+    nothing: a rename that was repeated has the same ones. An entry that is still what the operation
+    began from proves that it did not happen, and will not if it can only happen with a job that is
+    over. If that entry carries the mark of a published job as going, it is about to go.
     """
     after, before = operation.after, operation.before
     there = stored.get(after.path) if after is not None else None
     if there is not None:
         side = _side(there, job, published=published)
-        if side is not None and side.id == operation.object_id and shows(side, operation):
+        if side is not None and (side.id, side.version, side.operation) == (
+            operation.object_id,
+            operation.version,
+            operation.id,
+        ):
             return True
     here = stored.get(before.path) if before is not None else None
-    if (
-        not job
-        or before is None
-        or here is None
-        or (here.id, here.version) != (before.id, before.version)
-    ):
+    if not job or before is None or here is None:
         return None
-    if (
-        after is None
-        and published
-        and job_of(here.pending) == job
-        and _side(here, job, published=True) is None
-    ):
-        return True
-    return None if here.pending and published else False
+    if (here.id, here.version) != (before.id, before.version):
+        return None
+    if not published or not here.pending:
+        return False
+    if job_of(here.pending) != job:
+        return None
+    side = _side(here, job, published=True)
+    return True if side is None or side.id != operation.object_id else None
 
 
 def _side(entry: Entry, job: str, *, published: bool) -> Entry | None:

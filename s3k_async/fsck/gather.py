@@ -77,6 +77,8 @@ class Gatherer:
         self.position = position or LogPosition()
         self.decided = 0
         """Parts that an earlier run has decided."""
+        self.unfinished: set[str] = set()
+        """As of `Facts`."""
         self._tail: LogTail | None = None
         self._done: list[str] = []
         self._resume(parts.load_state())
@@ -151,12 +153,19 @@ class Gatherer:
                 segment
             )
         jobs = {job.id: job for job in self.loose.jobs}
+        elsewhere = {job.id for job in self.loose.jobs if not self._concerns(job)}
         return [
             ChangeFacts(
                 key, jobs.get(key), tuple(segments.get(key, ())), self.now_ms, self.ground.grace_ms
             )
-            for key in sorted(jobs.keys() | segments.keys())
+            for key in sorted((jobs.keys() | segments.keys()) - elsewhere)
         ]
+
+    def _concerns(self, job: JobRecord) -> bool:
+        """Whether a job may have marked what is looked at."""
+        tops = [path for path in (job.source, job.target) if path]
+        below = [self.ground.path.startswith(path + "/") for path in tops]
+        return not tops or any(map(self.ground.holds, tops)) or any(below)
 
     def lonely(self, number: int) -> Iterator[Child]:
         """Of each parent that is no directory of the table, in one part, the first of its children
@@ -183,6 +192,7 @@ class Gatherer:
             blobs=blobs,
             logged=self.ground.log is not None and not (legacy and is_dir),
             legacy=legacy,
+            unfinished=frozenset(self.unfinished),
         )
 
     def _ids(

@@ -80,6 +80,8 @@ __all__ = ["QUARANTINE", "FsckVolume", "LeftError", "Mender", "MissingDirectoryE
 QUARANTINE: Final = "quarantine/"
 """What the keys of quarantined things begin with, below the log's root."""
 
+WAITS: Final = (0.0, 0.05, 0.5, 5.0)
+"""Seconds between the looks at what is pending."""
 _TYPED: Final = re.compile(r'\{"(?:N|B|NULL|L|M|SS|NS|BS)":.*\}', re.DOTALL)
 """How the item port gives an attribute of a type of DynamoDB that is neither text, whole number nor
 truth value."""
@@ -243,15 +245,30 @@ class Mender:
                 raise MissingDirectoryError("its directory is not there yet", path=parent)
             checks.append(Check(self._store.keys.key(parent), is_unmarked_directory()))
         await self._store.items.transact([put, *checks], self._sources.uuid())
-        # Between the look and the write another repair may have put it back, and a client may have
-        # removed that.
-        now = next(iter(await look_again(self._ground, [facts], self._tail)), None)
-        if now is None or now.truth != facts.truth:
-            with suppress(ConditionFailedError):
-                await self._store.items.write(
-                    Delete(put.key, unchanged(replace(state, pending="")))
-                )
+        if await self._was_changed(facts):
+            if current is None and not state.is_dir:
+                with suppress(ConditionFailedError):
+                    await self._store.items.write(
+                        Delete(put.key, unchanged(replace(state, pending="")))
+                    )
             raise LeftError("it was changed while it was put back", path=state.path)
+
+    async def _was_changed(self, facts: Facts) -> bool:
+        """Whether the log has committed another state of an object since. Between the look and the
+        write another repair may have put the entry back, and a client may have changed that. What
+        is pending is waited for: it may have happened before the write, or rest upon it.
+        """
+        for wait in WAITS:
+            await self._sources.sleep(wait)
+            now = next(iter(await look_again(self._ground, [facts], self._tail)), None)
+            if now is None:
+                continue
+            committed = now.truth.committed if now.truth else None
+            if facts.truth is None or committed != facts.truth.committed:
+                return True
+            if now.truth == facts.truth:
+                return False
+        return False
 
     async def _remove_entry(self, task: Task) -> None:
         await self._store.delete_file(self._entry(task))
@@ -294,8 +311,12 @@ class Mender:
         job = task.facts.job
         if job is None:
             name = task.facts.segments[0]
+            if name.job and await self._store.jobs.record(name.job) is not None:
+                # Its record is written before its first segment, and was not there yet.
+                raise LeftError("the job began when the table had been read", path=task.facts.key)
             prefix = job_segments(name.job) if name.job else task.facts.key
-            await self._mark_segments(prefix, name.job, published=False)
+            if not await self._mark_segments(prefix, name.job, published=False):
+                raise LeftError("the log knows what became of it by now", path=task.facts.key)
             return
         current = await self._abandoned(job)
         if current.is_published:
@@ -309,10 +330,12 @@ class Mender:
             for segment in await self._ground.log.open_segments(job_segments(job.id)):
                 await self._log().delete(segment_key(segment, "pending"))
 
-    async def _mark_segments(self, prefix: str, job: str, *, published: bool) -> None:
+    async def _mark_segments(self, prefix: str, job: str, *, published: bool) -> int:
+        """Write the marks of all open segments below a prefix of keys; how many there were."""
         log = self._ground.log
         if not isinstance(log, LogReader):
-            return
+            return 0
+        ended = 0
         for segment_id in await log.open_segments(prefix):
             begun = await log.begun(segment_id)
             if begun is None:
@@ -322,6 +345,8 @@ class Mender:
                 await self._log().delete(segment_key(segment_id, "pending"))
             else:
                 await self._put_log(segment_key(segment_id, "committed"), encode_mark(mark))
+            ended += 1
+        return ended
 
     async def _abandoned(self, job: JobRecord) -> JobRecord:
         """The record of a job, read anew, whose lease has run out."""

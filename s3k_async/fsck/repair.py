@@ -365,6 +365,8 @@ class Round:
             self.lost += 1
             return Mended(task.finding, "left", error.message)
         except _FAILED as error:
+            if task.finding.action == "finish_change":
+                self._gatherer.unfinished.add(task.finding.key)
             return Mended(task.finding, "failed", str(error))
         return Mended(task.finding, "done")
 

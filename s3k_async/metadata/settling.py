@@ -123,10 +123,18 @@ class Settling:
     async def _end_parts(self, job: Job, *, published: bool) -> None:
         """From the last part to the first, so that a directory which the transaction made comes
         after what is in it."""
+        damage: ItemFormatError | None = None
         for number in reversed(range(job.parts)):
-            part = await read_part(self._reader.items, job.id, number)
+            try:
+                part = await read_part(self._reader.items, job.id, number)
+            except ItemFormatError as error:
+                damage = error
+                continue
             if part is not None:
                 await self._end_part(job, part, published=published)
+        if damage is not None and published:
+            # The marks that the part lists mean the new side only as long as the record is there.
+            raise damage
         await remove_parts(self._reader.items, job)
 
     async def _end_part(self, job: Job, part: Part, *, published: bool) -> None:

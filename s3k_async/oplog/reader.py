@@ -417,7 +417,9 @@ class LogReader:
             ]
         if isinstance(committed, Mark):
             return damage + await self._marked(committed, begun, keys, damaged=bool(damage))
-        return damage + (list(begun.records(keys["pending"])) if begun is not None else [])
+        # With a mark that cannot be read the segment is not open: nothing can end it as a whole.
+        key = keys.get("committed", keys["pending"])
+        return damage + (list(begun.records(key)) if begun is not None else [])
 
     async def _marked(
         self, mark: Mark, begun: Segment | None, keys: dict[LogState, str], *, damaged: bool
@@ -428,7 +430,7 @@ class LogReader:
             try:
                 return list(mark.records(begun, key))
             except LogFormatError as error:
-                return [DamagedLog(key, error), *begun.records(keys["pending"])]
+                return [DamagedLog(key, error), *begun.records(key)]
         if damaged or await self._blobs.head(key) is None or mark.id in await self._covered():
             return []
         return [

@@ -60,12 +60,15 @@ class Turn:
     now_ms: int
     position: LogPosition = field(default_factory=LogPosition)
     """Where the log ended when it was scanned."""
+    unfinished: frozenset[str] = frozenset()
+    """As of `Facts`."""
 
     def gatherer(self, volume: Volume, parts: Parts) -> Gatherer:
         """The facts about some parts of an open volume."""
-        return Gatherer(
-            self.place.ground(volume), parts, now_ms=self.now_ms, position=self.position
-        )
+        ground = self.place.ground(volume)
+        gatherer = Gatherer(ground, parts, now_ms=self.now_ms, position=self.position)
+        gatherer.unfinished.update(self.unfinished)
+        return gatherer
 
     def round(self, volume: Volume, gatherer: Gatherer, name: str) -> tuple[Round, RepairReport]:
         """What mends what a gatherer knows, and its report. `name`: of its audit trail."""
@@ -117,6 +120,7 @@ def mend_round(job: Job, turn: Turn, report: RepairReport) -> tuple[DataFrame, b
         report.left.add(own.left.findings)
         report.add(own.mended)
         return _own(job, turn, own), True
+    turn = replace(turn, unfinished=frozenset(scanned.gatherer.unfinished))
     frame = job.stages.run(
         f"{within}objects",
         f"fsck: mending objects, round {turn.number}",

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
+import anyio
 import pytest
 
 from s3k_async import S3kClient
 from s3k_async.errors import OutcomeUnknownError, ServiceError
+from s3k_async.fsck import repair
 from s3k_async.fsck.facts import Finding
 from s3k_async.fsck.finish import happened
+from s3k_async.fsck.gather import Gatherer
+from s3k_async.fsck.mend import Mender, Task
 from s3k_async.fsck.repair import repair_volume, verify_volume
-from s3k_async.metadata.jobs import Jobs
+from s3k_async.metadata.jobs import Job, Jobs
 from s3k_async.metadata.marks import GONE, Mark
-from s3k_async.model import Entry
+from s3k_async.model import Entry, Progress
 from s3k_async.oplog import log as oplog
-from s3k_async.oplog.entries import Operation
+from s3k_async.oplog.entries import Operation, seal, segment_key
 from s3k_async.oplog.reader import LogReader, latest
+from s3k_async.sources import SYSTEM
 from s3k_async.stores.faults import Died, FaultPlan, Moment
+from s3k_async.stores.items import Condition, Key, Update
 from tests.client.rig import faulty_client
 from tests.torture.damage import GRACE, Scene
 
@@ -328,6 +336,150 @@ async def test_a_change_of_many_files_that_no_job_holds_is_one_finding_by_its_se
         await need_the_log_agree(world)
 
 
+@pytest.mark.parametrize("verb", ["rename", "delete"])
+async def test_a_job_that_begins_after_the_scan_of_the_table_is_left_alone(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client's clock is an hour slow, so that its segments look old, and it is published
+    later."""
+    async with scene(files=3) as world:
+        late_ms = world.clock.now_ms() - SYSTEM.now_ms() - 3_600_000
+        slow = replace(SYSTEM, now_ms=lambda: SYSTEM.now_ms() + late_ms)
+        begun, go = anyio.Event(), anyio.Event()
+        publish, scan_log, mend = Jobs.publish, Gatherer._scan_log, Mender.mend
+        owners: list[asyncio.Task[None]] = []
+
+        async def owner() -> None:
+            async with faulty_client(FaultPlan(), world.volume.config, slow) as fs:
+                await VERBS[verb](fs)
+
+        async def held(self: Jobs, job: Job) -> None:
+            begun.set()
+            await go.wait()
+            await publish(self, job)
+
+        async def between(self: Gatherer, tell: Callable[[Progress], object]) -> None:
+            if not owners:
+                owners.append(asyncio.create_task(owner()))
+                await begun.wait()
+            await scan_log(self, tell)
+
+        async def then(self: Mender, task: Task) -> None:
+            try:
+                await mend(self, task)
+            finally:
+                go.set()
+                await asyncio.wait(owners)
+
+        monkeypatch.setattr(Jobs, "publish", held)
+        monkeypatch.setattr(Gatherer, "_scan_log", between)
+        monkeypatch.setattr(Mender, "mend", then)
+        await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        go.set()
+        await owners[0]
+        assert await contents(world) == AFTER[verb](world.files)
+
+
+@pytest.mark.parametrize("again", ["done", "interrupted"])
+async def test_a_rename_that_is_repeated_is_not_proof_of_the_first_one(
+    again: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both lead every directory to the same path and version."""
+    async with scene() as world:
+        await stop_at_publication(world, "rename", False, monkeypatch)
+        await end_jobs(world)
+        if again == "done":
+            async with client(world) as fs:
+                await fs.rename("/a", "/b")
+        else:
+            await stop_at_publication(world, "rename", False, monkeypatch)
+        world.clock.advance(1000)
+        with monkeypatch.context() as patched:
+            patched.setattr(repair, "ROUNDS", 1)
+            await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        findings = [finding async for finding in LogReader(world.log_blobs).records()]
+        for truth in latest(findings).values():
+            state = truth.committed.operation.after if truth.committed else None
+            assert not truth.conflict
+            assert (
+                state is None
+                or state.path == "/top"
+                or state.path.startswith("/b" if again == "done" else "/a")
+            )
+        await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert await problems(world) == []
+        await need_the_log_agree(world)
+
+
+async def test_a_mark_of_a_newer_format_keeps_nothing_else_from_being_mended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scene() as world:
+        await stop_at_publication(world, "rename", True, monkeypatch)
+        await end_jobs(world)
+        segment = (await open_segments(world))[0]
+        head = {"s3k": "oplog-segment", "format": 99, "segment": segment, "state": "committed"}
+        newer = seal(json.dumps(head).encode() + b"\n")
+        await world.log_blobs.put(segment_key(segment, "committed"), newer)
+        await world.lose("/top")
+        await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert await world.find("/top") is not None
+        assert {finding.kind for finding in await problems(world)} == {"log_newer"}
+
+
+async def test_an_aborted_transaction_is_ended_though_a_part_of_its_record_is_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scene() as world:
+        await stop_at_publication(world, "transaction", False, monkeypatch)
+        (job,) = [record async for record in world.volume.store.jobs.records()]
+        part = Key("s3k:job", f"{job.id}#000000")
+        await world.volume.items.write(Update(part, Condition(), set={"paths": "garbage"}))
+        await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert await problems(world) == []
+        assert await open_segments(world) == []
+        assert await contents(world) == world.files
+
+
+async def test_a_published_file_whose_new_item_is_damaged_comes_back_from_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scene() as world:
+        await stop_at_publication(world, "rename", True, monkeypatch)
+        key = world.volume.store.keys.key("/b/d0/f0")
+        await world.volume.items.write(Update(key, Condition(), set={"size": "x"}))
+        await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert await problems(world) == []
+        assert await contents(world) == AFTER["rename"](world.files)
+
+
+async def test_below_a_path_only_what_concerns_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene() as world:
+        await stop_at_publication(world, "delete", True, monkeypatch)
+        for path, told in (("/elsewhere", 0), ("/a", 1), ("/a/d0", 1), ("/", 1)):
+            found = (await verify_volume(world.volume, grace=GRACE, path=path)).problems
+            assert len(found) == told, path
+
+
+async def test_files_that_a_published_transaction_replaces_by_renames_are_ended_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def replace_files(fs: S3kClient) -> None:
+        async with fs.transaction() as tx:
+            await tx.rename("/a/d1/f0", "/a/d0/f0", overwrite=True)
+            await tx.rename("/a/d1/f1", "/a/d0/f1", overwrite=True)
+            for number in range(100):
+                await tx.write(f"/c/f{number}", b"c")
+
+    monkeypatch.setitem(VERBS, "replace", replace_files)
+    async with scene() as world:
+        await stop_at_publication(world, "replace", True, monkeypatch)
+        report = await repair_volume(world.volume, dry_run=False, grace=GRACE)
+        assert report.outcomes == {("finish_change", "done"): 1}
+        assert await problems(world) == []
+        await need_the_log_agree(world)
+
+
 # What the table tells of one operation
 
 BEFORE: Final = Entry("/x", False, "id", 3, 1, 1000, size=1, physical="k", operation="o3")
@@ -337,6 +489,9 @@ REMOVAL: Final = Operation("o4", "delete", "id", 4, 1000, BEFORE, None)
 OURS: Final = Mark("J", GONE).text()
 THEIRS: Final = Mark("K", GONE).text()
 HIDDEN: Final = Mark("J", "here").text()
+TOP: Final = replace(BEFORE, is_dir=True, size=0, physical=None)
+TOP_MOVED: Final = replace(MOVED, is_dir=True, size=0, physical=None)
+TOP_MOVE: Final = Operation("o4", "rename", "id", 4, 1000, TOP, TOP_MOVED)
 
 
 @pytest.mark.parametrize(
@@ -360,6 +515,10 @@ HIDDEN: Final = Mark("J", "here").text()
         (REMOVAL, [replace(BEFORE, pending=OURS)], "J", False, False),
         (REMOVAL, [replace(BEFORE, pending=THEIRS)], "J", True, None),
         (REMOVAL, [BEFORE], "J", True, False),
+        (MOVE, [replace(BEFORE, pending=OURS)], "J", True, True),
+        (TOP_MOVE, [TOP_MOVED], "J", False, True),
+        (TOP_MOVE, [replace(TOP_MOVED, operation="touched")], "J", False, None),
+        (TOP_MOVE, [replace(TOP_MOVED, operation="o9", pending=THEIRS)], "J", False, None),
     ],
 )
 def test_what_the_table_tells_of_an_operation(

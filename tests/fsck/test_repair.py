@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
 import random
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -27,6 +29,7 @@ from s3k_async.config import (
 from s3k_async.errors import InvalidArgumentError, S3kError, ServiceError
 from s3k_async.fsck.decide import decide
 from s3k_async.fsck.facts import Facts
+from s3k_async.fsck.look import look_again
 from s3k_async.fsck.mend import Mender, Task
 from s3k_async.fsck.repair import RepairReport, Round, repair_volume, verify_volume
 from s3k_async.metadata.jobs import JobRecord
@@ -38,6 +41,7 @@ from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Put
 from s3k_async.volumes import init_volume, open_volume
+from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
 from tests.torture.damage import DAMAGES, GRACE, Scene
 
@@ -127,6 +131,51 @@ async def test_what_was_put_back_and_has_gone_since_is_not_put_back_again(
         assert await scene.find("/top") is None
         assert await scene.find("/moved") is not None
         assert report.left.problems == []
+    finally:
+        await scene.end()
+
+
+async def test_what_a_client_is_writing_over_is_not_taken_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its operation is pending in the log when repair looks at the entry once more."""
+    scene = await Scene.start()
+    begun, go = asyncio.Event(), asyncio.Event()
+    looks = 0
+    writers: list[asyncio.Task[object]] = []
+
+    async def gate(call: Call) -> None:
+        if call.method in ("write", "transact") and call.key.startswith("ks://"):
+            begun.set()
+            await go.wait()
+
+    async def write() -> None:
+        async with faulty_client(faults, scene.volume.config, scene.volume.store.sources) as fs:
+            faults.gate = gate
+            await fs.write("/top", b"over it")
+
+    async def looking(*arguments: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            writers.append(asyncio.create_task(write()))
+            await begun.wait()
+        elif looks == 3:
+            go.set()
+            await asyncio.wait(writers)
+        return await look_again(*arguments)
+
+    faults = FaultPlan()
+    try:
+        await DAMAGES["no_item"](scene, "/top")
+        monkeypatch.setattr("s3k_async.fsck.mend.look_again", looking)
+        report = await repair(scene)
+        assert looks == 3
+        assert {each.outcome for each in report.mended} == {"left"}
+        assert report.left.problems == []
+        found = await scene.need("/top")
+        assert await scene.volume.storage.read(str(found.physical)) == b"over it"
+        assert found.version > 2
     finally:
         await scene.end()
 

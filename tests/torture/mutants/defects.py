@@ -392,4 +392,20 @@ DEFECTS: tuple[Defect, ...] = (
         "    if False:",
         "tests/client/test_local_targets.py::test_a_pipe_is_not_replaced",
     ),
+    Defect(
+        "a live job whose log is removed",
+        "fsck/mend.py",
+        "            if name.job and await self._store.jobs.record(name.job) is not None:",
+        "            if False:",
+        "tests/fsck/test_interrupted.py"
+        "::test_a_job_that_begins_after_the_scan_of_the_table_is_left_alone",
+    ),
+    Defect(
+        "a deletion that is undone between two repairs",
+        "fsck/mend.py",
+        "        if await self._was_changed(facts):",
+        "        if False:",
+        "tests/fsck/test_repair.py"
+        "::test_what_changes_between_the_look_and_the_write_is_not_put_back",
+    ),
 )
