@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from s3k_async.sync import S3kSyncClient
     from s3k_async.volumes import destroy_volume, init_volume
 
+    __version__: str
+
     __all__ = [  # noqa: PLE0604
         "ChangeResult",
         "ContentSummary",
@@ -61,6 +63,8 @@ _HOMES = dict.fromkeys(_VALUES, "s3k_async.model") | {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("s3k-async")
     if name == "errors":
         return importlib.import_module("s3k_async.errors")
     home = _HOMES.get(name)

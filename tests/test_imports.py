@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 HEAVY = ("botocore", "aiobotocore", "aioboto3", "boto3", "aiohttp", "pyarrow", "pyspark")
 
@@ -32,3 +34,10 @@ def test_every_public_name_can_be_had() -> None:
 
     assert s3k_async.__all__
     assert [name for name in s3k_async.__all__ if not hasattr(s3k_async, name)] == []
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    import s3k_async
+
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    assert s3k_async.__version__ == project["project"]["version"]
