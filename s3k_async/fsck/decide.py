@@ -708,23 +708,23 @@ CHANGES: Final[Table[ChangeFacts]] = Table(
             ("published",),
             "interrupted_change",
             "finish_change",
-            "{change} was interrupted after it had taken effect: nothing is lost, and repair "
-            "clears up{left}",
+            "{change} was interrupted after it took effect: nothing is lost, and repair finishes "
+            "it{left}",
         ),
         Row(
             ("not published",),
             "interrupted_change",
             "finish_change",
             "{change} was interrupted before it took effect: nothing was changed, and repair "
-            "clears up{left}",
+            "removes what it prepared{left}",
         ),
         Row(("segment young",)),
         Row(
             (),
             "interrupted_change",
             "finish_change",
-            "a change of many entries was interrupted: repair looks which of its operations took "
-            "effect{left}",
+            "a change of many entries was interrupted: repair determines which of its operations "
+            "took effect{left}",
         ),
     ),
 )

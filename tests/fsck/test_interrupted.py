@@ -194,7 +194,7 @@ async def test_the_log_is_written_once_for_each_segment(
             "/a",
         )
         assert f"in {len(segments)} log segments" in found.detail
-        assert ("after it had taken effect" in found.detail) is published
+        assert ("after it took effect" in found.detail) is published
         faults = FaultPlan()
         async with client(world, faults) as fs:
             report = await repair_volume(fs._volume(), dry_run=False, grace=GRACE)
