@@ -1,5 +1,6 @@
 # make demo   what it does, shown on a real tree of files
 # make test   every check and every test
+# make runtime   the package in .venv, with its dependencies and nothing for its development
 # make lint   ruff, mypy, rustfmt and clippy alone; make coverage: the test suite, with the lines that it misses
 # make torture   crashes, killed processes and faults in full; make mutants: defects that the tests must find
 # make fuzz   the native core's parsers under coverage-guided fuzzing: RUNS executions of each target
@@ -27,13 +28,14 @@ PYTEST := .venv/bin/python -m pytest
 WORKERS ?= 2
 RUNS ?= 1000000
 
-.PHONY: help venv build engines lint lint-python lint-rust test-rust test test-full coverage torture mutants fuzz demo bench bench-quick lint-bench clean always
+.PHONY: help venv build runtime engines lint lint-python lint-rust test-rust test test-full coverage torture mutants fuzz demo bench bench-quick lint-bench clean always
 
 help:
 	@sed -n 's/^# //p' Makefile
 
 venv: $(VENV)
 build: $(VENV) $(NATIVE)
+runtime: $(NATIVE)
 engines: $(ENGINES)
 
 $(VENV): pyproject.toml .ci/venv .ci/system
