@@ -31,7 +31,7 @@ RUNS ?= 1000000
 .PHONY: help venv build runtime engines lint lint-python lint-rust test-rust test test-full coverage torture mutants fuzz demo bench bench-quick lint-bench clean always
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n '/^$$/q;s/^# //p' Makefile
 
 venv: $(VENV)
 build: $(VENV) $(NATIVE)
