@@ -1,5 +1,7 @@
 # make demo   what it does, shown on a real tree of files
 # make test   every check and every test
+# make runtime   the package in .venv, with its dependencies and nothing for its development
+# make lint   ruff, mypy, rustfmt and clippy alone; make coverage: the test suite, with the lines that it misses
 # make torture   crashes, killed processes and faults in full; make mutants: defects that the tests must find
 # make fuzz   the native core's parsers under coverage-guided fuzzing: RUNS executions of each target
 # make bench  every figure of docs/performance.md, written there; make bench-quick takes minutes and writes nothing
@@ -16,6 +18,7 @@ export CARGO_TARGET_DIR := $(CURDIR)/target
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
 VENV := .venv/.stamp-packages
+RUNTIME := .venv/.stamp-runtime
 NATIVE := .venv/.stamp-native
 ENGINES := .engines/.stamp
 BENCH := .venv/.stamp-bench
@@ -25,20 +28,27 @@ PYTEST := .venv/bin/python -m pytest
 WORKERS ?= 2
 RUNS ?= 1000000
 
-.PHONY: help venv build engines lint lint-python lint-rust test-rust test test-full torture mutants fuzz demo bench bench-quick lint-bench clean always
+.PHONY: help venv build runtime engines lint lint-python lint-rust test-rust test test-full coverage torture mutants fuzz demo bench bench-quick lint-bench clean always
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n '/^$$/q;s/^# //p' Makefile
 
 venv: $(VENV)
-build: $(NATIVE)
+build: $(VENV) $(NATIVE)
+runtime: $(NATIVE)
 engines: $(ENGINES)
 
 $(VENV): pyproject.toml .ci/venv .ci/system
 	@.ci/venv
+	@touch $@ $(RUNTIME)
+
+# Part of what $(VENV) installs, and enough to build and run the package: `make demo` needs no more.
+$(RUNTIME): pyproject.toml .ci/venv .ci/system
+	@.ci/venv runtime
 	@touch $@
 
-$(NATIVE): $(VENV) $(SOURCES) .ci/rust
+# Order only: all stamps are inside .venv, and a new .venv has none.
+$(NATIVE): $(SOURCES) .ci/rust | $(RUNTIME)
 	@.ci/rust
 	@echo "s3k: building the native core"
 	@PIP_QUIET=1 .venv/bin/maturin develop --release --quiet
@@ -55,7 +65,7 @@ endif
 
 lint: lint-python lint-rust
 
-lint-python: $(NATIVE)
+lint-python: $(VENV) $(NATIVE)
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
@@ -75,11 +85,17 @@ test-full: export S3K_TEST_ROUNDS ?= 200
 test-full: lint test-rust $(ENGINES)
 	@$(PYTEST) -n $(WORKERS) --dist worksteal
 
+# A report on the terminal, and one in target/coverage that shows the lines.
+coverage: export COVERAGE_FILE := $(CURDIR)/target/.coverage
+coverage: $(VENV) $(NATIVE) $(ENGINES)
+	@.ci/pytest -n $(WORKERS) --dist worksteal -m "not slow" --cov=s3k_async --cov-branch \
+		--cov-report=term:skip-covered --cov-report=html:target/coverage
+
 torture: export S3K_TORTURE := 1
-torture: $(NATIVE) $(ENGINES)
+torture: $(VENV) $(NATIVE) $(ENGINES)
 	@$(PYTEST) -n $(WORKERS) --dist worksteal tests/torture
 
-mutants: $(NATIVE) $(ENGINES)
+mutants: $(VENV) $(NATIVE) $(ENGINES)
 	@.venv/bin/python -u -m tests.torture.mutants
 
 fuzz: $(NATIVE)
@@ -97,10 +113,10 @@ $(CANNED): $(wildcard benchmarks/canned/src/*.rs benchmarks/canned/src/bin/*.rs)
 	@CARGO_TARGET_DIR=$(CURDIR)/target/canned cargo build --release --quiet --locked --manifest-path benchmarks/canned/Cargo.toml
 	@touch $@
 
-bench: $(NATIVE) $(ENGINES) $(BENCH) $(CANNED)
+bench: $(VENV) $(NATIVE) $(ENGINES) $(BENCH) $(CANNED)
 	@.venv/bin/python -m benchmarks --write
 
-bench-quick: $(NATIVE) $(ENGINES) $(BENCH) $(CANNED)
+bench-quick: $(VENV) $(NATIVE) $(ENGINES) $(BENCH) $(CANNED)
 	@.venv/bin/python -m benchmarks --quick
 
 lint-bench: $(CANNED)
