@@ -28,7 +28,7 @@ from s3k_async.settings import with_local_secrets
 from s3k_async.spark import collecting, dump, each_partition, gc, loading, reshard, restoring
 from s3k_async.spark.restoring_tasks import writer
 from s3k_async.volumes import Volume
-from tests.spark.places import on
+from tests.spark.places import HANGS, on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +62,8 @@ def session() -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
+        # A slow executor is not a dead one; the end of one is noticed by its process.
+        "spark.network.timeout": f"{HANGS:.0f}s",
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
         "spark.speculation.multiplier": "1.1",
@@ -85,12 +87,12 @@ def kill_executor() -> None:
     with open(f"/proc/{os.getppid()}/stat", encoding="ascii") as file:
         executor = int(file.read().rpartition(")")[2].split()[1])
     os.kill(executor, signal.SIGKILL)
-    time.sleep(60)
+    time.sleep(HANGS)  # this worker ends with its executor
 
 
 def until(place: str, name: str) -> None:
     """Wait for somebody to ask `first`."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + HANGS
     while not os.path.exists(os.path.join(place, name)):
         if time.monotonic() > end:
             raise TimeoutError(name)
