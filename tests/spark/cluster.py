@@ -51,8 +51,10 @@ class Orders:
 
 
 def session() -> SparkSession:
-    """Two executors of one core, each a process with Python workers of its own; slow tasks are run
-    twice."""
+    """Two executors of one core, each a process with Python workers of its own.
+
+    Both are on one host, where Spark runs no speculative copy of a task.
+    """
     from pyspark.sql import SparkSession
 
     settings: dict[str, bool | float | int | str | None] = {
@@ -64,11 +66,6 @@ def session() -> SparkSession:
         "spark.log.level": "ERROR",
         # A slow executor is not a dead one; the end of one is noticed by its process.
         "spark.network.timeout": f"{HANGS:.0f}s",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.3",
-        "spark.speculation.minTaskRuntime": "100ms",
     }
     return SparkSession.builder.master("local-cluster[2,1,600]").config(map=settings).getOrCreate()
 
@@ -96,15 +93,15 @@ def until(place: str, name: str) -> None:
     while not os.path.exists(os.path.join(place, name)):
         if time.monotonic() > end:
             raise TimeoutError(name)
-        time.sleep(0.1)
+        time.sleep(0.01)
 
 
 def move(orders: Orders, spark: SparkSession) -> None:
-    """Files are moved; the executor of the first task dies half-way, and the task of the last ones
-    runs twice."""
+    """Files are moved; the executor of the first task dies half-way, and two tasks move the last
+    files at the same time, as a task and its speculative copy do."""
 
-    def work(fs: S3kSyncClient, numbers: Iterator[int]) -> Iterator[int]:
-        mine = list(numbers)
+    def work(fs: S3kSyncClient, portions: Iterator[range]) -> Iterator[int]:
+        mine = [number for portion in portions for number in portion]
         half = len(mine) // 2
         _move(fs, mine[:half])
         if 0 in mine and first(orders.place, "killed"):
@@ -117,8 +114,11 @@ def move(orders: Orders, spark: SparkSession) -> None:
         _move(fs, mine[half:])
         yield len(mine)
 
-    numbers = spark.sparkContext.parallelize(range(FILES), PARTITIONS)
-    assert numbers.mapPartitions(each_partition(orders.volume, work)).sum() == FILES
+    each = FILES // PARTITIONS
+    portions = [range(start, start + each) for start in range(0, FILES, each)]
+    portions.append(portions[-1])
+    tasks = spark.sparkContext.parallelize(portions, len(portions))
+    assert tasks.mapPartitions(each_partition(orders.volume, work)).sum() == FILES + each
 
 
 def _move(fs: S3kSyncClient, numbers: list[int]) -> None:
