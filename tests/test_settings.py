@@ -25,7 +25,7 @@ from s3k_async.config import (
 from s3k_async.errors import ArgumentTypeError, ConfigError
 from s3k_async.retry import Retries, RetryBudget, RetryPolicy
 from s3k_async.settings import OPTIONS, config_path, name_of_directory, resolve, split_url
-from s3k_async.settings.options import KINDS
+from s3k_async.settings.options import KINDS, Option
 
 
 class Home:
@@ -473,56 +473,78 @@ VALUES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, option in OPTIONS.items() if option.scope != "volume"]
-)
-@pytest.mark.parametrize("way", ["keyword", "environment", "section", "defaults"])
-def test_every_service_and_client_option_arrives_by_every_way(
-    home: Home, name: str, way: str
-) -> None:
-    option = OPTIONS[name]
-    given = {name: VALUES[option.type]}
+def given_for(option: Option) -> dict[str, Any]:
+    """A value of the option, with what it needs beside it."""
+    part = option.name.removesuffix(option.stem)
     if option.stem in ("access_key_id", "secret_access_key"):
-        part = name.removesuffix(option.stem)
-        given = {f"{part}access_key_id": "hush", f"{part}secret_access_key": "hush"}
+        return {f"{part}access_key_id": "hush", f"{part}secret_access_key": "hush"}
     if option.stem in ("encryption", "kms_key"):
-        part = name.removesuffix(option.stem)
-        given = {f"{part}encryption": VALUES["choice"]} | (
-            {name: VALUES["text"]} if option.type == "text" else {}
+        return {f"{part}encryption": VALUES["choice"]} | (
+            {option.name: VALUES["text"]} if option.type == "text" else {}
         )
-    text = "\n".join(
-        f"{key} = {str(value).lower() if isinstance(value, bool) else repr(value)}"
-        for key, value in given.items()
-    )
-    base = {"table": "meta", "bucket": "b", "log_bucket": "l"}
-    if way == "environment":
-        home.environ |= {OPTIONS[key].env: str(value) for key, value in given.items()}
-    elif way == "section":
-        home.write(f"[volumes.v]\n{text}")
-    elif way == "defaults":
-        home.write(f"[defaults]\n{text}")
-    config = home.resolve("s3k://v", **base, **(given if way == "keyword" else {}))
+    return {option.name: VALUES[option.type]}
+
+
+def arrived(option: Option, config: VolumeConfig) -> dict[str, tuple[Any, Any]]:
+    """What the configuration says wherever the option matters, and what it should say."""
     wanted = Secret("hush") if option.type == "secret" else VALUES[option.type]
     parts = {"table": table_of(config).aws, "data": data_of(config).aws, "log": log_of(config).aws}
     if option.scope == "service":
+        values = {part: getattr(aws, option.stem) for part, aws in parts.items()}
         first = "data" if option.stem in ("encryption", "kms_key") else "table"
-        assert getattr(parts[option.part or first], option.stem) == wanted
-        assert first == "table" or getattr(parts["table"], option.stem) is None
-        assert option.part == "table" or getattr(parts["log"], option.stem) == wanted
-        assert option.part != "log" or getattr(parts["data"], option.stem) == getattr(
-            AwsConfig(), option.stem
-        )
-    elif option.stem.removeprefix("retry_") in RetryPolicy.__dataclass_fields__:
-        usual = Retries()
-        for kind in KINDS:
-            policy, field = getattr(config.tuning.retry, kind), option.stem.removeprefix("retry_")
-            assert getattr(policy, field) == (
-                wanted if option.part in (None, kind) else getattr(getattr(usual, kind), field)
+        found = {"part": (values[option.part or first], wanted)}
+        if first != "table":
+            found["table"] = (values["table"], None)
+        if option.part != "table":
+            found["log"] = (values["log"], wanted)
+        if option.part == "log":
+            found["data"] = (values["data"], getattr(AwsConfig(), option.stem))
+        return found
+    field = option.stem.removeprefix("retry_")
+    if field in RetryPolicy.__dataclass_fields__:
+        return {
+            kind: (
+                getattr(getattr(config.tuning.retry, kind), field),
+                wanted if option.part in (None, kind) else getattr(getattr(Retries(), kind), field),
             )
-    elif name.startswith("retry_"):
-        assert getattr(config.tuning.retry.budget, name.removeprefix("retry_")) == wanted
-    else:
-        assert getattr(config.tuning, name) == wanted
+            for kind in KINDS
+        }
+    if option.name.startswith("retry_"):
+        budget = config.tuning.retry.budget
+        return {"budget": (getattr(budget, option.name.removeprefix("retry_")), wanted)}
+    return {"tuning": (getattr(config.tuning, option.name), wanted)}
+
+
+@pytest.mark.parametrize("way", ["keyword", "environment", "section", "defaults"])
+def test_every_service_and_client_option_arrives(home: Home, way: str) -> None:
+    options = [option for option in OPTIONS.values() if option.scope != "volume"]
+    assert len(options) > 50
+    base = {"table": "meta", "bucket": "b", "log_bucket": "l"}
+    environ = home.environ
+    differences = []
+    for option in options:
+        given = given_for(option)
+        text = "\n".join(
+            f"{key} = {str(value).lower() if isinstance(value, bool) else repr(value)}"
+            for key, value in given.items()
+        )
+        if way == "environment":
+            home.environ = environ | {OPTIONS[key].env: str(value) for key, value in given.items()}
+        elif way == "section":
+            home.write(f"[volumes.v]\n{text}")
+        elif way == "defaults":
+            home.write(f"[defaults]\n{text}")
+        try:
+            config = home.resolve("s3k://v", **base, **(given if way == "keyword" else {}))
+        except ConfigError as error:
+            differences.append(f"{option.name}: {error}")
+            continue
+        differences += [
+            f"{option.name}, {place}: {found!r} instead of {wanted!r}"
+            for place, (found, wanted) in arrived(option, config).items()
+            if found != wanted
+        ]
+    assert not differences, "\n".join(differences)
 
 
 def test_the_old_systems_log_is_among_its_data(home: Home) -> None:

@@ -11,6 +11,7 @@ from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret
 from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.s3 import S3Blobs
+from tests.engines.process import PATIENCE
 
 __all__ = [
     "SECRET_KEY",
@@ -49,13 +50,13 @@ SESSION_TOKEN = "FwoGZXIvYXdz-made-up-token"
 
 
 def settings(endpoint: str, **more: Any) -> AwsConfig:
-    """Settings for an endpoint that does not check credentials."""
+    """Settings for an endpoint that does not check credentials and may be slow."""
     return AwsConfig(
         endpoint=endpoint,
         access_key_id=Secret("AKIDEXAMPLE"),
         secret_access_key=Secret(SECRET_KEY),
         session_token=Secret(SESSION_TOKEN),
-        **more,
+        **{"connect_timeout": PATIENCE, "read_timeout": PATIENCE, **more},
     )
 
 

@@ -12,6 +12,7 @@ import gzip
 import json
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -161,6 +162,7 @@ STUCK: Mapping[str, Misbehaviour] = {
     "103 without end": partial(informational, status=b"103 Early Hints"),
     "half-closed": half,
     "closed": nothing_more,
+    "upgrade": partial(raw, data=b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"),
 }
 ENDLESS: Mapping[str, Misbehaviour] = {
     "endless body": endless_body,
@@ -183,7 +185,6 @@ BROKEN: Mapping[str, Misbehaviour] = {
         raw, data=b"HTTP/1.1 200 OK\r\nX-Large: " + b"x" * 100_000 + b"\r\n\r\n"
     ),
     "many headers": partial(raw, data=b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 10_000 + b"\r\n"),
-    "upgrade": partial(raw, data=b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"),
 }
 CONTENT: Mapping[str, Misbehaviour] = {
     "empty": partial(body, of_table=b"", of_bucket=b""),
@@ -330,11 +331,13 @@ class Hostile:
         return [name for name in found if name not in but]
 
 
-@pytest.fixture
-async def hostile(dynamo_items: OpenItems, s3_blobs: OpenBlobs) -> AsyncIterator[Hostile]:
+@asynccontextmanager
+async def opened(
+    dynamo_items: OpenItems, s3_blobs: OpenBlobs, read_timeout: float
+) -> AsyncIterator[Hostile]:
     server = Server()
     async with served(server.converse) as place:
-        aws = settings(place, read_timeout=0.25, connect_timeout=60.0, max_connections=64)
+        aws = settings(place, read_timeout=read_timeout, max_connections=64)
         async with s3_blobs(aws) as blobs, dynamo_items(aws) as items:
             calls: dict[str, Callable[[], Awaitable[Any]]] = {}
             for name, of_blobs in {**BLOB_WRITES, **BLOB_READS}.items():
@@ -344,18 +347,32 @@ async def hostile(dynamo_items: OpenItems, s3_blobs: OpenBlobs) -> AsyncIterator
             yield Hostile(server, calls)
 
 
+@pytest.fixture
+async def hostile(dynamo_items: OpenItems, s3_blobs: OpenBlobs) -> AsyncIterator[Hostile]:
+    """With time for every answer that ends, so that something else than time ends the calls."""
+    async with opened(dynamo_items, s3_blobs, read_timeout=2 * HANGS) as made:
+        yield made
+
+
+@pytest.fixture
+async def stuck(dynamo_items: OpenItems, s3_blobs: OpenBlobs) -> AsyncIterator[Hostile]:
+    """With little time, since nothing else ends the calls."""
+    async with opened(dynamo_items, s3_blobs, read_timeout=0.1) as made:
+        yield made
+
+
 HEADS = ("data: head", "data: now", "data: exists")
 """Requests whose answers have no body."""
 
 
 async def test_a_server_that_does_not_come_to_an_end(
-    hostile: Hostile, monkeypatch: pytest.MonkeyPatch
+    stuck: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # S3 sends white space while it copies, so what ends those calls is the longest time of any.
-    monkeypatch.setattr("s3k_async.retry._LONGEST", 1.0)
+    monkeypatch.setattr("s3k_async.retry._LONGEST", 0.3)
     for name, how in STUCK.items():
         but = HEADS if name in ("slow body", "slow chunks", "half-closed") else ()
-        assert await hostile.succeeded(how, but) == [], name
+        assert await stuck.succeeded(how, but) == [], name
 
 
 async def test_an_answer_without_end(hostile: Hostile) -> None:

@@ -31,7 +31,7 @@ def damage(volume: str) -> None:
     anyio.run(put)
 
 
-def test_O1_the_history_of_a_file_can_be_read(cli: Cli, volume: str, small_tree: Tree) -> None:
+def test_the_history_of_a_file_can_be_read(cli: Cli, volume: str, small_tree: Tree) -> None:
     cli.ok("put", "-", "/top.txt", stdin=b"longer")
     cli.ok("mv", "/top.txt", "/a/moved.txt")
     lines = cli.ok("oplog", "show", "/a/moved.txt").lines

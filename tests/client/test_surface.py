@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
-
-import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.files import FileReader, FileWriter
@@ -74,45 +72,60 @@ def kinds(function: Callable[..., object]) -> list[object]:
     return [each.kind for each in inspect.signature(function).parameters.values()]
 
 
-def first_line(member: object) -> str:
-    return (inspect.getdoc(member) or "").split("\n\n")[0].split("\n")[0]
+def first_paragraph(member: object) -> str:
+    return " ".join((inspect.getdoc(member) or "").split("\n\n")[0].split())
 
 
 def shared() -> list[tuple[type, type, str]]:
     return [(ours, theirs, name) for ours, theirs in PAIRS for name in public(ours)]
 
 
-@pytest.mark.parametrize(("asynchronous", "blocking"), PAIRS)
-def test_both_have_the_same_members(asynchronous: type, blocking: type) -> None:
-    inherited = {
-        name
-        for name in public(asynchronous)
-        if name not in public(blocking) and hasattr(blocking, name)
-    }
-    assert inherited <= {"closed", "readable", "writable", "seekable"}
-    assert set(public(asynchronous)) - inherited == set(public(blocking))
+def test_both_have_the_same_members() -> None:
+    for asynchronous, blocking in PAIRS:
+        inherited = {
+            name
+            for name in public(asynchronous)
+            if name not in public(blocking) and hasattr(blocking, name)
+        }
+        assert inherited <= {"closed", "readable", "writable", "seekable"}
+        assert set(public(asynchronous)) - inherited == set(public(blocking)), blocking.__name__
 
 
-@pytest.mark.parametrize(("asynchronous", "blocking", "name"), shared())
-def test_a_member_is_the_same_in_both(asynchronous: type, blocking: type, name: str) -> None:
-    if name not in public(blocking):
+def differences(one: object, other: object, *, of_client: bool, name: str) -> Iterator[str]:
+    """In what two members of one name differ."""
+    if isinstance(one, property) != isinstance(other, property):
+        yield "one of them is a property"
+    elif callable(one):
+        if not callable(other):
+            yield "one of them is a method"
+        elif not of_client:
+            if [each[:2] for each in parameters(one)] != [each[:2] for each in parameters(other)]:
+                yield f"{inspect.signature(one)} and {inspect.signature(other)}"
+        elif parameters(one) != parameters(other) or kinds(one) != kinds(other):
+            yield f"{inspect.signature(one)} and {inspect.signature(other)}"
+    elif not isinstance(one, property):
+        if one != other:
+            yield f"{one!r} and {other!r}"
         return
-    one, other = public(asynchronous)[name], public(blocking)[name]
-    assert isinstance(one, property) == isinstance(other, property)
-    if callable(one):
-        if asynchronous in CLIENTS:
-            assert parameters(one) == parameters(other)
-            assert kinds(one) == kinds(other)
-        else:
-            assert [each[:2] for each in parameters(one)] == [
-                each[:2] for each in parameters(other)
-            ]
-    if not callable(one) and not isinstance(one, property):
-        assert one == other
-        return
-    assert first_line(one) != ""
-    if name != "closed":
-        assert first_line(one) == first_line(other)
+    if first_paragraph(one) == "":
+        yield "no docstring"
+    if name != "closed" and first_paragraph(one) != first_paragraph(other):
+        yield f"{first_paragraph(one)!r} and {first_paragraph(other)!r}"
+
+
+def test_every_member_is_the_same_in_both() -> None:
+    found = [
+        f"{blocking.__name__}.{name}: {difference}"
+        for asynchronous, blocking, name in shared()
+        if name in public(blocking)
+        for difference in differences(
+            public(asynchronous)[name],
+            public(blocking)[name],
+            of_client=asynchronous in CLIENTS,
+            name=name,
+        )
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_both_clients_are_made_alike() -> None:
@@ -120,19 +133,20 @@ def test_both_clients_are_made_alike() -> None:
     assert kinds(S3kClient.__init__) == kinds(S3kSyncClient.__init__)
 
 
-@pytest.mark.parametrize(
-    ("asynchronous", "blocking", "name"), [each for each in shared() if each[0] in CLIENTS]
-)
-def test_no_blocking_verb_gives_something_to_await(
-    asynchronous: type, blocking: type, name: str
-) -> None:
-    one, other = public(asynchronous)[name], public(blocking)[name]
-    if isinstance(one, property):
-        return
-    assert not inspect.iscoroutinefunction(other)
-    result = str(inspect.signature(one).return_annotation)
-    wanted = str(inspect.signature(other).return_annotation)
-    assert wanted == BLOCKING.get(result, result.replace("AsyncIterator", "Iterator"))
+def test_no_blocking_verb_gives_something_to_await() -> None:
+    verbs = [
+        (f"{blocking.__name__}.{name}", public(asynchronous)[name], public(blocking)[name])
+        for asynchronous, blocking, name in shared()
+        if asynchronous in CLIENTS and not isinstance(public(asynchronous)[name], property)
+    ]
+    assert [verb for verb, _, other in verbs if inspect.iscoroutinefunction(other)] == []
+    wrong = []
+    for verb, one, other in verbs:
+        result = str(inspect.signature(one).return_annotation)
+        wanted = BLOCKING.get(result, result.replace("AsyncIterator", "Iterator"))
+        if str(inspect.signature(other).return_annotation) != wanted:
+            wrong.append(f"{verb}{inspect.signature(other)} should give {wanted}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_a_difference_would_be_noticed() -> None:

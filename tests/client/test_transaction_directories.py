@@ -142,7 +142,9 @@ async def test_a_directory_that_cannot_move_or_go_refuses_all_of_it(
     await refused_at_the_end(verb, meanwhile, error, plant)
 
 
-async def test_T3_two_that_move_directories_into_each_other_never_detach_anything() -> None:
+async def test_two_transactions_that_move_directories_into_each_other_never_detach_anything() -> (
+    None
+):
     async with two_clients() as (fs, other):
         for path in ("/a/x", "/b/x"):
             await fs.write(f"{path}/f", path.encode())

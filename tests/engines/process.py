@@ -22,6 +22,7 @@ from s3k_async.config import AwsConfig, Secret
 
 __all__ = [
     "ENGINES",
+    "PATIENCE",
     "ROOT",
     "Engine",
     "EngineStartError",
@@ -37,8 +38,11 @@ ENGINES = ROOT / ".engines"
 """Where `make engines` puts what does not come with the virtual environment."""
 
 START_ATTEMPTS = 3
-READY_SECONDS = 60.0
+READY_SECONDS = 600.0
 STOP_SECONDS = 1.0
+PATIENCE = 300.0
+"""Seconds that clients wait for a connection and for an answer: a loaded machine is slow, and not
+at fault."""
 
 _DIE_WITH_PARENT = (
     "import ctypes, os, sys\n"
@@ -69,6 +73,8 @@ class Engine:
             endpoint=self.endpoint,
             access_key_id=Secret(self.access_key),
             secret_access_key=Secret(self.secret_key),
+            connect_timeout=PATIENCE,
+            read_timeout=PATIENCE,
         )
 
 

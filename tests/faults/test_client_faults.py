@@ -1,8 +1,8 @@
-"""Faults of older systems that the client must not have, under the letters they have in their
-reports.
+"""A fault of older systems that the client must not have: closing a file again after a failed close
+repeats the commit.
 
-D8: closing a file again after a failed close repeats the commit; if the stream's second close then
-does nothing and says nothing, the tree gets a file whose bytes do not exist.
+If the stream's second close then does nothing and says nothing, the tree gets a file whose bytes do
+not exist.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def writes_of_the_entry(faults: FaultPlan) -> int:
 
 @pytest.mark.parametrize("existing", [False, True])
 @pytest.mark.parametrize("method", ["put_part", "complete"])
-async def test_D8_a_close_whose_upload_failed_never_commits(method: str, existing: bool) -> None:
+async def test_a_close_whose_upload_failed_never_commits(method: str, existing: bool) -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         writer = await open_and_write(fs, existing=existing)
@@ -66,7 +66,7 @@ async def test_D8_a_close_whose_upload_failed_never_commits(method: str, existin
 
 
 @pytest.mark.parametrize("existing", [False, True])
-async def test_D8_a_close_whose_commit_failed_never_commits_again(existing: bool) -> None:
+async def test_a_close_whose_commit_failed_never_commits_again(existing: bool) -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         writer = await open_and_write(fs, existing=existing)
@@ -88,7 +88,7 @@ async def test_D8_a_close_whose_commit_failed_never_commits_again(existing: bool
             assert await fs.read("/f") == b"old"
 
 
-async def test_D8_leaving_the_with_block_by_the_failure_is_the_same() -> None:
+async def test_leaving_the_with_block_by_a_failed_close_never_commits() -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         faults.fail_when(lambda call: call.method == "complete", NoSpaceError("full"))
@@ -105,7 +105,7 @@ async def close_inside(writer: FileWriter) -> None:
         await writer.close()
 
 
-async def test_D8_a_stored_object_that_is_not_what_was_sent_is_not_committed() -> None:
+async def test_a_stored_object_that_is_not_what_was_sent_is_not_committed() -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         writer = await open_and_write(fs, existing=False)
@@ -119,7 +119,7 @@ async def test_D8_a_stored_object_that_is_not_what_was_sent_is_not_committed() -
         assert await paths(fs, include_uncommitted=True) == set()
 
 
-async def test_D8_a_commit_whose_answer_was_lost_is_not_sent_again_by_a_second_close() -> None:
+async def test_a_commit_whose_answer_was_lost_is_not_sent_again_by_a_second_close() -> None:
     faults = FaultPlan()
     async with faulty_client(faults) as fs:
         writer = await open_and_write(fs, existing=False)
@@ -137,7 +137,7 @@ async def test_D8_a_commit_whose_answer_was_lost_is_not_sent_again_by_a_second_c
         assert writes_of_the_entry(faults) == 0
 
 
-def test_D8_in_the_blocking_client() -> None:
+def test_a_close_that_failed_never_commits_in_the_blocking_client() -> None:
     """Also when the file is closed by its finaliser."""
     faults = FaultPlan()
     bridge = current_bridge()

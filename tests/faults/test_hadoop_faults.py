@@ -44,7 +44,7 @@ async def names(fs: HadoopFileSystem, path: str) -> list[str]:
     return [status.path.rpartition("/")[2] for status in await fs.list_status(path)]
 
 
-async def test_S1_rename_to_a_name_that_begins_with_the_source(fs: HadoopFileSystem) -> None:
+async def test_rename_to_a_name_that_begins_with_the_source(fs: HadoopFileSystem) -> None:
     await write(fs, "/a/file")
     await write(fs, "/x")
 
@@ -58,7 +58,7 @@ async def test_S1_rename_to_a_name_that_begins_with_the_source(fs: HadoopFileSys
         await fs.rename("/ab", "/ab/a")
 
 
-async def test_S4_the_volume_without_a_slash_is_its_root(fs: HadoopFileSystem) -> None:
+async def test_the_volume_without_a_slash_is_its_root(fs: HadoopFileSystem) -> None:
     await write(fs, "s3k://volume/file")
 
     assert await names(fs, "s3k://volume") == await names(fs, "s3k://volume/") == ["file"]
@@ -68,7 +68,7 @@ async def test_S4_the_volume_without_a_slash_is_its_root(fs: HadoopFileSystem) -
         await fs.exists("/a/../../b")
 
 
-async def test_S5_create_non_recursive_refuses_a_file_as_parent(fs: HadoopFileSystem) -> None:
+async def test_create_non_recursive_refuses_a_file_as_parent(fs: HadoopFileSystem) -> None:
     await write(fs, "/file")
 
     for flags in (
@@ -90,9 +90,7 @@ async def test_S5_create_non_recursive_refuses_a_file_as_parent(fs: HadoopFileSy
         CreateFlag.CREATE | CreateFlag.OVERWRITE | CreateFlag.NEW_BLOCK | CreateFlag.NO_LOCAL_WRITE,
     ],
 )
-async def test_S5_more_flags_do_not_make_overwrite_forgotten(
-    fs: HadoopFileSystem, flags: CreateFlag
-) -> None:
+async def test_overwrite_counts_among_any_flags(fs: HadoopFileSystem, flags: CreateFlag) -> None:
     await write(fs, "/file")
 
     async with await fs.create_non_recursive("/file", flags) as stream:
@@ -101,7 +99,7 @@ async def test_S5_more_flags_do_not_make_overwrite_forgotten(
     assert (await fs.get_file_status("/file")).length == 6
 
 
-async def test_S6_rename_of_an_absent_path_to_itself_is_an_error(fs: HadoopFileSystem) -> None:
+async def test_rename_of_an_absent_path_to_itself_is_an_error(fs: HadoopFileSystem) -> None:
     with pytest.raises(PathNotFoundError):
         await fs.rename("/absent", "/absent")
 
@@ -111,7 +109,7 @@ async def test_S6_rename_of_an_absent_path_to_itself_is_an_error(fs: HadoopFileS
     assert await names(fs, "/dir") == ["file"]
 
 
-async def test_S6_a_failed_rename_is_an_os_error_that_names_what_failed(
+async def test_a_failed_rename_is_an_os_error_that_names_what_failed(
     fs: HadoopFileSystem,
 ) -> None:
     await write(fs, "/dir/done")
@@ -123,7 +121,7 @@ async def test_S6_a_failed_rename_is_an_os_error_that_names_what_failed(
     assert "/dir/open" in str(raised.value)
 
 
-async def test_S6_a_refused_delete_of_the_root_is_not_silent(
+async def test_a_refused_delete_of_the_root_is_not_silent(
     fs: HadoopFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     await write(fs, "/file")
@@ -137,7 +135,7 @@ async def test_S6_a_refused_delete_of_the_root_is_not_silent(
     assert await names(fs, "/") == ["file"]
 
 
-async def test_S7_block_size_and_replication_let_jobs_compute_splits(fs: HadoopFileSystem) -> None:
+async def test_block_size_and_replication_let_jobs_compute_splits(fs: HadoopFileSystem) -> None:
     await write(fs, "/file")
     status = await fs.get_file_status("/file")
 
@@ -148,7 +146,7 @@ async def test_S7_block_size_and_replication_let_jobs_compute_splits(fs: HadoopF
     assert status.replication == fs.get_default_replication() == 1
 
 
-async def test_S8_the_space_consumed_is_the_length_everywhere(fs: HadoopFileSystem) -> None:
+async def test_the_space_consumed_is_the_length_everywhere(fs: HadoopFileSystem) -> None:
     await write(fs, "/dir/a", bytes(10))
     await write(fs, "/dir/sub/b", bytes(5))
 
@@ -168,7 +166,7 @@ async def test_S8_the_space_consumed_is_the_length_everywhere(fs: HadoopFileSyst
         await fs.get_content_summary("/absent")
 
 
-async def test_S9_the_modification_time_is_that_of_publication_in_milliseconds(
+async def test_the_modification_time_is_that_of_publication_in_milliseconds(
     fs: HadoopFileSystem,
 ) -> None:
     for overwrite in (False, True):
@@ -184,7 +182,7 @@ async def test_S9_the_modification_time_is_that_of_publication_in_milliseconds(
         assert opened < before <= (await fs.get_file_status("/file")).modification_time <= after
 
 
-async def test_S9_a_rename_keeps_the_modification_time(fs: HadoopFileSystem) -> None:
+async def test_a_rename_keeps_the_modification_time(fs: HadoopFileSystem) -> None:
     await write(fs, "/dir/file")
     before = (await fs.get_file_status("/dir/file")).modification_time
 
@@ -195,7 +193,7 @@ async def test_S9_a_rename_keeps_the_modification_time(fs: HadoopFileSystem) -> 
     assert (await fs.get_file_status("/new/moved")).modification_time == before
 
 
-async def test_S9_a_listing_is_sorted_by_name(fs: HadoopFileSystem) -> None:
+async def test_a_listing_is_sorted_by_name(fs: HadoopFileSystem) -> None:
     wanted = ["B", "a", "b-1", "b-10", "b-2", "é", "\U0001f600"]
     for name in reversed(wanted):
         await write(fs, f"/dir/{name}")
@@ -206,7 +204,7 @@ async def test_S9_a_listing_is_sorted_by_name(fs: HadoopFileSystem) -> None:
     ]
 
 
-async def test_D5_create_without_overwrite_never_replaces(fs: HadoopFileSystem) -> None:
+async def test_create_without_overwrite_never_replaces(fs: HadoopFileSystem) -> None:
     first = await fs.create("/file", overwrite=False)
     with pytest.raises(PathExistsError):
         await fs.create("/file", overwrite=False)

@@ -23,7 +23,7 @@ async def rig(request: pytest.FixtureRequest) -> Rig:
     return await Rig(request.node.name).start()
 
 
-async def test_D3_two_renames_of_one_source_leave_one_entry(rig: Rig) -> None:
+async def test_two_renames_of_one_source_leave_one_entry(rig: Rig) -> None:
     source = await rig.write("/a")
     other = rig.client()
     await rig.store.rename_file(source, "/b")
@@ -33,7 +33,7 @@ async def test_D3_two_renames_of_one_source_leave_one_entry(rig: Rig) -> None:
     assert await rig.paths() == {"/b"}
 
 
-async def test_D4_a_stale_delete_spares_a_file_that_was_written_anew(rig: Rig) -> None:
+async def test_a_stale_delete_spares_a_file_that_was_written_anew(rig: Rig) -> None:
     stale = await rig.write("/a")
     fresh = await rig.write("/a")
     with pytest.raises(ConflictError):
@@ -41,7 +41,7 @@ async def test_D4_a_stale_delete_spares_a_file_that_was_written_anew(rig: Rig) -
     assert await rig.store.get("/a") == fresh
 
 
-async def test_D4_a_stale_delete_spares_a_file_that_was_created_anew(rig: Rig) -> None:
+async def test_a_stale_delete_spares_a_file_that_was_created_anew(rig: Rig) -> None:
     stale = await rig.write("/a")
     await rig.store.delete_file(stale)
     fresh = await rig.write("/a")
@@ -50,7 +50,7 @@ async def test_D4_a_stale_delete_spares_a_file_that_was_created_anew(rig: Rig) -
     assert await rig.store.get("/a") == fresh
 
 
-async def test_D5_of_many_exclusive_creators_one_wins(rig: Rig) -> None:
+async def test_of_many_exclusive_creators_one_wins(rig: Rig) -> None:
     async def create(_: int) -> bool:
         try:
             await rig.write("/a", overwrite=False)
@@ -61,7 +61,7 @@ async def test_D5_of_many_exclusive_creators_one_wins(rig: Rig) -> None:
     assert sum(await gather(create, range(64), limit=64)) == 1
 
 
-async def test_D5_a_file_and_a_directory_never_replace_each_other(rig: Rig) -> None:
+async def test_a_file_and_a_directory_never_replace_each_other(rig: Rig) -> None:
     target = await rig.store.prepare("/a")
     await rig.store.make_directory("/a")
     with pytest.raises(ConflictError):
@@ -73,7 +73,7 @@ async def test_D5_a_file_and_a_directory_never_replace_each_other(rig: Rig) -> N
     assert not (await rig.need("/f")).is_dir
 
 
-async def test_D6_the_loser_of_a_race_leaves_the_winners_log_entry(rig: Rig) -> None:
+async def test_the_loser_of_a_race_leaves_the_winners_log_entry(rig: Rig) -> None:
     first = await rig.write("/a")
     target = await rig.store.prepare("/a")
     late = await rig.store.prepare("/a")
@@ -88,7 +88,7 @@ async def test_D6_the_loser_of_a_race_leaves_the_winners_log_entry(rig: Rig) -> 
 
 
 @pytest.mark.parametrize("method", ["write", "transact"])
-async def test_D7_a_write_whose_answer_was_lost_is_a_success(rig: Rig, method: str) -> None:
+async def test_a_write_whose_answer_was_lost_is_a_success(rig: Rig, method: str) -> None:
     source = await rig.write("/a")
     rig.faults.fail_when(nth(method, 1), ResponseLostError("the answer was lost"), when="after")
     if method == "write":
@@ -103,7 +103,7 @@ async def test_D7_a_write_whose_answer_was_lost_is_a_success(rig: Rig, method: s
     assert truth.pending == ()
 
 
-async def test_D7_an_answer_that_never_comes_is_unknown_and_stays_pending(rig: Rig) -> None:
+async def test_an_answer_that_never_comes_is_unknown_and_stays_pending(rig: Rig) -> None:
     first = await rig.write("/a")
     rig.faults.fail_when(
         lambda call: (
@@ -122,8 +122,8 @@ async def test_D7_an_answer_that_never_comes_is_unknown_and_stays_pending(rig: R
     assert [record.operation.version for record in truth.pending] == [first.version + 1]
 
 
-async def test_P1_all_suffixes_of_a_directory_are_asked_at_once() -> None:
-    rig = Rig("P1", suffix_count=16)
+async def test_all_suffixes_of_a_directory_are_asked_at_once() -> None:
+    rig = Rig("all-suffixes", suffix_count=16)
     await rig.start()
     waiting: list[int] = []
 
@@ -138,7 +138,7 @@ async def test_P1_all_suffixes_of_a_directory_are_asked_at_once() -> None:
     assert [page async for page in store.children("/")] == [[]] * 16
 
 
-async def test_P1_a_listing_streams(rig: Rig) -> None:
+async def test_a_listing_streams(rig: Rig) -> None:
     for number in range(20):
         await rig.write(f"/d/{number}")
     listing = rig.store.children("/d")
@@ -147,7 +147,7 @@ async def test_P1_a_listing_streams(rig: Rig) -> None:
     await listing.aclose()
 
 
-async def test_P11_an_empty_page_does_not_end_a_listing_or_a_scan(
+async def test_an_empty_page_does_not_end_a_listing_or_a_scan(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(9):
@@ -186,13 +186,13 @@ async def test_P11_an_empty_page_does_not_end_a_listing_or_a_scan(
     assert await rig.paths() == expected
 
 
-async def test_S3_a_name_that_hashes_to_the_least_integer_is_an_ordinary_name(rig: Rig) -> None:
+async def test_a_name_that_hashes_to_the_least_integer_is_an_ordinary_name(rig: Rig) -> None:
     entry = await rig.write("/d/polygenelubricants")
     assert await rig.store.get("/d/polygenelubricants") == entry
     assert "/d/polygenelubricants" in await rig.paths()
 
 
-async def test_S2_a_name_with_a_colon_is_an_ordinary_name(rig: Rig) -> None:
+async def test_a_name_with_a_colon_is_an_ordinary_name(rig: Rig) -> None:
     await rig.write("/d/x:y")
     assert "/d/x:y" in await rig.paths()
     await rig.tree.rename(await rig.need("/d"), "/e")

@@ -31,7 +31,7 @@ def write_of(writer: int) -> Operation:
 
 
 @pytest.mark.parametrize("winner_first", [True, False])
-async def test_D6_the_losers_rollback_leaves_the_winners_committed_entry(
+async def test_the_rollback_of_a_losing_writer_leaves_the_committed_entry_of_the_winner(
     winner_first: bool,
 ) -> None:
     blobs = await log_blobs()
@@ -46,7 +46,7 @@ async def test_D6_the_losers_rollback_leaves_the_winners_committed_entry(
     assert await truth(blobs) == Truth(LogRecord(winner, "committed"))
 
 
-async def test_D6_a_pending_entry_does_not_replace_the_last_good_one() -> None:
+async def test_a_pending_entry_does_not_replace_the_last_good_one() -> None:
     blobs = await log_blobs()
     log = NativeLog(blobs, fake_sources())
     assert await (await log.begin([sample.CREATE])).commit()
@@ -57,7 +57,7 @@ async def test_D6_a_pending_entry_does_not_replace_the_last_good_one() -> None:
     assert (await truth(blobs)).committed == LogRecord(sample.CREATE, "committed")
 
 
-async def test_D6_of_many_racing_writers_none_overwrites_another() -> None:
+async def test_of_many_racing_writers_none_overwrites_another() -> None:
     """Each writer's calls interleave with all others'; one may commit, as the table's condition
     would have it."""
     blobs = await log_blobs()
@@ -81,7 +81,7 @@ async def test_D6_of_many_racing_writers_none_overwrites_another() -> None:
     assert len(await keys_of(blobs)) == 2
 
 
-async def test_D2_a_network_error_while_reading_is_not_corruption() -> None:
+async def test_a_network_error_while_reading_is_not_corruption() -> None:
     faults = FaultPlan()
     blobs = await log_blobs(faults)
     assert await (await NativeLog(blobs, fake_sources()).begin([sample.CREATE])).commit()
@@ -93,7 +93,7 @@ async def test_D2_a_network_error_while_reading_is_not_corruption() -> None:
     assert await truth(blobs) == Truth(LogRecord(sample.CREATE, "committed"))
 
 
-async def test_D2_an_entry_that_cannot_be_parsed_is_reported_and_never_deleted() -> None:
+async def test_an_entry_that_cannot_be_parsed_is_reported_and_never_deleted() -> None:
     faults = FaultPlan()
     blobs = await log_blobs(faults)
     key = entry_key(sample.CREATE, "committed")
@@ -105,7 +105,7 @@ async def test_D2_an_entry_that_cannot_be_parsed_is_reported_and_never_deleted()
     assert not [call for call in faults.calls if call.method.startswith("delete")]
 
 
-async def test_D2_a_legacy_java_entry_is_read_as_what_it_is() -> None:
+async def test_a_legacy_java_entry_is_read_as_what_it_is() -> None:
     blobs = await log_blobs()
     legacy = JavaEntryV1(logical="ks://b/f", size=100, ctime=1_600_000_000, committed=True)
     await blobs.put(f"{sample.OBJECT}.info", write_java(legacy))
@@ -115,7 +115,7 @@ async def test_D2_a_legacy_java_entry_is_read_as_what_it_is() -> None:
     assert (found.operation.after.path, found.operation.after.size) == ("/f", 100)
 
 
-async def test_D11_an_empty_directory_can_be_told_from_the_log_alone() -> None:
+async def test_an_empty_directory_can_be_told_from_the_log_alone() -> None:
     blobs = await log_blobs()
     assert await (await NativeLog(blobs, fake_sources()).begin([sample.MAKE_DIRECTORY])).commit()
     record = (await truth(blobs)).committed
@@ -123,7 +123,7 @@ async def test_D11_an_empty_directory_can_be_told_from_the_log_alone() -> None:
     assert record.operation.after == sample.DIRECTORY
 
 
-async def test_D14_two_entries_committed_for_one_version_are_both_reported() -> None:
+async def test_two_entries_committed_for_one_version_are_both_reported() -> None:
     blobs = await log_blobs()
     log = NativeLog(blobs, fake_sources())
     for writer in (1, 2):

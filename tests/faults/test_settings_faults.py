@@ -20,7 +20,7 @@ def mapping_of(bucket: str) -> dict[str, str]:
     }
 
 
-def test_S4_a_url_without_the_trailing_slash_is_the_same_volume() -> None:
+def test_a_url_without_the_trailing_slash_is_the_same_volume() -> None:
     mapping = mapping_of("bucket")
     without = resolve("s3k://bucket", hadoop=mapping, environ=NOWHERE)
     assert without == resolve("s3k://bucket/", hadoop=mapping, environ=NOWHERE)
@@ -28,7 +28,7 @@ def test_S4_a_url_without_the_trailing_slash_is_the_same_volume() -> None:
     assert split_url("s3k://bucket") == split_url("s3k://bucket/") == ("s3k://bucket", "/")
 
 
-def test_S10_a_context_falls_back_to_the_bucket() -> None:
+def test_a_setting_of_a_context_falls_back_to_that_of_the_bucket() -> None:
     mapping = mapping_of("bucket") | {
         f"{DYNAMO}.max.retries.bucket": "7",
         f"{DYNAMO}.max.http.conn.bucket": "7",
@@ -53,7 +53,7 @@ def test_S10_a_context_falls_back_to_the_bucket() -> None:
     ],
 )
 @pytest.mark.parametrize("context", [None, "driver"])
-def test_S10_an_unrelated_key_that_ends_with_the_buckets_name_does_no_harm(
+def test_an_unrelated_key_that_ends_with_the_buckets_name_does_no_harm(
     key: str, context: str | None
 ) -> None:
     mapping = mapping_of("bucket")
@@ -64,7 +64,7 @@ def test_S10_an_unrelated_key_that_ends_with_the_buckets_name_does_no_harm(
 
 
 @pytest.mark.parametrize("bucket", ["my_bucket", "my.bucket", "_x_.y-z", "a.b.c_d"])
-def test_S11_buckets_with_underscores_and_dots_work(bucket: str) -> None:
+def test_buckets_with_underscores_and_dots_work(bucket: str) -> None:
     config = resolve(f"s3k://{bucket}", hadoop=mapping_of(bucket), environ=NOWHERE)
     assert config.name == bucket
     assert config.table == DynamoTable("meta")

@@ -1,4 +1,4 @@
-"""T and D of the fault list: trees that change under somebody's hands, through the client."""
+"""Faults of older systems in trees that change during an operation, through the client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def fs() -> AsyncIterator[S3kClient]:
         yield client
 
 
-async def test_D13_a_subtree_ends_at_a_component(fs: S3kClient) -> None:
+async def test_a_subtree_ends_at_a_component(fs: S3kClient) -> None:
     for path in ("/a/f", "/ab/f", "/a.b/f", "/a/b/f"):
         await fs.write(path, b"1")
     assert (await fs.content_summary("/a")).file_count == 2
@@ -41,7 +41,7 @@ async def test_D13_a_subtree_ends_at_a_component(fs: S3kClient) -> None:
     assert await paths(fs) == {"/ab", "/ab/f", "/a.b", "/a.b/f"}
 
 
-async def test_T4_a_directory_that_is_no_longer_empty_stays() -> None:
+async def test_a_directory_that_is_no_longer_empty_stays() -> None:
     """Somebody writes into the directory at each point of its removal: he is refused or it stays,
     never both gone."""
     from s3k_async.volumes import init_volume
@@ -85,7 +85,7 @@ async def test_T4_a_directory_that_is_no_longer_empty_stays() -> None:
     assert outcomes == {True, False}
 
 
-async def test_T7_a_file_that_is_being_written_is_not_renamed_and_still_closes(
+async def test_a_file_that_is_being_written_is_not_renamed_and_still_closes(
     fs: S3kClient,
 ) -> None:
     async with fs.open("/f", "wb") as file:
@@ -101,14 +101,14 @@ async def rig(request: pytest.FixtureRequest) -> Rig:
     return await Rig(request.node.name).start()
 
 
-async def test_D3_a_rename_moves_what_is_there_and_not_what_was_read_before(rig: Rig) -> None:
+async def test_a_rename_moves_what_is_there_and_not_what_was_read_before(rig: Rig) -> None:
     stale = await rig.write("/a")
     fresh = await rig.write("/a")
     assert (await rig.store.rename_file(stale, "/b")).physical == fresh.physical
     assert await rig.paths() == {"/b"}
 
 
-async def test_T2_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile(rig: Rig) -> None:
+async def test_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile(rig: Rig) -> None:
     """The mark comes between looking at the target's parent and the transaction, which has to see
     it itself."""
     rig.stop_renewing()
@@ -128,7 +128,7 @@ async def test_T2_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile
     assert await rig.paths() == {"/a", "/a/f", "/z"}
 
 
-async def test_D8_a_file_of_which_less_was_stored_than_sent_is_not_published(
+async def test_a_file_of_which_less_was_stored_than_sent_is_not_published(
     fs: S3kClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = MemoryBlobs.put
@@ -142,7 +142,7 @@ async def test_D8_a_file_of_which_less_was_stored_than_sent_is_not_published(
     assert await paths(fs) == set()
 
 
-async def test_D6_the_loser_of_a_race_takes_its_pending_entry_back(rig: Rig) -> None:
+async def test_the_loser_of_a_race_takes_its_pending_entry_back(rig: Rig) -> None:
     first = await rig.write("/a")
     late = await rig.store.prepare("/a")
     await rig.write("/a")

@@ -76,7 +76,7 @@ async def test_what_is_young_stays_even_if_nobody_names_it(place: Yard) -> None:
     assert await place.keys() == set()
 
 
-async def test_D12_a_reader_keeps_the_bytes_of_a_file_that_was_deleted_for_a_grace_period(
+async def test_a_reader_keeps_the_bytes_of_a_file_that_was_deleted_for_a_grace_period(
     place: Yard,
 ) -> None:
     fs = place.client
@@ -97,7 +97,7 @@ async def test_D12_a_reader_keeps_the_bytes_of_a_file_that_was_deleted_for_a_gra
     assert sum(count.objects for count in swept.deleted.values()) == 2
 
 
-async def test_T8_an_abandoned_reservation_and_its_upload_are_removed(place: Yard) -> None:
+async def test_an_abandoned_reservation_and_its_upload_are_removed(place: Yard) -> None:
     fs = place.client
     writer = await fs.open("/abandoned", "xb")
     await writer.write(b"x" * 1000)
@@ -388,7 +388,7 @@ async def test_a_volume_that_is_being_loaded_or_is_not_ours_is_refused(place: Ya
     assert not await AsyncPath(place.candidates).exists()
 
 
-async def test_P8_deletions_go_in_batches(place: Yard) -> None:
+async def test_deletions_go_in_batches(place: Yard) -> None:
     blobs = place.volume.blobs
     for _ in range(2500):
         await blobs.put(place.sources.physical_key(place.sources.uuid()), b"")

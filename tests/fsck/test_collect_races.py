@@ -226,7 +226,7 @@ async def test_a_list_is_swept_by_one_at_a_time(tmp_path: Path) -> None:
         assert again.deleted == {}
 
 
-async def test_D1_a_write_that_is_under_way_while_everything_is_scanned_keeps_its_bytes(
+async def test_a_write_that_is_under_way_while_everything_is_scanned_keeps_its_bytes(
     tmp_path: Path,
 ) -> None:
     """S3-FileSystem 1.0 scanned data and table at different times, and took what was created

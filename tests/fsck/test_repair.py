@@ -89,7 +89,7 @@ def said(about: Facts) -> set[tuple[str, str]]:
     return {(finding.kind, finding.action) for finding in decide(about) if finding.is_problem}
 
 
-async def test_D1_who_writes_just_before_a_repair_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_just_before_a_repair_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = await Scene.start()
     mend = Mender.mend
 
@@ -307,7 +307,7 @@ async def work_and_remember(fs: S3kClient, lane: int, until: anyio.Event) -> dic
 
 
 @pytest.mark.parametrize("engine", ["memory", "embedded"])
-async def test_D1_repair_in_a_loop_beside_writers_touches_nothing_that_lives(
+async def test_repair_in_a_loop_beside_writers_touches_nothing_that_lives(
     engine: str, tmp_path: Path
 ) -> None:
     config = places(engine, tmp_path)
@@ -341,7 +341,7 @@ async def test_D1_repair_in_a_loop_beside_writers_touches_nothing_that_lives(
         await volume.close()
 
 
-async def test_D2_an_error_of_the_store_is_not_taken_for_damage() -> None:
+async def test_an_error_of_the_store_is_not_taken_for_damage() -> None:
     scene = await Scene.start()
     try:
         faults = FaultPlan()
@@ -362,7 +362,7 @@ async def test_D2_an_error_of_the_store_is_not_taken_for_damage() -> None:
         await scene.end()
 
 
-async def test_D2_a_damaged_log_object_is_kept_in_quarantine() -> None:
+async def test_a_damaged_log_object_is_kept_in_quarantine() -> None:
     scene = await Scene.start()
     try:
         entry = await scene.need("/top")
@@ -376,7 +376,7 @@ async def test_D2_a_damaged_log_object_is_kept_in_quarantine() -> None:
         await scene.end()
 
 
-async def test_D9_an_upload_that_was_logged_is_published_after_its_writer_died() -> None:
+async def test_an_upload_that_was_logged_is_published_after_its_writer_died() -> None:
     scene = await Scene.start()
     try:
         await DAMAGES["uploaded"](scene, "/top")
@@ -389,7 +389,7 @@ async def test_D9_an_upload_that_was_logged_is_published_after_its_writer_died()
         await scene.end()
 
 
-async def test_D10_bytes_that_a_pending_operation_names_are_not_garbage() -> None:
+async def test_bytes_that_a_pending_operation_names_are_not_garbage() -> None:
     reserved = replace(
         OLD, version=1, committed=False, physical=UNCOMMITTED, size=0, lease_ms=10**9, operation="r"
     )
@@ -400,7 +400,7 @@ async def test_D10_bytes_that_a_pending_operation_names_are_not_garbage() -> Non
     }
 
 
-async def test_D13_another_volumes_items_in_the_table_are_not_touched() -> None:
+async def test_another_volumes_items_in_the_table_are_not_touched() -> None:
     scene = await Scene.start()
     try:
         await DAMAGES["foreign_items"](scene, "/top")
@@ -426,11 +426,11 @@ async def test_D13_another_volumes_items_in_the_table_are_not_touched() -> None:
         replace(OLD, checksum="c"),
     ],
 )
-def test_D14_every_field_is_compared_though_the_version_is_the_same(other: Entry) -> None:
+def test_every_field_is_compared_though_the_version_is_the_same(other: Entry) -> None:
     assert ("log_disagrees", "log_again") in said(facts(other, truth=logged(("o", None, OLD))))
 
 
-def test_D14_several_entries_with_one_id_are_told_and_the_logs_own_keeps_it() -> None:
+def test_several_entries_with_one_id_are_reported_and_that_of_the_log_keeps_it() -> None:
     twin = replace(OLD, path="/a-twin")
     found = [
         finding
@@ -440,21 +440,21 @@ def test_D14_several_entries_with_one_id_are_told_and_the_logs_own_keeps_it() ->
     assert [(finding.kind, finding.path) for finding in found] == [("duplicate_id", "/a-twin")]
 
 
-def test_T7_an_uncommitted_entry_of_any_version_is_a_reservation() -> None:
+def test_an_uncommitted_entry_of_any_version_is_a_reservation() -> None:
     renamed = replace(OLD, committed=False, physical=UNCOMMITTED, size=0)
     assert said(facts(renamed, truth=logged(("o", None, renamed)), blobs=False)) == {
         ("reservation_expired", "remove_entry")
     }
 
 
-def test_T7_an_entry_of_version_1_with_bytes_ends_nothing() -> None:
+def test_a_committed_entry_of_version_1_is_no_reservation() -> None:
     first = replace(OLD, version=1)
     assert said(facts(first, truth=logged(("o", None, first)), blobs=False)) == {
         ("data_missing", "report")
     }
 
 
-async def test_O6_nothing_is_done_that_is_not_in_the_audit_trail(tmp_path: Path) -> None:
+async def test_a_repair_does_nothing_that_is_not_in_the_audit_trail(tmp_path: Path) -> None:
     scene = await Scene.start()
     try:
         await DAMAGES["no_item"](scene, "/top")

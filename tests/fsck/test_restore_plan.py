@@ -122,7 +122,7 @@ async def test_what_was_committed_comes_back_as_it_was(ground: Ground) -> None:
     assert (report.files, report.directories, report.bytes, report.clean) == (1, 2, 3, True)
 
 
-async def test_D11_empty_directories_keep_their_ids_and_times(ground: Ground) -> None:
+async def test_empty_directories_keep_their_ids_and_times(ground: Ground) -> None:
     empty = replace(ground.directory("/empty"), ctime=7, mtime_ms=7_777)
     await ground.made(empty)
     assert (await ground.restored())[0] == {"/empty": empty}
@@ -137,7 +137,7 @@ async def test_a_tombstone_keeps_what_was_deleted_deleted(ground: Ground) -> Non
     assert report.counts == {"deleted": 1}
 
 
-async def test_D9_a_pending_update_whose_bytes_are_there_is_rolled_forward(ground: Ground) -> None:
+async def test_a_pending_update_whose_bytes_are_there_is_rolled_forward(ground: Ground) -> None:
     new, old = await ground.file("/new"), await ground.file("/old")
     await ground.made(old)
     over = replace(
@@ -427,7 +427,7 @@ async def test_damage_in_the_log_is_told(ground: Ground) -> None:
     assert not report.clean
 
 
-async def test_D10_nothing_is_removed_for_a_pending_operation(ground: Ground) -> None:
+async def test_nothing_is_removed_for_a_pending_operation(ground: Ground) -> None:
     old = await ground.file("/old")
     await ground.made(old)
     over = replace(

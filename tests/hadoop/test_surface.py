@@ -250,7 +250,7 @@ async def test_a_directory_in_which_a_file_is_being_written_stays_as_a_whole(
     await ground.expect_tree(ground.path(), {"new": {"done": 1, "open": 2}})
 
 
-async def test_T1_an_interrupted_rename_into_a_directory_does_not_nest(ground: Ground) -> None:
+async def test_an_interrupted_rename_into_a_directory_does_not_nest(ground: Ground) -> None:
     await ground.write(ground.path("source/file"), b"x")
     await ground.fs.mkdirs(ground.path("target"))
     entry = await ground.volume.store.get("/source")

@@ -137,7 +137,7 @@ async def test_verify_finds_damage(old: OldVolume) -> None:
     assert len(found) == 3
 
 
-async def test_O1_its_log_can_be_shown_and_not_compacted(
+async def test_the_log_of_an_old_volume_can_be_shown_and_not_compacted(
     old: OldVolume, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hadoop = tmp_path / "hadoop.json"

@@ -282,7 +282,7 @@ async def test_there_is_nothing_to_restore_where_no_volume_was(new_volume: Volum
 
 
 @volume_backends("memory")
-async def test_O6_what_a_restore_writes_is_in_its_audit_trail_before(
+async def test_what_a_restore_writes_is_in_its_audit_trail_before(
     new_volume: VolumeMaker,
 ) -> None:
     config = new_volume()

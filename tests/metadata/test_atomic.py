@@ -187,7 +187,7 @@ async def die_and_recover(name: str, number: int, when: Moment, recovery: str) -
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_T1_death_at_every_call_leaves_all_or_nothing(name: str) -> None:
+async def test_death_at_every_call_leaves_all_or_nothing(name: str) -> None:
     tried = 0
     for number in range(1, await calls_of(name) + 1):
         for when in MOMENTS:
@@ -201,7 +201,9 @@ async def test_T1_death_at_every_call_leaves_all_or_nothing(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("recovery", RECOVERIES)
 @pytest.mark.parametrize("name", CHANGES)
-async def test_T1_death_at_every_call_and_every_recovery(name: str, recovery: str) -> None:
+async def test_death_at_every_call_and_every_recovery_leaves_all_or_nothing(
+    name: str, recovery: str
+) -> None:
     for number in range(1, await calls_of(name) + 1):
         for when in MOMENTS:
             await die_and_recover(name, number, when, recovery)
@@ -257,7 +259,7 @@ async def test_a_lost_answer_is_not_taken_for_a_failure_when_the_service_is_down
     assert unknown == 1, "the publish itself"
 
 
-async def test_T7_a_live_reservation_below_refuses_the_whole_rename() -> None:
+async def test_a_live_reservation_below_refuses_the_whole_rename() -> None:
     async with grown("atomic-reserved") as world:
         client = world.client()
         reserved = await client.store.reserve(
@@ -274,7 +276,7 @@ async def test_T7_a_live_reservation_below_refuses_the_whole_rename() -> None:
         await settled(world)
 
 
-async def test_T8_a_delete_takes_reservations_along() -> None:
+async def test_a_delete_takes_reservations_along() -> None:
     async with grown("atomic-reserved-delete") as world:
         client = world.client()
         reserved = await client.store.reserve(
@@ -325,7 +327,7 @@ async def test_an_owner_that_wakes_up_late_publishes_nothing(name: str) -> None:
                 ), (number, raised)
 
 
-async def test_T3_two_crossing_renames_never_detach_anything() -> None:
+async def test_two_crossing_renames_never_detach_anything() -> None:
     async with grown("atomic-crossing") as world:
         one, two = world.client(), world.client()
         results: list[BaseException | None] = []
@@ -372,7 +374,7 @@ async def test_readers_see_one_side_at_every_step(name: str) -> None:
         assert set(sides) == {False, True}
 
 
-async def test_T2_nobody_is_told_of_a_creation_that_a_rename_did_not_see() -> None:
+async def test_a_creation_that_a_rename_did_not_see_is_not_acknowledged() -> None:
     """Another client creates a file before each call of the rename: whoever was told so finds it,
     on one side."""
     for number in range(1, await calls_of("rename") + 1):

@@ -390,7 +390,7 @@ async def test_a_look_whose_answer_was_lost_leaves_the_outcome_of_the_write_know
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["locked", "was locked"])
-async def test_D1_a_write_that_was_held_up_is_not_acknowledged_once_the_volume_was_locked(
+async def test_a_write_that_was_held_up_is_not_acknowledged_once_the_volume_was_locked(
     rig: Rig, over: bool
 ) -> None:
     """The request arrives after the holder of the lock has waited: what it wrote may be overwritten

@@ -213,7 +213,7 @@ LOOKS: dict[str, Look] = {
 
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("script", SCRIPTS)
-async def test_T1_a_job_between_two_requests_is_seen_wholly_or_not_at_all(
+async def test_a_job_between_two_requests_is_seen_wholly_or_not_at_all(
     script: str, look: str
 ) -> None:
     name = f"{script} {look}"
@@ -241,7 +241,9 @@ async def test_without_the_second_reading_half_a_job_is_seen(
 
 
 @pytest.mark.parametrize("pattern", ["", "/*", "/{a,[d]}", "/{a,d}", "/[ad]/d"])
-async def test_T1_a_rename_between_two_partitions_of_one_directory(pattern: str) -> None:
+async def test_a_rename_between_two_partitions_of_one_directory_is_seen_wholly_or_not_at_all(
+    pattern: str,
+) -> None:
     """Of the root, of which no entry is marked that stays: its record tells. With no pattern, it is
     listed."""
 
@@ -266,7 +268,7 @@ async def test_T1_a_rename_between_two_partitions_of_one_directory(pattern: str)
 
 
 @pytest.mark.parametrize("path", ["/a", "/a/d", "/b", "/b/e"])
-async def test_T1_a_listing_of_what_a_job_moves(path: str) -> None:
+async def test_a_listing_of_what_a_job_moves_is_that_before_or_afterwards(path: str) -> None:
     """It is listed as it was before or afterwards, or not there."""
 
     async def look(there: Place) -> Found:

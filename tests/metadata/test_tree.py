@@ -65,7 +65,7 @@ async def test_rename_into_itself_is_refused(rig: Rig, target: str) -> None:
     assert await rig.paths() == paths
 
 
-async def test_S1_rename_to_a_name_that_begins_with_the_source(rig: Rig) -> None:
+async def test_rename_to_a_name_that_begins_with_the_source(rig: Rig) -> None:
     await grow(rig, "/a")
     await rig.tree.rename(await rig.need("/a"), "/ab")
     assert "/ab/d0/f0" in await rig.paths()
@@ -156,8 +156,8 @@ async def test_a_directory_that_is_not_empty_stays_and_loses_its_mark(rig: Rig) 
     assert await rig.scanned() == set()
 
 
-async def test_T2_a_file_created_while_its_directory_is_removed_is_withdrawn_or_seen() -> None:
-    rig = await Rig("T2-while", real_time=True).start()
+async def test_a_file_created_while_its_directory_is_removed_is_withdrawn_or_seen() -> None:
+    rig = await Rig("removed-meanwhile", real_time=True).start()
     await rig.store.make_directory("/a")
     created = asyncio.Event()
     removed = asyncio.Event()
@@ -186,8 +186,8 @@ async def test_T2_a_file_created_while_its_directory_is_removed_is_withdrawn_or_
     assert await rig.scanned() == await rig.paths()
 
 
-async def test_T2_a_file_created_after_its_directory_was_listed_gets_its_parents_back() -> None:
-    rig = await Rig("T2-after", real_time=True).start()
+async def test_a_file_created_after_its_directory_was_listed_gets_its_parents_back() -> None:
+    rig = await Rig("listed-before", real_time=True).start()
     await rig.store.make_directory("/a")
     listed = asyncio.Event()
     written = asyncio.Event()
@@ -215,7 +215,7 @@ async def test_T2_a_file_created_after_its_directory_was_listed_gets_its_parents
     assert await rig.paths() == {"/a", "/a/f"} == await rig.scanned()
 
 
-async def test_T3_renames_into_each_others_subtree_never_detach_anything(rig: Rig) -> None:
+async def test_renames_into_each_others_subtree_never_detach_anything(rig: Rig) -> None:
     for path in ("/a/x/f", "/b/y/g"):
         await rig.write(path)
     other = Tree(rig.client())

@@ -95,7 +95,7 @@ def plain(found: dict[str, Entry]) -> dict[str, Entry]:
     return {path: replace(entry, pending="") for path, entry in found.items()}
 
 
-async def test_P5_what_is_loaded_is_what_was_dumped_whatever_the_suffix_count(
+async def test_what_is_loaded_is_what_was_dumped_whatever_the_suffix_count(
     form: DumpForm, target: str
 ) -> None:
     source = await made(config(4))
@@ -167,7 +167,7 @@ async def test_from_one_engine_to_another_and_back(new_volume: VolumeMaker, tmp_
         assert await fs.read("/a/deep/er/3") == FILES["/a/deep/er/3"]
 
 
-async def test_O1_a_dump_is_text_that_anybody_can_read(target: str) -> None:
+async def test_a_dump_is_text_that_anybody_can_read(target: str) -> None:
     source = await made(config())
     await dump(source, target)
     lines = [json.loads(line) for line in lines_of(target)]
@@ -497,7 +497,7 @@ async def calls_of_a_load(target: str, source: VolumeConfig) -> list[Call]:
 
 
 @pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.slow), "after"])
-async def test_O6_a_load_that_dies_at_any_call_is_finished_by_loading_again(
+async def test_a_load_that_dies_at_any_call_is_finished_by_loading_again(
     moment: Any, target: str, monkeypatch: Any
 ) -> None:
     for module in ("formats", "jsonl", "dump"):

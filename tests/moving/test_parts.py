@@ -103,7 +103,7 @@ async def test_a_dump_in_parts_holds_what_a_dump_in_a_file_holds(
     assert one.digest() != other.digest()
 
 
-async def test_P5_a_volume_is_loaded_from_parts(target: str) -> None:
+async def test_a_volume_is_loaded_from_parts(target: str) -> None:
     source, other = await made(config(4)), config(7)
     await dump(source, target)
     async with opened(source) as volume:

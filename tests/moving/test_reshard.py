@@ -47,7 +47,7 @@ async def check_readable(settings: VolumeConfig) -> None:
 
 
 @volume_backends("memory", "embedded", "dynamodb_local+seaweedfs")
-async def test_P5_the_suffix_count_of_a_volume_can_be_changed(new_volume: VolumeMaker) -> None:
+async def test_the_suffix_count_of_a_volume_can_be_changed(new_volume: VolumeMaker) -> None:
     settings = await made(replace(new_volume(), suffix_count=3))
     wanted = await entries(settings)
     targets: list[tuple[int, HashName | None]] = [(10, None), (10, "java31"), (1, "xxh3")]
@@ -63,7 +63,7 @@ async def test_P5_the_suffix_count_of_a_volume_can_be_changed(new_volume: Volume
     await check_readable(settings)
 
 
-async def test_P4_names_that_fall_into_one_partition_are_spread() -> None:
+async def test_names_that_fall_into_one_partition_are_spread() -> None:
     settings = config(31, hash="java31")
     await init_volume(settings)
     async with S3kClient(config=settings) as fs:

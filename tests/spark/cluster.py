@@ -28,7 +28,7 @@ from s3k_async.settings import with_local_secrets
 from s3k_async.spark import collecting, dump, each_partition, gc, loading, reshard, restoring
 from s3k_async.spark.restoring_tasks import writer
 from s3k_async.volumes import Volume
-from tests.spark.places import on
+from tests.spark.places import HANGS, on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,8 +51,10 @@ class Orders:
 
 
 def session() -> SparkSession:
-    """Two executors of one core, each a process with Python workers of its own; slow tasks are run
-    twice."""
+    """Two executors of one core, each a process with Python workers of its own.
+
+    Both are on one host, where Spark runs no speculative copy of a task.
+    """
     from pyspark.sql import SparkSession
 
     settings: dict[str, bool | float | int | str | None] = {
@@ -62,11 +64,8 @@ def session() -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.3",
-        "spark.speculation.minTaskRuntime": "100ms",
+        # A slow executor is not a dead one; the end of one is noticed by its process.
+        "spark.network.timeout": f"{HANGS:.0f}s",
     }
     return SparkSession.builder.master("local-cluster[2,1,600]").config(map=settings).getOrCreate()
 
@@ -85,24 +84,24 @@ def kill_executor() -> None:
     with open(f"/proc/{os.getppid()}/stat", encoding="ascii") as file:
         executor = int(file.read().rpartition(")")[2].split()[1])
     os.kill(executor, signal.SIGKILL)
-    time.sleep(60)
+    time.sleep(HANGS)  # this worker ends with its executor
 
 
 def until(place: str, name: str) -> None:
     """Wait for somebody to ask `first`."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + HANGS
     while not os.path.exists(os.path.join(place, name)):
         if time.monotonic() > end:
             raise TimeoutError(name)
-        time.sleep(0.1)
+        time.sleep(0.01)
 
 
 def move(orders: Orders, spark: SparkSession) -> None:
-    """Files are moved; the executor of the first task dies half-way, and the task of the last ones
-    runs twice."""
+    """Files are moved; the executor of the first task dies half-way, and two tasks move the last
+    files at the same time, as a task and its speculative copy do."""
 
-    def work(fs: S3kSyncClient, numbers: Iterator[int]) -> Iterator[int]:
-        mine = list(numbers)
+    def work(fs: S3kSyncClient, portions: Iterator[range]) -> Iterator[int]:
+        mine = [number for portion in portions for number in portion]
         half = len(mine) // 2
         _move(fs, mine[:half])
         if 0 in mine and first(orders.place, "killed"):
@@ -115,8 +114,11 @@ def move(orders: Orders, spark: SparkSession) -> None:
         _move(fs, mine[half:])
         yield len(mine)
 
-    numbers = spark.sparkContext.parallelize(range(FILES), PARTITIONS)
-    assert numbers.mapPartitions(each_partition(orders.volume, work)).sum() == FILES
+    each = FILES // PARTITIONS
+    portions = [range(start, start + each) for start in range(0, FILES, each)]
+    portions.append(portions[-1])
+    tasks = spark.sparkContext.parallelize(portions, len(portions))
+    assert tasks.mapPartitions(each_partition(orders.volume, work)).sum() == FILES + each
 
 
 def _move(fs: S3kSyncClient, numbers: list[int]) -> None:

@@ -18,9 +18,21 @@ from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker
 from tests.moving.rig import fill
 
-__all__ = ["FIVE_LEVELS", "all_items", "copy_bytes", "embedded", "filled", "five_levels", "on"]
+__all__ = [
+    "FIVE_LEVELS",
+    "HANGS",
+    "all_items",
+    "copy_bytes",
+    "embedded",
+    "filled",
+    "five_levels",
+    "on",
+]
 
 T = TypeVar("T")
+
+HANGS = 1800.0
+"""Seconds after which a process has hung: a loaded machine is slow, and not at fault."""
 
 FIVE_LEVELS = [
     f"/a/{day}/{hour}/part-{part}" for day in range(5) for hour in range(3) for part in range(2)

@@ -23,7 +23,7 @@ from tests.fsck.garbage import live_keys, stored_keys
 from tests.moving.rig import entries, keys
 from tests.spark.cluster import FILES, GARBAGE, Orders
 from tests.spark.conftest import ROOT, spark_environment
-from tests.spark.places import on
+from tests.spark.places import HANGS, on
 from tests.spark.test_restoring import items_of
 
 pytestmark = pytest.mark.spark
@@ -41,7 +41,7 @@ async def lost_table(config: VolumeConfig) -> list[Item]:
     return before
 
 
-def run(orders: Orders, seconds: float = 300) -> None:
+def run(orders: Orders) -> None:
     """Do as ordered on a cluster."""
     if shutil.which("java") is None:
         unavailable("Java is not installed")
@@ -51,7 +51,7 @@ def run(orders: Orders, seconds: float = 300) -> None:
         capture_output=True,
         cwd=ROOT,
         env=spark_environment(),
-        timeout=seconds,
+        timeout=HANGS,
         check=False,
     )
     assert told.returncode == 0, told.stderr.decode()[-5000:]
@@ -97,7 +97,7 @@ async def test_garbage_goes_and_nothing_else_when_an_executor_dies(
         await fs.write_many([(f"/in/{number}", b"old") for number in range(FILES)])
         await fs.write_many([(f"/in/{number}", b"new") for number in range(GARBAGE)])
         assert len(await stored_keys(fs._volume())) == FILES + GARBAGE
-    await to_thread.run_sync(run, Orders(volume, volume, str(place), ("clean",)), 600)
+    await to_thread.run_sync(run, Orders(volume, volume, str(place), ("clean",)))
     assert {path.name for path in place.iterdir()} == {"killed while sweeping", "collecting"}
     async with S3kClient(config=volume) as fs:
         assert await stored_keys(fs._volume()) == await live_keys(fs)
@@ -112,7 +112,7 @@ async def test_a_table_that_moves_is_whole_when_executors_die(
     async with S3kClient(config=volume) as fs:
         await fs.write_many([(f"/a/b/{number}", str(number).encode()) for number in range(FILES)])
     before = await entries(volume)
-    await to_thread.run_sync(run, Orders(volume, volume, str(tmp_path), ("divide", "carry")), 600)
+    await to_thread.run_sync(run, Orders(volume, volume, str(tmp_path), ("divide", "carry")))
     told = await to_thread.run_sync(os.listdir, tmp_path)
     assert set(told) == {"killed in copy", "killed in clean", "killed while loading", "dumped"}
     assert await entries(volume) == before

@@ -17,6 +17,7 @@ from tests.conftest import unavailable
 from tests.spark.conftest import ROOT, spark_environment
 from tests.spark.contents import content
 from tests.spark.functions_only import ROWS, config_of
+from tests.spark.places import HANGS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -57,7 +58,7 @@ def test_the_functions_write_in_all_modes_whatever_becomes_of_tasks(
         capture_output=True,
         cwd=ROOT,
         env=inherited | own,
-        timeout=500,
+        timeout=HANGS,
         check=False,
     )
     assert told.returncode == 0, told.stderr.decode()[-5000:]

@@ -21,7 +21,7 @@ from s3k_async.settings import resolve
 from s3k_async.volumes import init_volume
 from tests.cli.conftest import Cli, clean_environment, cli
 from tests.spark.conftest import spark_environment
-from tests.spark.places import copy_bytes
+from tests.spark.places import HANGS, copy_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -306,7 +306,7 @@ def test_a_job_that_fails_in_a_session_of_its_own_says_one_line(
         env=spark_environment(),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS,
         check=False,
     )
     assert done.returncode == 2
@@ -348,7 +348,7 @@ def test_under_spark_submit(directory: str, tmp_path: Path) -> None:
         [submit, "--master", "local[1]", "--conf", "spark.ui.enabled=false", script, *job],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS,
         check=True,
         cwd=tmp_path,
         env=environment,
@@ -367,7 +367,7 @@ def test_a_session_that_cannot_be_had_is_told_in_one_line() -> None:
         env={**os.environ, "JAVA_HOME": "/nonexistent"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS,
         check=False,
     )
     # What Spark's own scripts say comes before.

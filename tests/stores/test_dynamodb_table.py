@@ -19,7 +19,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.stores.dynamodb import DynamoItems
-from tests.engines.process import Engine
+from tests.engines.process import PATIENCE, Engine
 from tests.proxy import Answer, FaultProxy, Rewrite, dynamodb_error, json_answer
 from tests.support import FakeClock, fake_sources
 
@@ -62,7 +62,13 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 async def items(proxy: FaultProxy, clock: FakeClock) -> AsyncIterator[DynamoItems]:
-    aws = AwsConfig(endpoint=proxy.url, access_key_id=Secret("a"), secret_access_key=Secret("b"))
+    aws = AwsConfig(
+        endpoint=proxy.url,
+        access_key_id=Secret("a"),
+        secret_access_key=Secret("b"),
+        connect_timeout=PATIENCE,
+        read_timeout=PATIENCE,
+    )
     store = DynamoItems(DynamoTable("meta", aws), sources=fake_sources(clock))
     yield store
     await store.close()

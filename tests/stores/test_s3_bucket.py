@@ -15,6 +15,7 @@ from s3k_async.errors import (
 )
 from s3k_async.stores.s3 import S3Blobs
 from s3k_async.stores.s3_wire import WireBlobs
+from tests.engines.process import PATIENCE
 from tests.proxy import Answer, FaultProxy, s3_error
 from tests.stores.conftest import S3Way
 
@@ -33,7 +34,12 @@ def bucket(
     endpoint: str, region: str | None = None, name: str = "data", adapter: type[S3Blobs] = WireBlobs
 ) -> S3Blobs:
     aws = AwsConfig(
-        region=region, endpoint=endpoint, access_key_id=Secret("a"), secret_access_key=Secret("b")
+        region=region,
+        endpoint=endpoint,
+        access_key_id=Secret("a"),
+        secret_access_key=Secret("b"),
+        connect_timeout=PATIENCE,
+        read_timeout=PATIENCE,
     )
     return adapter(S3Bucket(name, "", aws))
 

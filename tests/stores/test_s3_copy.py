@@ -13,7 +13,7 @@ from s3k_async.config import AwsConfig, S3Bucket, Secret
 from s3k_async.errors import BlobNotFoundError, ResponseLostError, ServiceError, UnsupportedError
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.s3 import S3Blobs
-from tests.engines.process import Engine
+from tests.engines.process import PATIENCE, Engine
 from tests.proxy import Answer, Call, FaultProxy, s3_error, xml_answer
 from tests.stores.conftest import S3Way
 
@@ -154,7 +154,11 @@ async def test_five_gibibytes_is_the_limit(
     monkeypatch.setattr("s3k_async.stores.s3._MAX_PARTS", 10_000 if part > 1 else 20)
     async with FaultProxy() as proxy:
         aws = AwsConfig(
-            endpoint=proxy.url, access_key_id=Secret("a"), secret_access_key=Secret("b")
+            endpoint=proxy.url,
+            access_key_id=Secret("a"),
+            secret_access_key=Secret("b"),
+            connect_timeout=PATIENCE,
+            read_timeout=PATIENCE,
         )
         blobs = s3_adapter(S3Bucket("data", "", aws))
         blobs.copy_part = part

@@ -14,12 +14,16 @@ from s3k_async.errors import ConfigError
 from s3k_async.stores.s3 import S3Blobs
 from s3k_async.stores.s3_wire import WireBlobs
 from s3k_async.volumes import init_volume, open_volume
-from tests.engines.process import Engine
+from tests.engines.process import PATIENCE, Engine
 from tests.engines.volumes import fresh_name
 from tests.proxy import Answer, Call, FaultProxy, xml_answer
 
 AWS = AwsConfig(
-    region="eu-west-1", access_key_id=Secret("AKIDEXAMPLE"), secret_access_key=Secret("made-up")
+    region="eu-west-1",
+    access_key_id=Secret("AKIDEXAMPLE"),
+    secret_access_key=Secret("made-up"),
+    connect_timeout=PATIENCE,
+    read_timeout=PATIENCE,
 )
 METHOD = "x-amz-server-side-encryption"
 KEY = "x-amz-server-side-encryption-aws-kms-key-id"

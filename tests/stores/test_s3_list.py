@@ -14,6 +14,7 @@ from s3k_async.sources import SYSTEM
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.s3 import S3Blobs
+from tests.engines.process import PATIENCE
 from tests.proxy import Answer, FaultProxy, xml_answer
 from tests.stores.conftest import S3Way
 
@@ -47,7 +48,13 @@ async def proxy() -> AsyncIterator[FaultProxy]:
 
 @pytest.fixture
 async def blobs(proxy: FaultProxy, s3_adapter: type[S3Blobs]) -> AsyncIterator[S3Blobs]:
-    aws = AwsConfig(endpoint=proxy.url, access_key_id=Secret("a"), secret_access_key=Secret("b"))
+    aws = AwsConfig(
+        endpoint=proxy.url,
+        access_key_id=Secret("a"),
+        secret_access_key=Secret("b"),
+        connect_timeout=PATIENCE,
+        read_timeout=PATIENCE,
+    )
     store = s3_adapter(S3Bucket("data", PREFIX, aws))
     yield store
     await store.close()

@@ -20,12 +20,16 @@ from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.s3_wire import WireBlobs
-from tests.engines.process import Engine
+from tests.engines.process import PATIENCE, Engine
 from tests.engines.volumes import fresh_name
 from tests.proxy import LOSE_ANSWER, Answer, Call, FaultProxy, Truncate, s3_error, xml_answer
 
 AWS = AwsConfig(
-    region="eu-west-1", access_key_id=Secret("AKIDEXAMPLE"), secret_access_key=Secret("made-up")
+    region="eu-west-1",
+    access_key_id=Secret("AKIDEXAMPLE"),
+    secret_access_key=Secret("made-up"),
+    connect_timeout=PATIENCE,
+    read_timeout=PATIENCE,
 )
 FAST = RetryPolicy(attempts=4, base=0.0, cap=0.0)
 TAG = '"e"'

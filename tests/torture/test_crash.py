@@ -244,7 +244,7 @@ def deaths(count: int, chance: random.Random) -> Iterator[tuple[int, Moment, lis
             yield number, chance.choice(MOMENTS), [ways[(number + turn) % len(ways)]]
 
 
-async def test_D1_what_may_be_under_way_is_no_finding() -> None:
+async def test_what_may_be_under_way_is_no_finding() -> None:
     """A moment after the death fsck cannot know of it; later it does."""
     scenario = SCENARIOS["write:over"]
     later: set[str] = set()

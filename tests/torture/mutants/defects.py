@@ -38,21 +38,21 @@ DEFECTS: tuple[Defect, ...] = (
         "metadata/store.py",
         "        delete = Delete(self.keys.key(entry.path), unchanged(entry))",
         f"        delete = Delete(self.keys.key(entry.path), {ANYTHING})",
-        f"{METADATA_FAULTS}::test_D4_a_stale_delete_spares_a_file_that_was_written_anew",
+        f"{METADATA_FAULTS}::test_a_stale_delete_spares_a_file_that_was_written_anew",
     ),
     Defect(
         "a creation without its condition",
         "metadata/store.py",
         "            await self._put(Put(to_item(entry, self.keys), ABSENT))",
         f"            await self._put(Put(to_item(entry, self.keys), {ANYTHING}))",
-        f"{METADATA_FAULTS}::test_D5_of_many_exclusive_creators_one_wins",
+        f"{METADATA_FAULTS}::test_of_many_exclusive_creators_one_wins",
     ),
     Defect(
         "a replacement without its condition",
         "metadata/store.py",
         "lambda _: self._put(Put(to_item(entry, self.keys), unchanged(current))),",
         f"lambda _: self._put(Put(to_item(entry, self.keys), {ANYTHING})),",
-        f"{METADATA_FAULTS}::test_D6_the_loser_of_a_race_leaves_the_winners_log_entry",
+        f"{METADATA_FAULTS}::test_the_loser_of_a_race_leaves_the_winners_log_entry",
     ),
     Defect(
         "a rename without the condition on its source",
@@ -61,14 +61,14 @@ DEFECTS: tuple[Defect, ...] = (
                 Put(to_item(moved, self.keys), ABSENT if""",
         f"""                Delete(self.keys.key(source.path), {ANYTHING}),
                 Put(to_item(moved, self.keys), ABSENT if""",
-        "tests/faults/test_tree_faults.py::test_D3_a_rename_moves_what_is_there_and_not_what_was_read_before",
+        "tests/faults/test_tree_faults.py::test_a_rename_moves_what_is_there_and_not_what_was_read_before",
     ),
     Defect(
         "marks that hold nobody up",
         "metadata/codec.py",
         '    return Condition(equals={"isdir": True}, missing=(NEXT,))',
         '    return Condition(equals={"isdir": True})',
-        "tests/faults/test_tree_faults.py::test_T2_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile",
+        "tests/faults/test_tree_faults.py::test_a_file_is_not_moved_into_a_directory_that_was_marked_meanwhile",
     ),
     Defect(
         "a parent that is not read again after a creation",
@@ -82,7 +82,7 @@ DEFECTS: tuple[Defect, ...] = (
         "stores/reliable_items.py",
         "                verdict = await self._settle(actions, failure)",
         "                raise failure",
-        f"{METADATA_FAULTS}::test_D7_a_write_whose_answer_was_lost_is_a_success",
+        f"{METADATA_FAULTS}::test_a_write_whose_answer_was_lost_is_a_success",
     ),
     Defect(
         "a read-back that does not know our own operation",
@@ -140,7 +140,7 @@ DEFECTS: tuple[Defect, ...] = (
         "storage/physical.py",
         "        if info.size != len(view):",
         "        if False:",
-        "tests/faults/test_tree_faults.py::test_D8_a_file_of_which_less_was_stored_than_sent_is_not_published",
+        "tests/faults/test_tree_faults.py::test_a_file_of_which_less_was_stored_than_sent_is_not_published",
     ),
     Defect(
         "a writer that does not look at its lease",
@@ -156,14 +156,14 @@ DEFECTS: tuple[Defect, ...] = (
         "raise\n"
         "            except S3kError:",
         "            except S3kError:",
-        f"{METADATA_FAULTS}::test_D7_an_answer_that_never_comes_is_unknown_and_stays_pending",
+        f"{METADATA_FAULTS}::test_an_answer_that_never_comes_is_unknown_and_stays_pending",
     ),
     Defect(
         "a log that keeps what definitely failed",
         "metadata/changes.py",
         "                await pending.rollback()\n",
         "                pass\n",
-        "tests/faults/test_tree_faults.py::test_D6_the_loser_of_a_race_takes_its_pending_entry_back",
+        "tests/faults/test_tree_faults.py::test_the_loser_of_a_race_takes_its_pending_entry_back",
     ),
     Defect(
         "no tombstone for a file that a rename replaced",
@@ -221,7 +221,7 @@ DEFECTS: tuple[Defect, ...] = (
         "fsck/facts.py",
         "        return time_ms > self.now_ms - self.grace_ms",
         "        return False",
-        f"{CRASH}::test_D1_what_may_be_under_way_is_no_finding",
+        f"{CRASH}::test_what_may_be_under_way_is_no_finding",
     ),
     Defect(
         "a job that goes on without its lease",
@@ -249,7 +249,7 @@ DEFECTS: tuple[Defect, ...] = (
         "metadata/steady.py",
         "            if attempt < ATTEMPTS and not await view.stands():",
         "            if False:",
-        "tests/metadata/test_steady.py::test_T1_a_job_between_two_requests_is_seen_wholly_or_not_at_all",
+        "tests/metadata/test_steady.py::test_a_job_between_two_requests_is_seen_wholly_or_not_at_all",
     ),
     Defect(
         "what a job has not published yet is seen",
@@ -263,7 +263,7 @@ DEFECTS: tuple[Defect, ...] = (
         "fsck/mend.py",
         "            await blobs.copy(blobs, key, name)",
         "            pass",
-        "tests/fsck/test_repair.py::test_D2_a_damaged_log_object_is_kept_in_quarantine",
+        "tests/fsck/test_repair.py::test_a_damaged_log_object_is_kept_in_quarantine",
     ),
     Defect(
         "garbage that is not looked at again before it is deleted",
@@ -284,7 +284,7 @@ DEFECTS: tuple[Defect, ...] = (
         "fsck/collect.py",
         "lambda verdict: verdict.since_ms + grace_ms > self._now_ms",
         "lambda verdict: False",
-        "tests/fsck/test_collect.py::test_D12_a_reader_keeps_the_bytes_of_a_file_that_was_deleted_for_a_grace_period",
+        "tests/fsck/test_collect.py::test_a_reader_keeps_the_bytes_of_a_file_that_was_deleted_for_a_grace_period",
     ),
     Defect(
         "garbage that is looked at once before it is deleted",
