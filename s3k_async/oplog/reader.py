@@ -418,7 +418,7 @@ class LogReader:
         if isinstance(committed, Mark):
             return damage + await self._marked(committed, begun, keys, damaged=bool(damage))
         # With a mark that cannot be read the segment is not open: nothing can end it as a whole.
-        key = keys.get("committed", keys["pending"])
+        key = keys.get("committed") or keys["pending"]
         return damage + (list(begun.records(key)) if begun is not None else [])
 
     async def _marked(
