@@ -185,8 +185,8 @@ class VolumeCommand(click.Command):
         ]
         if self.epilog is None:
             self.epilog = (
-                "Every setting is also a flag, such as --region or --max-concurrency; s3k init --help "
-                "lists all."
+                "Every setting is also a flag, such as --region or --max-concurrency; s3k init "
+                "--help lists all."
             )
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -72,7 +72,7 @@ def _options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             click.option(
                 "--resume",
                 metavar="DIR",
-                help="Keep intermediate results in this directory; resume an interrupted run from it.",
+                help="Keep intermediate results here; resume an interrupted run from them.",
             ),
             grace_option(
                 GRACE_SECONDS,
@@ -103,7 +103,7 @@ def verify(
     resume: str | None,
     deep: bool,
 ) -> None:
-    """Check the consistency of table, log and data, and list findings; read-only.
+    """Check table, log and data, and list findings; read-only.
 
     The last line is a summary. Exits with 9 if there are problems. VOLUME may include a path
     (./vol:/a), as with --path.

@@ -52,7 +52,7 @@ def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         grace_option(
             GRACE_SECONDS,
-            "Minimum time an object must have been unreferenced; longer than the longest read or job.",
+            "Minimum time an object has been unreferenced; longer than the longest read or job.",
         ),
         click.option(
             "--lease",

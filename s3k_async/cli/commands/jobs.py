@@ -43,8 +43,9 @@ jobs = _Jobs(
 @click.argument("volume", required=False)
 @click.pass_obj
 def list_jobs(invocation: Invocation, /, volume: str | None) -> None:
-    """List the transactions of a volume: id, kind, state, paths, age, and whether the lease is
-    valid."""
+    """List transactions.
+
+    Each line: id, kind, state, paths, age, and whether the lease is valid."""
 
     async def work(opened: Volume) -> None:
         found = opened.store.jobs
@@ -62,7 +63,9 @@ def list_jobs(invocation: Invocation, /, volume: str | None) -> None:
 @click.argument("arguments", nargs=-1, metavar="[VOLUME] [ID]...")
 @click.pass_obj
 def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
-    """Finish interrupted transactions, whose lease has expired: all, or those with the given ids.
+    """Finish interrupted transactions: all, or those with the given ids.
+
+    A transaction is interrupted if its lease has expired.
 
     Published transactions are completed, others aborted. Transactions with a valid lease are
     skipped; giving the id of one is an error (6).

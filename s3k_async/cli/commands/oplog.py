@@ -201,7 +201,9 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
 def retire(
     invocation: Invocation, volume: str, successor: str, grace: float, force: bool, yes: bool
 ) -> None:
-    """Move the log of a volume of S3-FileSystem 1.0 below retired-1.0-log/. A dry run without --yes.
+    """Move the log of a volume of S3-FileSystem 1.0 below retired-1.0-log/.
+
+    A dry run without --yes.
 
     VOLUME must no longer be written to. Each log object is copied and compared before it is
     deleted. Repeat the command to finish an interrupted run. Settings given as flags are those of

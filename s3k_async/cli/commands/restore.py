@@ -44,8 +44,7 @@ def restore(
     audit: str | None,
     temporary: str | None,
 ) -> None:
-    """Rebuild a lost table from the operation log, or restore lost entries below a path. A dry run
-    without --yes.
+    """Rebuild a lost table, or lost entries, from the operation log. A dry run without --yes.
 
     The volume is locked during the restore. Repeat the command to finish an interrupted run. Exits
     with 9 if anything could not be decided or restored. Run fsck repair afterwards to resolve
