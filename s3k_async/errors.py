@@ -214,8 +214,8 @@ class ConflictError(S3kError, OSError):
 
 
 class LeaseExpiredError(S3kError, OSError):
-    """The lease of a reservation, transaction or lock expired, so that another client may have taken
-    over; nothing was published."""
+    """The lease of a reservation, transaction or lock expired, so that another client may have
+    taken over; nothing was published."""
 
     code = "lease_expired"
     default_errno = errno.ESTALE
@@ -372,14 +372,14 @@ class RequestTimeoutError(S3kError, TimeoutError):
 
 
 class ThrottledError(S3kError, OSError):
-    """The service throttled the request until the retry policy was exhausted. Nothing was applied."""
+    """The service throttled the request until the retries were exhausted. Nothing was applied."""
 
     code = "throttled"
     default_errno = errno.EAGAIN
 
 
 class ServiceError(S3kError, OSError):
-    """The service returned an error without a class of its own; `service_code` is its error code."""
+    """The service returned an error without a class of its own; `service_code` is its code."""
 
     code = "service"
     default_errno = errno.EIO
