@@ -151,7 +151,7 @@ async def need_settled(items: ItemStore, before: Item | None = None) -> Item:
         raise BusyError("the volume record does not exist", path=RECORD_KEY.partition)
     if {LOCK, STATE} & record.keys() or (before is not None and dict(record) != dict(before)):
         raise BusyError(
-            "the volume is locked by a load, restore, reshard or destroy; try again later",
+            "the volume was locked or changed by a load, restore, reshard or destroy; try again",
             path=RECORD_KEY.partition,
         )
     return record
