@@ -558,14 +558,14 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         expected: FileStatus | None = None,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at
-        once.
+        """Remove a file, an empty directory, or, with `recursive`, a directory and everything below
+        it, atomically.
 
-        The bytes are left to garbage collection: whoever has a file open goes on reading. What is
-        raised has changed nothing, but for OutcomeUnknownError: all of it, or nothing. Without
-        `atomic` a directory is emptied entry by entry; interrupted, or after PartialFailureError,
-        the same call finishes it. With `expected`, what `stat` or a listing showed, only that
-        version of a file, or that very directory, is removed: the write itself depends on it.
+        The data is left to garbage collection, so that open readers can continue. A call that
+        raises has changed nothing; after OutcomeUnknownError, all or nothing. Without `atomic` a
+        directory is removed entry by entry; after an interruption or PartialFailureError, repeat
+        the call to finish it. With `expected`, a result of `stat` or a listing, only that version
+        of a file, or that directory, is removed, by a conditional write.
         Raises PathNotFoundError (unless `missing_ok`), DirectoryNotEmptyError,
         PermissionDeniedError (the root), ConflictError (not what is `expected`), BusyError.
         """
