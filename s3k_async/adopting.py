@@ -68,7 +68,7 @@ async def look_at(volume: AdoptingVolume, uri: str) -> Content:
     key = _key(volume, uri)
     info = await volume.storage.place.head(key)
     if info is None:
-        raise DataMissingError("there is no such object to adopt", path=uri)
+        raise DataMissingError("the object to adopt does not exist", path=uri)
     return Content(volume.storage.place.uri(key), info.size, info.etag, "")
 
 
@@ -93,16 +93,15 @@ def _key(volume: AdoptingVolume, uri: str) -> str:
         f"file://{uri[5:]}" if uri.startswith("file:/") and not uri.startswith("file://") else uri
     )  # as the JVM says
     if "://" not in full:
-        raise UnsupportedError("an object is adopted by its URI", path=uri)
+        raise UnsupportedError("an object to adopt is given by its URI", path=uri)
     key = volume.storage.place_key(full)
     if key is None:
         raise UnsupportedError(
-            "the object lies outside of the volume's data location, or its URI is none", path=uri
+            "the object to adopt is outside the data location of the volume, or its URI is invalid",
+            path=uri,
         )
     if is_own(volume, key):
-        raise UnsupportedError(
-            "the object belongs to a volume, this one or another: its bytes, log or mark", path=uri
-        )
+        raise UnsupportedError("the object belongs to a volume and cannot be adopted", path=uri)
     return key
 
 
@@ -191,7 +190,7 @@ class _Adoption:
             if paths[path] > 1 or uris[uri] > 1:
                 what = "path" if paths[path] > 1 else "object"
                 error = InvalidArgumentError(
-                    f"the {what} is named several times in one list", path=path
+                    f"the {what} occurs several times in the list", path=path
                 )
                 self.failures.append((path, error))
         return [(path, uri) for path, uri in pairs if paths[path] == uris[uri] == 1]

@@ -122,7 +122,7 @@ class Bridge:
 
     def _ready(self) -> asyncio.AbstractEventLoop:
         if self.pid != os.getpid():
-            raise ForkedClientError("this belongs to a parent process; open it anew")
+            raise ForkedClientError("opened in a parent process; open a new client in this one")
         if self._exiting:
             raise ClosedClientError("the interpreter is exiting")
         if self._loop is None:
@@ -197,7 +197,7 @@ class _Call(Generic[T]):
         elif not self._future.done():
             # The interrupt came before the call was on its way.
             self._future.set_exception(
-                ClosedClientError("the call was interrupted before it was on its way")
+                ClosedClientError("the call was interrupted before it was sent")
             )
 
     def wait(self, seconds: float | None) -> None:

@@ -214,11 +214,11 @@ class _Call:
     def _error(self) -> Exception:
         if self._changed:
             return OutcomeUnknownError(
-                "the client was closed before the call ended: what it has changed by then stays",
+                "the client was closed during the call; some changes may have been applied",
                 path=self.calls._name,
             )
         return ClosedClientError(
-            "the client was closed before the call ended; nothing was changed",
+            "the client was closed during the call; no changes were applied",
             path=self.calls._name,
         )
 

@@ -184,7 +184,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         from s3k_async.volumes import open_volume
 
         if self._opened is not None and self._opened.pid == os.getpid():
-            raise UnsupportedError("the client is open already; open another one", path=self.name)
+            raise UnsupportedError("the client is already open; create another one", path=self.name)
         volume = await open_volume(self._config, session=self._session, counter=self._counter)
         self._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())
 
@@ -437,7 +437,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         for start, end in ranges:
             if not 0 <= start <= end:
                 raise InvalidArgumentError(
-                    f"[{start}, {end}) is no range of bytes", path=self._path(path)
+                    f"[{start}, {end}) is not a byte range", path=self._path(path)
                 )
         return (await read_spans(self._volume(), self._path(path), ranges))[1]
 
@@ -558,14 +558,14 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         expected: FileStatus | None = None,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at
-        once.
+        """Remove a file, an empty directory, or, with `recursive`, a directory and everything below
+        it, atomically.
 
-        The bytes are left to garbage collection: whoever has a file open goes on reading. What is
-        raised has changed nothing, but for OutcomeUnknownError: all of it, or nothing. Without
-        `atomic` a directory is emptied entry by entry; interrupted, or after PartialFailureError,
-        the same call finishes it. With `expected`, what `stat` or a listing showed, only that
-        version of a file, or that very directory, is removed: the write itself depends on it.
+        The data is left to garbage collection, so that open readers can continue. A call that
+        raises has changed nothing; after OutcomeUnknownError, all or nothing. Without `atomic` a
+        directory is removed entry by entry; after an interruption or PartialFailureError, repeat
+        the call to finish it. With `expected`, a result of `stat` or a listing, only that version
+        of a file, or that directory, is removed, by a conditional write.
         Raises PathNotFoundError (unless `missing_ok`), DirectoryNotEmptyError,
         PermissionDeniedError (the root), ConflictError (not what is `expected`), BusyError.
         """
@@ -695,7 +695,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
             )
         if opened.pid != os.getpid():
             raise ForkedClientError(
-                "the client was opened by a parent process: open a new one", path=self.name
+                "the client was opened in a parent process; open a new one", path=self.name
             )
         self._need_loop(opened)
         return opened.volume
@@ -728,8 +728,7 @@ def _result(result: TreeResult, done: str, path: str) -> ChangeResult:
     if result.failures:
         count = len(result.failures)
         raise PartialFailureError(
-            f"{count} of the entries below could not be {done}; the same call again finishes the "
-            "work",
+            f"{count} of the entries below could not be {done}; repeat the call to finish",
             path=path,
             failures=result.failures,
         ) from result.failures[0][1]

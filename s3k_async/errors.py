@@ -1,7 +1,7 @@
 """Every error this package raises.
 
-Each class is also the builtin that a caller would expect, carries the path it is about, keeps its
-cause, and survives pickling (worker processes send errors home).
+Each class also derives from the corresponding builtin exception, carries the affected path, keeps
+its cause, and can be pickled (worker processes return errors to their parent).
 
     S3kError
     ├── path and tree  InvalidPathError, PathNotFoundError, PathExistsError, NotDirectoryError,
@@ -83,15 +83,14 @@ __all__ = [
 class S3kError(Exception):
     """Base of every error of this package.
 
-    `message` says what happened and, where there is one, what to do. `path` is the logical path (or
-    the volume, table, bucket or key) it is about, or None.
+    `message` names the problem and, where there is one, the remedy. `path` is the affected path, or
+    the volume, table, bucket or key, or None.
     """
 
     code: ClassVar[str] = "error"
     default_errno: ClassVar[int | None] = None
     before_change: bool = False
-    """Whether the failure certainly came before anything in the table was touched, whatever its
-    class."""
+    """Whether the failure certainly preceded any change of the table, whatever its class."""
 
     def __init__(self, message: str, *, path: str | None = None) -> None:
         super().__init__(message)
@@ -100,7 +99,7 @@ class S3kError(Exception):
         _describe(self, self.default_errno, message, path)
 
     def name(self, path: str) -> None:
-        """Set the path that the error is about, where it was not known when the error was made."""
+        """Set the affected path of an error that was created without it."""
         self.path = path
         _describe(self, self.default_errno, self.message, path)
 
@@ -120,7 +119,7 @@ class S3kError(Exception):
 
 
 def _describe(error: BaseException, number: int | None, message: str, path: str | None) -> None:
-    """Fill in what the handlers of an OSError look at."""
+    """Set the attributes of an OSError."""
     if isinstance(error, OSError):
         error.errno = number
         error.strerror = message
@@ -137,35 +136,34 @@ def _rebuild(cls: type[S3kError], message: str, path: str | None) -> S3kError:
 
 
 class InvalidPathError(S3kError, ValueError):
-    """The path cannot name anything: NUL, `..` above the root, a name or key that is too long, not
-    UTF-8."""
+    """The path is invalid: NUL, `..` above the root, a name or key that is too long, not UTF-8."""
 
     code = "invalid_path"
 
 
 class PathNotFoundError(S3kError, FileNotFoundError):
-    """Nothing is at the path."""
+    """No file or directory is at the path."""
 
     code = "not_found"
     default_errno = errno.ENOENT
 
 
 class PathExistsError(S3kError, FileExistsError):
-    """Something is at the path already."""
+    """A file or directory is already at the path."""
 
     code = "exists"
     default_errno = errno.EEXIST
 
 
 class NotDirectoryError(S3kError, NotADirectoryError):
-    """A directory was wanted, or the path leads through a file."""
+    """A directory is required, or a parent of the path is a file."""
 
     code = "not_a_directory"
     default_errno = errno.ENOTDIR
 
 
 class IsDirectoryError(S3kError, IsADirectoryError):
-    """A file was wanted and a directory is there."""
+    """A file is required, and the path is a directory."""
 
     code = "is_a_directory"
     default_errno = errno.EISDIR
@@ -186,7 +184,7 @@ class RenameIntoSelfError(S3kError, OSError, ValueError):
 
 
 class CrossVolumeError(S3kError, ValueError):
-    """The path belongs to another volume than the one that was asked."""
+    """The path belongs to another volume."""
 
     code = "cross_volume"
 
@@ -202,29 +200,29 @@ class UncommittedFileError(S3kError, OSError):
 
 
 class BusyError(S3kError, OSError):
-    """Another client's change holds the entry, and did not finish within the time we wait."""
+    """A concurrent change of another client did not finish within `busy_timeout`. Try again."""
 
     code = "busy"
     default_errno = errno.EBUSY
 
 
 class ConflictError(S3kError, OSError):
-    """The entry changed while we worked on it; nothing of ours was applied."""
+    """Another client changed the entry first; no changes were applied."""
 
     code = "conflict"
     default_errno = errno.ESTALE
 
 
 class LeaseExpiredError(S3kError, OSError):
-    """Our reservation or job outlived its lease, so another client may have acted on it; nothing
-    was published."""
+    """The lease of a reservation, transaction or lock expired, so that another client may have
+    taken over; nothing was published."""
 
     code = "lease_expired"
     default_errno = errno.ESTALE
 
 
 class OutcomeUnknownError(S3kError, OSError):
-    """The answer to a write was lost and reading back could not tell whether it was applied.
+    """The response to a write was lost, and reading back did not show whether it was applied.
 
     `operation` is the operation id to look for in the operation log.
     """
@@ -240,8 +238,8 @@ class OutcomeUnknownError(S3kError, OSError):
 
 
 class PartialFailureError(S3kError, OSError):
-    """Part of a change of many entries failed; `failures` lists (path, error). Running it again
-    finishes the work."""
+    """Part of a change of many entries failed; `failures` lists (path, error). Repeat the call to
+    finish it."""
 
     code = "partial_failure"
     default_errno = errno.EIO
@@ -261,7 +259,7 @@ class PartialFailureError(S3kError, OSError):
 
 
 class CorruptDataError(S3kError, OSError):
-    """The bytes that were read are not the bytes that were written."""
+    """The data read differs from the data written."""
 
     code = "corrupt_data"
     default_errno = errno.EIO
@@ -281,7 +279,7 @@ class LogFormatError(S3kError, ValueError):
 
 
 class ItemFormatError(S3kError, ValueError):
-    """A table item cannot be understood as an entry."""
+    """A table item is not a valid entry."""
 
     code = "item_format"
 
@@ -294,8 +292,8 @@ class NoSpaceError(S3kError, OSError):
 
 
 class EndOfFileError(S3kError, OSError, EOFError):
-    """The position lies before the start or past the end of the file, or the file ended before the
-    read did."""
+    """The position is before the start or past the end of the file, or the file ended during the
+    read."""
 
     code = "end_of_file"
     default_errno = errno.EINVAL
@@ -312,7 +310,7 @@ class VolumeNotFoundError(S3kError, FileNotFoundError):
 
 
 class VolumeExistsError(S3kError, FileExistsError):
-    """A volume is there already."""
+    """A volume already exists at the location."""
 
     code = "volume_exists"
     default_errno = errno.EEXIST
@@ -325,13 +323,13 @@ class NotAVolumeError(S3kError, ValueError):
 
 
 class VolumeFormatError(S3kError, ValueError):
-    """The volume was made by a newer version, or needs a feature that this version lacks."""
+    """The volume was created by a newer version, or needs a feature that this version lacks."""
 
     code = "volume_format"
 
 
 class VolumeMismatchError(S3kError, ValueError):
-    """What the caller asked for differs from what the volume record fixes."""
+    """The given settings differ from those of the volume record."""
 
     code = "volume_mismatch"
 
@@ -347,7 +345,7 @@ class ReadOnlyVolumeError(S3kError, PermissionError):
 
 
 class PermissionDeniedError(S3kError, PermissionError):
-    """The service or the operating system refused us."""
+    """The service or the operating system denied access."""
 
     code = "permission_denied"
     default_errno = errno.EACCES
@@ -367,23 +365,21 @@ class UnreachableError(S3kError, ConnectionError):
 
 
 class RequestTimeoutError(S3kError, TimeoutError):
-    """No answer within the time allowed."""
+    """No response within the timeout."""
 
     code = "timeout"
     default_errno = errno.ETIMEDOUT
 
 
 class ThrottledError(S3kError, OSError):
-    """The service asked us to slow down and kept asking until the retry policy ran out. Nothing was
-    applied."""
+    """The service throttled the request until the retries were exhausted. Nothing was applied."""
 
     code = "throttled"
     default_errno = errno.EAGAIN
 
 
 class ServiceError(S3kError, OSError):
-    """The service answered with an error that has no class of its own; `service_code` is its name
-    for it."""
+    """The service returned an error without a class of its own; `service_code` is its code."""
 
     code = "service"
     default_errno = errno.EIO
@@ -399,7 +395,7 @@ class ServiceError(S3kError, OSError):
 
 
 class ConfigError(S3kError, ValueError):
-    """A setting is missing, malformed or contradicts another."""
+    """A setting is missing, malformed or in conflict with another."""
 
     code = "config"
 
@@ -411,7 +407,7 @@ class UnsupportedError(S3kError, io.UnsupportedOperation):
 
 
 class ClosedClientError(S3kError, RuntimeError):
-    """The client is closed or was never entered."""
+    """The client is closed, or was never opened."""
 
     code = "closed"
 
@@ -423,21 +419,20 @@ class WrongLoopError(S3kError, RuntimeError):
 
 
 class ForkedClientError(S3kError, RuntimeError):
-    """The client was entered in the parent process; open a new one in the child."""
+    """The client was opened in the parent process; open a new one in the child."""
 
     code = "forked"
 
 
 class InvalidArgumentError(S3kError, ValueError):
-    """An argument that can never be right: an offset before the file, an unknown mode, a malformed
+    """An invalid argument: an offset before the start of the file, an unknown mode, a malformed
     pattern."""
 
     code = "invalid_argument"
 
 
 class ArgumentTypeError(InvalidArgumentError, TypeError):
-    """An argument of a type that can never be right: text where bytes are wanted, a path that is no
-    text."""
+    """An argument of the wrong type: text instead of bytes, a path that is not text."""
 
     code = "argument_type"
 
@@ -453,10 +448,10 @@ class StreamClosedError(S3kError, OSError, ValueError):
 
 
 class ConditionFailedError(S3kError):
-    """A condition did not hold; definitely nothing was applied.
+    """A condition did not hold; nothing was applied.
 
-    `current` maps the position of each action whose condition failed to the item now stored there,
-    or None when there is none. A single action is position 0.
+    `current` maps the position of each action whose condition failed to the item now stored, or to
+    None if there is none. A single action is position 0.
     """
 
     code = "condition_failed"
@@ -473,15 +468,14 @@ class ConditionFailedError(S3kError):
 
 
 class TransactionConflictError(S3kError, OSError):
-    """Another request was changing the same item at the same moment. Nothing was applied; sending
-    again is safe."""
+    """A concurrent request was changing the same item. Nothing was applied; a retry is safe."""
 
     code = "transaction_conflict"
     default_errno = errno.EAGAIN
 
 
 class ResponseLostError(S3kError, OSError):
-    """The request may have been sent and no answer came: it may or may not have been applied."""
+    """The response to a request was lost; the request may or may not have been applied."""
 
     code = "response_lost"
     default_errno = errno.EIO
@@ -495,7 +489,7 @@ class BlobNotFoundError(S3kError, FileNotFoundError):
 
 
 class BlobExistsError(S3kError, FileExistsError):
-    """A blob has the key already, and it was to be created."""
+    """A blob with the key to be created already exists."""
 
     code = "blob_exists"
     default_errno = errno.EEXIST

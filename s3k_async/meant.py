@@ -49,13 +49,15 @@ class Meant:
         if isinstance(found, S3kError):
             raise found
         if found is None:
-            raise PathNotFoundError("it is gone since it was looked at", path=self.path)
+            raise PathNotFoundError("the entry was removed since it was read", path=self.path)
         if found.id != self.id:
             raise ConflictError(
-                "another object is there than the one that was looked at", path=self.path
+                "another object is at this path; no changes were applied", path=self.path
             )
         if self.version is not None and found.version != self.version:
-            raise ConflictError("it has changed since it was looked at, and stays", path=self.path)
+            raise ConflictError(
+                "the file was changed since it was read; no changes were applied", path=self.path
+            )
 
 
 @call

@@ -203,7 +203,7 @@ async def _copy_version(
             return await storage.copy_from(origin.storage, entry.content, at.object_id)
         except DataMissingError as error:
             raise DataMissingError(
-                f"the physical object {entry.physical} is gone", path=entry.path
+                f"the physical object {entry.physical} does not exist", path=entry.path
             ) from error
         except CorruptDataError as error:
             raise CorruptDataError(error.message, path=entry.path) from error

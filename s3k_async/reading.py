@@ -75,9 +75,9 @@ def need_same(seen: FileStatus, entry: Entry) -> None:
     """Raise ConflictError unless the entry is the version of the file, or the directory, that was
     seen at its path."""
     if entry.id != seen.id:
-        raise ConflictError("something else is there than what was looked at", path=entry.path)
+        raise ConflictError("another object is at this path since it was listed", path=entry.path)
     if not entry.is_dir and entry.version != seen.version:
-        raise ConflictError("the file has changed since it was looked at", path=entry.path)
+        raise ConflictError("the file was changed since it was listed", path=entry.path)
 
 
 def need_readable(entry: Entry) -> None:

@@ -112,7 +112,7 @@ class Transaction:
         """What was done, once it is; raises UnsupportedError before. Directories that were made on
         the way count."""
         if self._result is None:
-            raise UnsupportedError("there is no result: the transaction is not committed")
+            raise UnsupportedError("no result: the transaction is not committed")
         return self._result
 
     @call
@@ -139,7 +139,9 @@ class Transaction:
         place = self._open_place(path)
         check_mode(mode, place)
         if mode == "rb":
-            raise UnsupportedError("the files of a transaction are opened for writing", path=place)
+            raise UnsupportedError(
+                "files of a transaction can only be opened for writing", path=place
+            )
         return Opening(lambda: self._open_writer(place, overwrite=mode == "wb"))
 
     @call
@@ -162,7 +164,7 @@ class Transaction:
         self._volume().store.keys.key(place)
         if staged.object_id in self._published:
             raise InvalidArgumentError(
-                "the transaction publishes this staged file already", path=place
+                "the transaction already publishes this staged file", path=place
             )
         self._claims.take(place)
         self._published.add(staged.object_id)
@@ -201,7 +203,7 @@ class Transaction:
             content = await look_at(volume, uri)
             self._need_open()
             if content.physical in self._published:
-                raise InvalidArgumentError("the transaction adopts this object already", path=place)
+                raise InvalidArgumentError("the transaction already adopts this object", path=place)
             self._published.add(content.physical)
         self._intents.append(
             WriteFile(
@@ -238,7 +240,9 @@ class Transaction:
         if new == old:
             return
         if entry.is_reservation:
-            raise UncommittedFileError("a reservation cannot be renamed", path=old)
+            raise UncommittedFileError(
+                "the file is still being written and cannot be renamed", path=old
+            )
         if is_below(new, old):
             raise NotDirectoryError("the path leads through a file", path=old)
         if is_below(old, new):
@@ -531,15 +535,15 @@ class _Claims:
         it."""
         if path in self._paths and not (makes_directory and self._paths[path]):
             raise InvalidArgumentError(
-                "another operation of the transaction is on this path", path=path
+                "another operation of the transaction uses this path", path=path
             )
         if any(not self._paths.get(above, True) for above in _native.ancestors(path)):
             raise InvalidArgumentError(
-                "another operation of the transaction is on a path above", path=path
+                "another operation of the transaction uses a parent of this path", path=path
             )
         if self._above[path] and not makes_directory:
             raise InvalidArgumentError(
-                "another operation of the transaction is on a path below", path=path
+                "another operation of the transaction uses a path below this one", path=path
             )
 
     def take(self, path: str, *, makes_directory: bool = False) -> None:

@@ -315,7 +315,7 @@ async def test_a_restored_table_takes_the_location_over_when_told_to() -> None:
     await init_volume(config)
     before = await fill(config)
     copy = await copy_of(config)
-    with pytest.raises(VolumeNotFoundError, match="no volume in the table"):
+    with pytest.raises(VolumeNotFoundError, match="holds no volume"):
         await init_volume(replace(copy, table=MemoryTable(fresh_name("empty"))), take_over=True)
     await init_volume(copy, take_over=True)
     assert await contents(copy) == before

@@ -23,30 +23,30 @@ from s3k_async.requests import counting
 __all__ = ["run", "s3k"]
 
 _COMMANDS: Final = {
-    "init": ("lifecycle", "Make a volume."),
-    "destroy": ("lifecycle", "Remove a volume with everything in it."),
+    "init": ("lifecycle", "Create a volume."),
+    "destroy": ("lifecycle", "Delete a volume and all of its data."),
     "ls": ("browse", "List a directory."),
-    "tree": ("browse", "Draw what is below a directory."),
-    "stat": ("browse", "Tell about files and directories."),
-    "find": ("browse", "Look for files and directories."),
-    "du": ("browse", "Add up sizes."),
+    "tree": ("browse", "Show a directory as a tree."),
+    "stat": ("browse", "Show the attributes of files and directories."),
+    "find": ("browse", "Search for files and directories."),
+    "du": ("browse", "Show the total size of directories."),
     "cat": ("content", "Write files to standard output."),
-    "put": ("content", "Copy local files into a volume."),
-    "get": ("content", "Copy files of a volume to local ones."),
-    "cp": ("changes", "Copy within a volume or between two."),
-    "mv": ("changes", "Move or rename."),
+    "put": ("content", "Upload local files."),
+    "get": ("content", "Download files."),
+    "cp": ("changes", "Copy files and directories."),
+    "mv": ("changes", "Move or rename files and directories."),
     "rm": ("changes", "Remove files and directories."),
-    "mkdir": ("changes", "Make directories."),
-    "touch": ("changes", "Make empty files, or renew times."),
-    "plan": ("plan", "Predict what a change costs in requests, units and time."),
-    "dump": ("moving", "Write the tree of a volume to a file."),
-    "load": ("moving", "Fill an empty volume with a dumped tree."),
-    "reshard": ("moving", "Give a volume another suffix count."),
-    "fsck": ("check", "Compare table, log and bytes; mend what does not fit."),
-    "jobs": ("jobs", "List changes of many entries that are under way; settle those that died."),
+    "mkdir": ("changes", "Create directories."),
+    "touch": ("changes", "Create empty files, or update modification times."),
+    "plan": ("plan", "Estimate the requests, capacity units and time of an operation."),
+    "dump": ("moving", "Export the file tree of a volume to a file."),
+    "load": ("moving", "Import a dump into an empty volume."),
+    "reshard": ("moving", "Change the suffix count of a volume."),
+    "fsck": ("check", "Check, repair or restore a volume."),
+    "jobs": ("jobs", "List running and interrupted transactions; finish interrupted ones."),
     "oplog": ("oplog", "Show, follow and compact the operation log."),
-    "gc": ("gc", "Delete bytes that no file names; tells first what."),
-    "spark": ("spark", "Jobs over whole volumes, on a Spark cluster or on this machine."),
+    "gc": ("gc", "Delete unreferenced data. A dry run without --yes."),
+    "spark": ("spark", "Run bulk operations and fsck on Spark."),
 }
 """Name to module of `s3k_async.cli.commands` and a summary, so that the overview imports none of
 them."""
@@ -111,10 +111,10 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 s3k = _Commands(
     name="s3k",
-    help="""A filesystem: the tree in DynamoDB or SQLite, the bytes in S3 or a directory.
+    help="""A filesystem with its file tree in DynamoDB or SQLite and its data in S3 or a directory.
 
     PATH is s3k://NAME/path in a named volume, DIRECTORY:/path in an embedded one, or /path in the
-    default volume: that of --volume, else S3K_VOLUME, else the configuration file's.""",
+    default volume: --volume, else S3K_VOLUME, else that of the configuration file.""",
     context_settings={"help_option_names": [*sorted(HELP)], "max_content_width": 100},
     show_common=True,
     params=[

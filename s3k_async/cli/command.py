@@ -46,7 +46,7 @@ class Amount(click.FloatRange):
         """The number. Raises BadParameter."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is no number of that kind.", param, ctx)
+            self.fail(f"{value} is not a finite number in the allowed range.", param, ctx)
         return number
 
 
@@ -68,30 +68,38 @@ def common_options(*, hidden: bool) -> list[click.Parameter]:
 
     return [
         option(
-            "--volume", metavar="VOLUME", hidden=hidden, help="Volume of the paths that name none."
+            "--volume",
+            metavar="VOLUME",
+            hidden=hidden,
+            help="Default volume, for paths without a volume.",
         ),
-        option("--config", metavar="FILE", hidden=hidden, help="Configuration file."),
+        option(
+            "--config",
+            metavar="FILE",
+            hidden=hidden,
+            help="Configuration file [default: ~/.config/s3k/config.toml].",
+        ),
         option(
             "--context",
             metavar="ID",
             hidden=hidden,
-            help="Context of a Hadoop configuration's keys.",
+            help="Context id in the keys of Hadoop properties.",
         ),
         option(
             "--hadoop",
             metavar="FILE",
             multiple=True,
             hidden=hidden,
-            help="Hadoop properties: JSON or XML. Given again, the later one counts.",
+            help="File of Hadoop properties, JSON or XML. Repeatable; later files take precedence.",
         ),
-        option("--json", is_flag=True, help="Write results, and errors, as JSON."),
+        option("--json", is_flag=True, help="Write results and errors as JSON."),
+        option("-q", "--quiet", is_flag=True, help="Show no progress and no summary line."),
         option(
-            "-q", "--quiet", is_flag=True, help="No progress, and no line that says what was done."
+            "--stats",
+            is_flag=True,
+            help="Print the number of requests, retries and bytes to standard error.",
         ),
-        option(
-            "--stats", is_flag=True, help="Tell on standard error what was asked of the services."
-        ),
-        option("--debug", is_flag=True, hidden=hidden, help="Show where an error comes from."),
+        option("--debug", is_flag=True, hidden=hidden, help="Show the traceback of an error."),
     ]
 
 
@@ -177,8 +185,8 @@ class VolumeCommand(click.Command):
         ]
         if self.epilog is None:
             self.epilog = (
-                "Settings are flags too: --region, --endpoint, --max-concurrency and all that init "
-                "has."
+                "Every setting is also a flag, such as --region or --max-concurrency; s3k init "
+                "--help lists all."
             )
 
     def invoke(self, ctx: click.Context) -> Any:

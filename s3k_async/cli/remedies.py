@@ -23,10 +23,10 @@ __all__ = ["remedy_for"]
 
 _BY_COMMAND: Final[Mapping[tuple[str, type[S3kError]], str]] = {
     ("cat", IsDirectoryError): "s3k ls lists a directory, s3k get -r copies one",
-    ("cp", IsDirectoryError): "-r copies it with all below it",
-    ("init", VolumeExistsError): "--exist-ok accepts one that agrees with what is asked for",
-    ("mkdir", PathExistsError): "-p accepts one that exists",
-    ("rm", DirectoryNotEmptyError): "-r removes it with all below it",
+    ("cp", IsDirectoryError): "-r copies it and everything below it",
+    ("init", VolumeExistsError): "--exist-ok accepts one with the same settings",
+    ("mkdir", PathExistsError): "-p accepts an existing directory",
+    ("rm", DirectoryNotEmptyError): "-r removes it and everything below it",
     ("touch", IsDirectoryError): "touch is for files",
 }
 _PATTERN: Final = re.compile(r"[*?]|\[.+\]")
@@ -40,11 +40,11 @@ def remedy_for(error: BaseException, command: str | None) -> str:
         name = error.path.rpartition("/")[2]
         if _PATTERN.search(name):
             return (
-                f"patterns are not expanded: s3k find PATH --name '{name}' lists what matches "
-                "below PATH"
+                f"patterns are not expanded: s3k find PATH --name '{name}' lists matching "
+                "paths below PATH"
             )
         if command == "mv" and error.message == "no such parent directory":
-            return "s3k mkdir -p makes it"
+            return "s3k mkdir -p creates it"
         return ""
     for (name, kind), remedy in _BY_COMMAND.items():
         if name == command and isinstance(error, kind):
@@ -55,14 +55,14 @@ def remedy_for(error: BaseException, command: str | None) -> str:
 def _for_volume(error: VolumeNotFoundError) -> str:
     directory, name = os.path.split(error.path or "")
     if name != TABLE_FILE:
-        return "s3k init makes one"
+        return "s3k init creates one"
     found = _volume_above(directory)
     if found is not None:
         volume, path = found
-        return f"to mean a path in the volume {_shown(volume)}, write {_shown(volume)}:/{path}"
+        return f"for a path in the volume {_shown(volume)}, write {_shown(volume)}:/{path}"
     if os.path.isdir(directory) and os.listdir(directory):
-        return f"s3k init {_shown(directory)} makes one, s3k fsck restore makes a lost table again"
-    return f"s3k init {_shown(directory)} makes one"
+        return f"s3k init {_shown(directory)} creates one, s3k fsck restore rebuilds a lost table"
+    return f"s3k init {_shown(directory)} creates one"
 
 
 def _volume_above(directory: str) -> tuple[str, str] | None:

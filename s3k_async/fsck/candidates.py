@@ -159,9 +159,7 @@ class CandidateReader:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise BusyError(
-                    "another sweep of this list is under way", path=self.path
-                ) from error
+                raise BusyError("another sweep of this list is running", path=self.path) from error
             yield
 
     def done(self, count: int) -> None:
@@ -179,12 +177,12 @@ class CandidateReader:
             return 0
         except ValueError as error:
             raise InvalidArgumentError(
-                "does not say how far a sweep has come", path=self.path + ".done"
+                "not a progress file of a sweep", path=self.path + ".done"
             ) from error
 
 
 def _incomplete(path: str) -> End:
-    raise InvalidArgumentError("the list of candidates has no end", path=path)
+    raise InvalidArgumentError("the list of candidates is incomplete; mark again", path=path)
 
 
 def verdict_from(document: dict[str, Any]) -> Verdict:

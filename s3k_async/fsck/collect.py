@@ -115,11 +115,15 @@ class Collector:
         if candidates.header.volume != place.volume_id or candidates.header.logged != (
             place.log is not None
         ):
-            raise InvalidArgumentError("the list of candidates is another volume's", path=path)
+            raise InvalidArgumentError(
+                "the list of candidates belongs to another volume", path=path
+            )
         record = await need_collectable(place)
         now_ms = await place.data.now_ms()
         if place.log is None and await table_digest(place) != candidates.end.digest:
-            raise ConflictError("the volume was changed since it was marked: mark again", path=path)
+            raise ConflictError(
+                "the volume was changed since the mark phase; mark again", path=path
+            )
         seen = Seen(candidates.segments, candidates.checkpoints, candidates.end.lost)
         sweeper = Sweeper(
             place,
@@ -326,14 +330,14 @@ class _News:
         async for part in self._reader.segments(without=self._segments):
             if len(part.records) != len(part.findings):
                 raise LogFormatError(
-                    "a segment of the log cannot be understood: mend it first", path=part.keys[0]
+                    "a segment of the log cannot be understood; repair it first", path=part.keys[0]
                 )
             self._segments.add(part.segment)
             self._fresh |= named_by([record.operation for record in part.records], self._key_of)
         manifests: Collection[str] = [each.key for each in await self._reader.checkpoints.valid()]
         if not set(manifests) <= self._checkpoints or len(self._fresh) > FRESH_MOST:
             raise ConflictError(
-                "the log was compacted, or has grown too much, since the mark: mark again"
+                "the log was compacted, or has grown too much, since the mark phase; mark again"
             )
         return changed | (self._fresh & {verdict.blob.key for verdict in verdicts})
 

@@ -267,7 +267,8 @@ class Gatherer:
             return
         if state.get("format") != STATE_FORMAT or state.get("scope") != self._scope():
             raise InvalidArgumentError(
-                "the directory holds an interrupted fsck of something else, or by other options"
+                "the directory holds an interrupted fsck of another volume or with other options; "
+                "give another directory"
             )
         self.now_ms = state["now_ms"]
         self._done = list(state["done"])

@@ -369,7 +369,7 @@ async def need_collectable(place: Place) -> Item:
     writers keep none of our rules; BusyError.
     """
     if place.store.read_only:
-        raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 is not collected")
+        raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be garbage collected")
     return await need_settled(place.store.items)
 
 
@@ -415,7 +415,7 @@ def held_by(key: str, problem: object) -> str:
     if isinstance(parsed, EntryKey):
         return parsed.object_id
     raise LogFormatError(
-        "something in the log cannot be understood, and it may be about any file: mend it first "
+        "something in the log cannot be understood, and it may be about any file: repair it first "
         f"({problem})",
         path=key,
     )

@@ -357,7 +357,7 @@ class Mender:
 
     async def _complete(self, job: JobRecord) -> None:
         if not await self._store.settling.complete(job):
-            raise LeftError("somebody else has taken the job over", path=job.source)
+            raise LeftError("another client has taken over the transaction", path=job.source)
 
     async def _make_parent(self, task: Task) -> None:
         assert isinstance(task.facts, ParentFacts)
@@ -430,7 +430,7 @@ class Mender:
         except BlobExistsError as error:
             if await blobs.get(key, 0, len(data) + 1) != data:
                 raise ConflictError(
-                    "the operation log holds something else under this key", path=key
+                    "the operation log has another object at this key", path=key
                 ) from error
 
     def _log(self) -> BlobStore:

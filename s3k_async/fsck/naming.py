@@ -148,7 +148,10 @@ async def need_settled(items: ItemStore, before: Item | None = None) -> Item:
     or destroyed, or if the record is not what it was `before`."""
     record = await items.get(RECORD_KEY)
     if record is None:
-        raise BusyError("the volume's record is gone", path=RECORD_KEY.partition)
+        raise BusyError("the volume record does not exist", path=RECORD_KEY.partition)
     if {LOCK, STATE} & record.keys() or (before is not None and dict(record) != dict(before)):
-        raise BusyError("the volume is being loaded, moved or destroyed", path=RECORD_KEY.partition)
+        raise BusyError(
+            "the volume was locked or changed by a load, restore, reshard or destroy; try again",
+            path=RECORD_KEY.partition,
+        )
     return record

@@ -216,7 +216,8 @@ class Parts:
                 return cast("State", json.load(file))
         except ValueError as error:
             raise InvalidArgumentError(
-                "not the directory of an interrupted fsck", path=self._directory
+                "not the directory of an interrupted fsck; give another directory",
+                path=self._directory,
             ) from error
 
     def save_state(self, state: State) -> None:

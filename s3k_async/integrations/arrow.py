@@ -269,8 +269,7 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
         if done.failures:
             count = len(done.failures)
             raise PartialFailureError(
-                f"{count} of the entries below could not be deleted; the same call again finishes "
-                "the work",
+                f"{count} of the entries below could not be deleted; repeat the call to finish",
                 path=path,
                 failures=done.failures,
             ) from done.failures[0][1]

@@ -399,12 +399,14 @@ class AtomicChange:
 
     async def _settled(self, entry: Entry) -> Entry | None:
         if job_of(entry.pending) == self.job.id:
-            raise BusyError("the change met a mark of its own", path=entry.path)
+            raise BusyError("the transaction encountered its own write intent", path=entry.path)
         current = await self.store.settled(entry)
         if not self.target or current is None or not current.is_reservation:
             return current
         if current.lease_ms > self.store.sources.now_ms():
-            raise UncommittedFileError("a reservation cannot be renamed", path=entry.path)
+            raise UncommittedFileError(
+                "the file is still being written and cannot be renamed", path=entry.path
+            )
         await self.store.abandon(current)
         return await self.store.stored(entry.path)
 
@@ -418,7 +420,8 @@ class AtomicChange:
                 if not there.get(NEXT):
                     path = plan.entries[row].path
                     raise PathExistsError(
-                        "something is at the target, below a directory that is not there", path=path
+                        "an entry without a parent directory is at the target; s3k fsck reports it",
+                        path=path,
                     )
                 await self.store.settle(from_item(there, self.store.keys))
             if 0 not in refusal:

@@ -209,7 +209,7 @@ class _Batch:
             return
         if now > target.lease_ms:
             self.published[path] = LeaseExpiredError(
-                "the upload took longer than its lease", path=path
+                "writing took longer than the lease; nothing was published", path=path
             )
             return
         base = current or Entry(
@@ -298,7 +298,9 @@ class _Batch:
         if file.current is None and not self.overwrite and taken:
             error: S3kError = PathExistsError("the path exists", path=path)
         else:
-            error = ConflictError("what is at the path changed meanwhile", path=path)
+            error = ConflictError(
+                "another client changed this path; no changes were applied", path=path
+            )
         error.__cause__ = cause
         self.published[path] = error
 
@@ -322,7 +324,9 @@ class _Batch:
         except S3kError as error:
             for file in files:
                 self._not_known(
-                    file, "written, but whether its directory still stands could not be read", error
+                    file,
+                    "the file was written, but its parent directory could not be verified",
+                    error,
                 )
             return
         if not stands:

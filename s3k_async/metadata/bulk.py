@@ -77,7 +77,12 @@ async def move_files(
     refused = Done()
     if len(committed) < len(entries):
         refused.failures += [
-            (entry.path, UncommittedFileError("a reservation cannot be renamed", path=entry.path))
+            (
+                entry.path,
+                UncommittedFileError(
+                    "the file is still being written and cannot be renamed", path=entry.path
+                ),
+            )
             for entry in entries
             if entry.is_reservation
         ]
@@ -110,7 +115,7 @@ class _BulkChange:
             if len(work) == 0:
                 break
         for path in work.paths():
-            self._fail(path, BusyError("the file kept changing", path=path))
+            self._fail(path, BusyError("gave up: concurrent changes to this file", path=path))
         return self._done
 
     async def _settled(self, entries: Entries) -> Entries:
@@ -129,7 +134,10 @@ class _BulkChange:
             if current is None:
                 self._done.gone.append(entry.path)
             elif current.is_dir:
-                self._fail(entry.path, BusyError("the file became a directory", path=entry.path))
+                self._fail(
+                    entry.path,
+                    BusyError("another client replaced the file by a directory", path=entry.path),
+                )
             else:
                 kept.append(current)
         return in_columns(kept, self._store.keys)
@@ -182,7 +190,9 @@ class _BulkChange:
     def _occupied(self, plan: ColumnPlan, row: int, item: Item | None) -> None:
         path = plan.path(row)
         if item is not None and item.get(NEXT):
-            self._fail(path, BusyError("another client's job is at work at the target", path=path))
+            self._fail(
+                path, BusyError("another client's transaction is changing the target", path=path)
+            )
         else:
             self._fail(path, PathExistsError("the target exists", path=path))
 
@@ -195,9 +205,16 @@ class _BulkChange:
             self._fail(path, error)
             return
         if current.is_dir:
-            self._fail(path, BusyError("the file became a directory", path=path))
+            self._fail(
+                path, BusyError("another client replaced the file by a directory", path=path)
+            )
         elif current.is_reservation and plan.width > 1:
-            self._fail(path, UncommittedFileError("a reservation cannot be renamed", path=path))
+            self._fail(
+                path,
+                UncommittedFileError(
+                    "the file is still being written and cannot be renamed", path=path
+                ),
+            )
         else:
             self._changed.append(item)
 

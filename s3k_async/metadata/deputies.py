@@ -54,9 +54,7 @@ class Deputy:
             seconds_since(self._looked, self._sources) >= LOOK_SECONDS
             or left < LEASE_SECONDS - HELD_SECONDS
         ):
-            raise LeaseExpiredError(
-                "the volume's exclusive lock, under which this was done, is not held any more"
-            )
+            raise LeaseExpiredError("the volume lock of this job is no longer held")
 
     @asynccontextmanager
     async def at_work(self, items: ReliableItems) -> AsyncIterator[None]:

@@ -206,7 +206,9 @@ class DirectoryStore(EntryReader):
                 if not await self.settle_refused(error):
                     raise
                 if late:  # before this wait, which may have been all that was needed
-                    raise BusyError("one job after the other marked it", path=path) from error
+                    raise BusyError(
+                        "gave up: other transactions kept changing this path", path=path
+                    ) from error
 
     async def mark(self, entry: Entry, job: Job, text: str = "") -> Entry:
         """Put a job's mark on a directory; `text`: which of its marks, if not the one that holds
@@ -220,7 +222,7 @@ class DirectoryStore(EntryReader):
         if (
             current is None or current.id != entry.id
         ):  # perhaps a file, since the job that marked it is over
-            raise ConflictError("the directory is gone", path=entry.path)
+            raise ConflictError("another client removed the directory", path=entry.path)
         return await self._set_mark(current, mark)
 
     async def unmark(self, entry: Entry, job: Job) -> None:
@@ -276,7 +278,7 @@ class DirectoryStore(EntryReader):
         try:
             await self.items.write(action)
         except ConditionFailedError as error:
-            raise ConflictError("the directory changed", path=entry.path) from error
+            raise ConflictError("another client changed the directory", path=entry.path) from error
         return replace(entry, pending=mark, operation=operation)
 
     async def remove_directory(self, entry: Entry) -> None:
@@ -321,7 +323,7 @@ class DirectoryStore(EntryReader):
             if not current.is_dir:
                 raise NotDirectoryError("not a directory", path=entry.path)
             if same and current.id != entry.id:
-                raise ConflictError("another directory is there now", path=entry.path)
+                raise ConflictError("another directory is now at this path", path=entry.path)
             try:
                 return await self.mark(current, job, text)
             except ConflictError:
@@ -329,7 +331,7 @@ class DirectoryStore(EntryReader):
                 current = await self.get(entry.path)
                 if late and current is not None:
                     raise BusyError(
-                        "the path kept changing under other clients' hands", path=entry.path
+                        "gave up: concurrent changes to this path", path=entry.path
                     ) from None
 
     async def delete_marked(self, marked: Entry, job: Job) -> None:
@@ -342,7 +344,7 @@ class DirectoryStore(EntryReader):
             )
         except ConditionFailedError as error:
             raise ConflictError(
-                "the directory changed while it was being removed", path=marked.path
+                "another client changed the directory during its removal", path=marked.path
             ) from error
 
     async def forget(self, marked: Entry) -> None:
@@ -353,7 +355,7 @@ class DirectoryStore(EntryReader):
             await self.items.write(Delete(self.keys.key(marked.path), unchanged(marked)))
         except ConditionFailedError as error:
             raise ConflictError(
-                "the directory changed while it was being moved", path=marked.path
+                "another client changed the directory during its rename", path=marked.path
             ) from error
 
     async def parent_stands(self, path: str) -> bool:
@@ -411,4 +413,4 @@ class DirectoryStore(EntryReader):
     def still_time(self, deadline: float, path: str) -> None:
         """Raise BusyError once the deadline has passed."""
         if self.sources.monotonic() >= deadline:
-            raise BusyError("the path kept changing under other clients' hands", path=path)
+            raise BusyError("gave up: concurrent changes to this path", path=path)

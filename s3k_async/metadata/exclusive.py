@@ -123,7 +123,7 @@ class ExclusiveLock:
         """Raises LeaseExpiredError unless the lock certainly is held."""
         if seconds_since(self._held_from, self._sources) >= HELD_SECONDS:
             raise LeaseExpiredError(
-                f"the volume's exclusive lock was lost; the same {self.purpose} again finishes it"
+                f"the volume lock was lost; repeat the {self.purpose} to finish it"
             )
 
     async def take(self, items: ReliableItems, record: VolumeRecord, where: str) -> None:
@@ -135,9 +135,9 @@ class ExclusiveLock:
         for _ in range(_ATTEMPTS):
             item = await items.get(RECORD_KEY)
             if item is None or item.get(STATE) == DESTROYING:
-                raise VolumeNotFoundError("another client removed the volume meanwhile", path=where)
+                raise VolumeNotFoundError("another client removed the volume", path=where)
             if VolumeRecord.from_item(item, where) != record:
-                raise BusyError("another client changed the volume record meanwhile", path=where)
+                raise BusyError("another client changed the volume record; try again", path=where)
             seen = {name: item[name] for name in (LOCK, LOCK_LEASE) if name in item}
             if LOCK in seen:
                 self._take_over(item, where)
@@ -156,7 +156,7 @@ class ExclusiveLock:
                     await self._give_up(items, finished=False)
                 raise
             return
-        raise BusyError("other clients kept changing the volume record", path=where)
+        raise BusyError("gave up: concurrent changes to the volume record", path=where)
 
     def _take_over(self, item: Item, where: str) -> None:
         lease, done = item.get(LOCK_LEASE), item.get(LOCK_DONE)
@@ -260,9 +260,7 @@ class ExclusiveLock:
 
     def _lose(self) -> LeaseExpiredError:
         self._held_from = _NEVER
-        return LeaseExpiredError(
-            f"another client took the volume's exclusive lock over from this {self.purpose}"
-        )
+        return LeaseExpiredError(f"another client took over the volume lock of this {self.purpose}")
 
     def _lease(self) -> int:
         return self._sources.now_ms() + int(LEASE_SECONDS * 1000)

@@ -221,7 +221,9 @@ async def _look(store: MetadataStore, paths: list[str]) -> dict[str, Entry | Non
         if not marked:
             return found
         if late:
-            raise BusyError("one job after the other marked it", path=marked[0].path)
+            raise BusyError(
+                "gave up: other transactions kept changing this path", path=marked[0].path
+            )
         late = (
             store.sources.monotonic() >= deadline
         )  # before this wait, which may be all that is needed
@@ -266,7 +268,9 @@ class _Deciding:
         if current is not None and _is_there(intent, current):
             return
         if self._now > intent.lease_ms and intent.source != "adopted":
-            raise LeaseExpiredError("the upload took longer than its lease", path=path)
+            raise LeaseExpiredError(
+                "writing took longer than the lease; nothing was published", path=path
+            )
         if current is not None and current.is_dir:
             raise IsDirectoryError("a directory is at the path", path=path)
         if current is not None and not intent.overwrite and not self._store.ran_out(current):
@@ -291,7 +295,9 @@ class _Deciding:
     def move(self, intent: Move) -> None:
         source = self._unchanged(intent.source)
         if source.is_reservation:
-            raise UncommittedFileError("a reservation cannot be renamed", path=source.path)
+            raise UncommittedFileError(
+                "the file is still being written and cannot be renamed", path=source.path
+            )
         for path in _native.ancestors(intent.target):
             made = self.decision.changes.get(path)
             above = made.after if made is not None else self._found[path]
@@ -330,7 +336,7 @@ class _Deciding:
             raise PathNotFoundError("no such file or directory", path=seen.path)
         if (current.id, current.version) != (seen.id, seen.version):
             raise ConflictError(
-                "what is at the path changed since it was looked at", path=seen.path
+                "the entry was changed since it was read; no changes were applied", path=seen.path
             )
         return current
 

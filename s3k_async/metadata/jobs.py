@@ -202,7 +202,7 @@ class Job:
         """Raise LeaseExpiredError unless the lease certainly still runs."""
         if self.expired:
             raise LeaseExpiredError(
-                "the job lost its lease; the same call again does, or finishes, the work"
+                "transaction lease expired; repeat the call to finish the operation"
             )
 
     async def turn(self) -> None:
@@ -312,7 +312,7 @@ class Jobs:
                 note_change()
                 return
             job.lose()
-            raise LeaseExpiredError("the job was held for dead; nothing was changed") from error
+            raise LeaseExpiredError("transaction lease expired; no changes were applied") from error
 
     async def abort(self, job: Job) -> JobState:
         """See to it that the job is not published, and return what it is by now: `published` if

@@ -139,7 +139,9 @@ class PairRenames:
         if pair.source == pair.target:
             return None
         if source.is_reservation:
-            raise UncommittedFileError("a reservation cannot be renamed", path=pair.source)
+            raise UncommittedFileError(
+                "the file is still being written and cannot be renamed", path=pair.source
+            )
         for path in _native.ancestors(pair.target):
             above = found[path]
             if above is None:

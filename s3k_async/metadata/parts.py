@@ -84,7 +84,7 @@ async def write_parts(items: ItemStore, job: Job, parts: Sequence[Part], sources
             await items.transact([put, ours], sources.uuid())
         except ConditionFailedError as error:
             job.lose()
-            raise LeaseExpiredError("the job was held for dead; nothing was changed") from error
+            raise LeaseExpiredError("transaction lease expired; no changes were applied") from error
 
 
 async def read_part(items: ItemStore, job_id: str, number: int) -> Part | None:

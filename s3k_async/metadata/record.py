@@ -227,7 +227,7 @@ class VolumeRecord:
         difference = self.differences(wanted)
         if difference:
             raise VolumeMismatchError(
-                f"the volume differs from what was asked for: {difference}", path=where
+                f"the volume differs from the given settings: {difference}", path=where
             )
 
 
@@ -423,7 +423,7 @@ async def find_or_repair(
             stored = VolumeRecord.from_item(item, where)
             if item.get(STATE) == DESTROYING and not destroying:
                 raise VolumeNotFoundError(
-                    "the volume is being destroyed; destroying it again finishes that", path=where
+                    "the volume is being destroyed; repeat s3k destroy to finish", path=where
                 )
             if LOCK in item:
                 if locked or destroying:
@@ -441,11 +441,13 @@ def locked_message(item: Item, now_ms: int) -> str:
     """What is told of a volume whose record says that it is locked."""
     purpose, lease = str(item.get(LOCK_PURPOSE, "")), item.get(LOCK_LEASE)
     if isinstance(lease, int) and lease > now_ms:
-        return f"another client has the volume for itself ({purpose}); try again when it is done"
+        return (
+            f"the volume is locked by a {purpose} of another client; "
+            "try again after it has finished"
+        )
     subject = str(item.get(LOCK_SUBJECT, ""))
     return (
-        f"a {purpose} of the volume ({subject}) was interrupted; the same {purpose} again finishes "
-        "it"
+        f"a {purpose} of the volume ({subject}) was interrupted; repeat the {purpose} to finish it"
     )
 
 
@@ -503,9 +505,7 @@ async def mark_destroying(
     try:
         await store.write(change)
     except ConditionFailedError as error:
-        raise VolumeNotFoundError(
-            "another client removed the volume meanwhile", path=where
-        ) from error
+        raise VolumeNotFoundError("another client removed the volume", path=where) from error
 
 
 async def _read_tag(

@@ -71,7 +71,9 @@ class Settling:
             if not self._jobs.lease_runs(record):
                 await self._complete_around(entry, record)
             elif self._sources.monotonic() >= deadline:
-                raise BusyError("another client is moving or deleting it", path=entry.path)
+                raise BusyError(
+                    "gave up: another client is moving or deleting this entry", path=entry.path
+                )
             else:
                 await self._sources.sleep(self._sources.uniform(delay / 2, delay))
                 delay = min(POLL_CAP_SECONDS, delay * 2)

@@ -129,7 +129,7 @@ class MetadataStore(DirectoryStore):
             if not overwrite:
                 raise
             raise ConflictError(
-                "something was created at the path meanwhile", path=target.path
+                "another client created an entry at this path", path=target.path
             ) from error
 
     async def reserve(self, target: Target, *, exclusive: bool) -> Entry:
@@ -196,7 +196,9 @@ class MetadataStore(DirectoryStore):
             if current.is_dir:
                 raise IsDirectoryError("the source is a directory", path=source.path)
             if current.is_reservation:
-                raise UncommittedFileError("a reservation cannot be renamed", path=source.path)
+                raise UncommittedFileError(
+                    "the file is still being written and cannot be renamed", path=source.path
+                )
             if source.path == target:
                 return current
             replaced = await self._rename_target(target, overwrite=overwrite)
@@ -204,9 +206,7 @@ class MetadataStore(DirectoryStore):
             if moved is not None:
                 return moved
             if late:
-                raise BusyError(
-                    "the path kept changing under other clients' hands", path=source.path
-                )
+                raise BusyError("gave up: concurrent changes to this path", path=source.path)
             current = await self.get(source.path)
 
     async def delete_file(self, entry: Entry) -> None:
@@ -227,7 +227,9 @@ class MetadataStore(DirectoryStore):
         except ConditionFailedError as error:
             if error.current.get(0) is None:
                 raise PathNotFoundError("no such file", path=entry.path) from error
-            raise ConflictError("the file changed", path=entry.path) from error
+            raise ConflictError(
+                "another client changed the file; no changes were applied", path=entry.path
+            ) from error
 
     async def restore(self, entry: Entry, current: Entry | None) -> None:
         """Put an entry as given, id and version included, over what was seen there. Not logged.
@@ -240,7 +242,9 @@ class MetadataStore(DirectoryStore):
                 Put(to_item(entry, self.keys), ABSENT if current is None else unchanged(current))
             )
         except ConditionFailedError as error:
-            raise ConflictError("the entry is no longer what was seen", path=entry.path) from error
+            raise ConflictError(
+                "the entry was changed since it was read; no changes were applied", path=entry.path
+            ) from error
 
     # Writing a file
 
@@ -305,7 +309,9 @@ class MetadataStore(DirectoryStore):
                 if not await self.settle_refused(error):
                     raise PathExistsError("the path exists", path=entry.path) from error
                 if late:
-                    raise BusyError("one job after the other marked it", path=entry.path) from error
+                    raise BusyError(
+                        "gave up: other transactions kept changing this path", path=entry.path
+                    ) from error
             else:
                 return entry
 
@@ -345,7 +351,7 @@ class MetadataStore(DirectoryStore):
             return await self.parent_stands(entry.path)
         except S3kError as error:
             raise OutcomeUnknownError(
-                "written, but whether its directory still stands could not be read",
+                "the file was written, but its parent directory could not be verified",
                 path=entry.path,
                 operation=entry.operation,
             ) from error
@@ -410,7 +416,7 @@ class MetadataStore(DirectoryStore):
         it acts on it is not decided yet.
         """
         lost = OutcomeUnknownError(
-            "written below a directory that was going away, and not taken back",
+            "the file was written, but another client is removing its directory",
             path=entry.path,
             operation=entry.operation,
         )
@@ -452,12 +458,15 @@ class MetadataStore(DirectoryStore):
             return await self.past_marks(put, current.path)
         except ConditionFailedError as error:
             raise ConflictError(
-                "the file changed or was removed meanwhile", path=current.path
+                "another client changed or removed the file; no changes were applied",
+                path=current.path,
             ) from error
 
     def _need_lease(self, lease_ms: int, path: str) -> None:
         if lease_ms and self.sources.now_ms() > lease_ms:
-            raise LeaseExpiredError("the upload took longer than its lease", path=path)
+            raise LeaseExpiredError(
+                "writing took longer than the lease; nothing was published", path=path
+            )
 
     # Renaming a file
 

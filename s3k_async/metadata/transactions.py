@@ -214,4 +214,6 @@ class _Work:
 
 
 def _busy(path: str) -> BusyError:
-    return BusyError("other clients' transactions were in the way every time", path=path)
+    return BusyError(
+        "gave up: every attempt conflicted with transactions of other clients", path=path
+    )

@@ -401,5 +401,5 @@ class Tree:
             return
         job.lose()
         raise LeaseExpiredError(
-            "the job was held for dead; the same call again finishes the work", path=made.path
+            "transaction lease expired; repeat the call to finish the operation", path=made.path
         )

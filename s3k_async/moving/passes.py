@@ -79,14 +79,14 @@ class Pass:
             paths = from_items(items, self.old).paths()
         except ItemFormatError as error:
             raise ItemFormatError(
-                f"{error.message}; let fsck mend the volume first", path=error.path
+                f"{error.message}; run s3k fsck repair first", path=error.path
             ) from error
         self.new.keys(paths)
         for item, key in zip(items, self.old.keys(paths), strict=True):
             if _key(item) != key:
                 place = f"{item[PARTITION]}/{item[SORT]}"
                 raise ItemFormatError(
-                    "the item is not where it belongs; let fsck mend the volume first", path=place
+                    "the item is in the wrong partition; run s3k fsck repair first", path=place
                 )
         return Passed(len(items))
 

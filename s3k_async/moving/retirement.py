@@ -196,7 +196,7 @@ class _Moving:
         failures = await self.blobs.delete_many(keys) if keys else []
         if failures:
             raise PartialFailureError(
-                f"{len(failures)} log objects could not be deleted; retiring the log again goes on",
+                f"{len(failures)} log objects could not be deleted; repeat the command to continue",
                 path=self.blobs.uri(failures[0].key),
                 failures=[(failure.key, failure.error) for failure in failures],
             )

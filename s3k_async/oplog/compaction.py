@@ -252,7 +252,7 @@ class Compactor:
 
     def _need_time(self) -> None:
         if self._sources.now_ms() - self._began_ms > TOMBSTONE_SECONDS * 1000 / 2:
-            raise LeaseExpiredError("the compaction took too long, and nothing was removed")
+            raise LeaseExpiredError("compaction exceeded its time limit; nothing was removed")
 
     async def _remove(
         self, spill: Spill, done: Compaction, tell: Callable[[Progress], object]
@@ -271,8 +271,8 @@ class Compactor:
                 )
                 if failures:
                     raise PartialFailureError(
-                        f"{len(failures)} objects of the log could not be removed; compacting "
-                        "again goes on",
+                        f"{len(failures)} objects of the log could not be removed; repeat "
+                        "the compaction to continue",
                         path=failures[0].key,
                         failures=[(failure.key, failure.error) for failure in failures],
                     )

@@ -244,7 +244,7 @@ class NativeLog:
             possibly.discard(key)
             if await self._blobs.get(key, 0, len(data) + 1) != data:
                 raise ConflictError(
-                    "the operation log holds another record under this key", path=key
+                    "the operation log has another record at this key", path=key
                 ) from error
 
     async def commit(self, key: str, data: bytes) -> bool:

@@ -1,5 +1,5 @@
-"""The one table of options. Keyword, environment variable, flag and key of the configuration file
-share one stem."""
+"""The table of options. Keyword, environment variable, flag and key of the configuration file share
+one stem."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ Scope: TypeAlias = Literal["volume", "service", "client"]
 Setting: TypeAlias = str | int | float | bool | Secret
 
 PARTS: Final = ("table", "data", "log")
-"""The three places of a volume; an option of scope `service` exists once for all and once for each
-that it is about."""
+"""The three parts of a volume; an option of scope `service` exists once for all parts and once for
+each part it applies to."""
 CREDENTIALS: Final = ("profile", "access_key_id", "secret_access_key", "session_token")
-"""The options of a service that say as whom it is asked. They are of one piece, from one source."""
+"""The credential options of a service. All of them come from one source."""
 KINDS: Final = ("read", "write", "scan")
 """The three kinds of requests; every option of a retry policy exists once for all and once for
 each."""
@@ -46,7 +46,7 @@ each."""
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One thing that can be set, by whatever way."""
+    """One setting: keyword, environment variable, flag and configuration key."""
 
     name: str
     """The stem: keyword and key in the configuration file."""
@@ -68,8 +68,8 @@ class Option:
 
     @property
     def flag(self) -> str | None:
-        """The command-line flag; a secret has none, since everybody on a machine can read a command
-        line."""
+        """The command-line flag; a secret has none, since other users of a machine can read
+        command lines."""
         return None if self.type == "secret" else f"--{self.name.replace('_', '-')}"
 
     @property
@@ -80,7 +80,13 @@ class Option:
 
 _VOLUME: Final = (
     Option("name", "text", "volume", "Name of the volume: the authority of its URLs."),
-    Option("kind", "choice", "volume", "Who made the volume.", choices=get_args(VolumeKind)),
+    Option(
+        "kind",
+        "choice",
+        "volume",
+        "Format of the volume: native, or that of S3-FileSystem 1.0.",
+        choices=get_args(VolumeKind),
+    ),
     Option(
         "directory",
         "path",
@@ -94,46 +100,66 @@ _VOLUME: Final = (
         "data_location",
         "text",
         "volume",
-        "Place of the data: s3://BUCKET/PREFIX, a directory, memory://NAME.",
+        "Location of the data: s3://BUCKET/PREFIX, a directory, or memory://NAME.",
     ),
     Option(
-        "log_bucket", "text", "volume", "S3 bucket of the operation log; the data's if not given."
+        "log_bucket",
+        "text",
+        "volume",
+        "S3 bucket of the operation log; by default that of the data.",
     ),
     Option("log_prefix", "text", "volume", "Prefix of the operation log in its bucket."),
-    Option("log_location", "text", "volume", "Place of the operation log, written as the data's."),
+    Option(
+        "log_location",
+        "text",
+        "volume",
+        "Location of the operation log, written as that of the data.",
+    ),
     Option(
         "suffix_count",
         "integer",
         "volume",
-        "Partitions of each directory. Fixed at init.",
+        "Number of partitions of each directory. Fixed at init; s3k reshard changes it.",
         minimum=1,
     ),
     Option(
         "hash",
         "choice",
         "volume",
-        "Hash that spreads names. Fixed at init.",
+        "Hash that distributes names to partitions. Fixed at init; s3k reshard changes it.",
         choices=get_args(HashName),
     ),
     Option(
-        "log_mode", "choice", "volume", "Operation log. Fixed at init.", choices=get_args(LogMode)
+        "log_mode",
+        "choice",
+        "volume",
+        "Mode of the operation log. Fixed at init.",
+        choices=get_args(LogMode),
     ),
 )
 
 _SERVICE: Final = (
     Option("region", "text", "service", "AWS region."),
-    Option("endpoint", "text", "service", "URL of a service that speaks the AWS protocol."),
-    Option("profile", "text", "service", "Profile of the AWS configuration."),
+    Option("endpoint", "text", "service", "URL of an AWS-compatible service."),
+    Option("profile", "text", "service", "Profile in the AWS configuration."),
     Option("access_key_id", "secret", "service", "Static credentials: access key id."),
     Option("secret_access_key", "secret", "service", "Static credentials: secret access key."),
     Option("session_token", "secret", "service", "Static credentials: session token."),
     Option("max_connections", "integer", "service", "Connections kept to the service.", minimum=1),
     Option(
-        "connect_timeout", "number", "service", "Seconds to wait for a connection.", minimum=0.001
+        "connect_timeout",
+        "number",
+        "service",
+        "Timeout of a connection attempt, in seconds.",
+        minimum=0.001,
     ),
-    Option("read_timeout", "number", "service", "Seconds to wait for an answer.", minimum=0.001),
-    Option("ca_bundle", "path", "service", "File of certificates to trust."),
-    Option("verify_tls", "boolean", "service", "Whether to check the service's certificate."),
+    Option(
+        "read_timeout", "number", "service", "Timeout of a response, in seconds.", minimum=0.001
+    ),
+    Option("ca_bundle", "path", "service", "File of trusted CA certificates."),
+    Option(
+        "verify_tls", "boolean", "service", "Whether to verify the TLS certificate of the service."
+    ),
     Option("proxy", "text", "service", "URL of an HTTP proxy."),
 )
 
@@ -154,28 +180,28 @@ _RETRY: Final = (
         "retry_attempts",
         "integer",
         "client",
-        "Attempts at a request, the first included.",
+        "Maximum attempts per request, including the first.",
         minimum=1,
     ),
     Option(
         "retry_base",
         "number",
         "client",
-        "Upper bound of the first wait between attempts, seconds.",
+        "Upper bound of the first delay between attempts, in seconds.",
         minimum=0,
     ),
     Option(
         "retry_cap",
         "number",
         "client",
-        "Upper bound of any wait between attempts, seconds.",
+        "Upper bound of any delay between attempts, in seconds.",
         minimum=0,
     ),
     Option(
         "retry_deadline",
         "number",
         "client",
-        "Seconds after its first failure in which a request is retried.",
+        "Time after its first failure in which a request is retried, in seconds.",
         minimum=0,
     ),
 )
@@ -187,7 +213,7 @@ _KIND_TEXTS: Final = {"read": "reads", "write": "writes", "scan": "pages of list
 def _of_kinds() -> Iterable[Option]:
     for kind in KINDS:
         for option in _RETRY:
-            doc = f"For {_KIND_TEXTS[kind]} alone: {option.doc[0].lower()}{option.doc[1:]}"
+            doc = f"For {_KIND_TEXTS[kind]} only: {option.doc[0].lower()}{option.doc[1:]}"
             yield replace(option, name=f"{kind}_{option.name}", doc=doc, part=kind)
 
 
@@ -196,7 +222,7 @@ _CLIENT: Final = (
         "max_concurrency",
         "integer",
         "client",
-        "Requests in flight to each of table, data and log.",
+        "Maximum number of requests in flight, for each of table, data and log.",
         minimum=1,
     ),
     *_RETRY,
@@ -205,47 +231,57 @@ _CLIENT: Final = (
         "retry_share",
         "number",
         "client",
-        "Requests sent again for each request, in the long run.",
+        "Retry budget: retries per request, as a long-run average.",
         minimum=0,
     ),
     Option(
         "retry_burst",
         "number",
         "client",
-        "Requests sent again beyond that, once in a while.",
+        "Retry budget: retries beyond that in a burst.",
         minimum=0,
     ),
     Option(
         "retry_rate",
         "number",
         "client",
-        "Requests a second that may be sent again anyway.",
+        "Retry budget: retries per second that are always allowed.",
         minimum=0,
     ),
     Option(
-        "multipart_threshold", "size", "client", "Larger content is uploaded in parts.", minimum=1
+        "multipart_threshold",
+        "size",
+        "client",
+        "Size above which content is uploaded in parts.",
+        minimum=1,
     ),
-    Option("part_size", "size", "client", "Size of a part.", minimum=1),
+    Option("part_size", "size", "client", "Size of a part of a multipart upload.", minimum=1),
     Option(
         "read_ahead",
         "size",
         "client",
-        "Bytes of a block of sequential reading; two are read ahead.",
+        "Block size of sequential reads; two blocks are read ahead.",
         minimum=0,
     ),
-    Option("lease", "number", "client", "Seconds a writer's reservation lasts.", minimum=0.001),
+    Option(
+        "lease",
+        "number",
+        "client",
+        "Longest time from opening a file for writing to publishing it, in seconds.",
+        minimum=0.001,
+    ),
     Option(
         "busy_timeout",
         "number",
         "client",
-        "Seconds to wait for another client's change.",
+        "Seconds to wait for a concurrent change before BusyError.",
         minimum=0,
     ),
     Option(
         "close_timeout",
         "number",
         "client",
-        "Seconds that closing waits for calls under way.",
+        "Seconds that closing the client waits for running calls.",
         minimum=0,
     ),
 )
@@ -255,7 +291,7 @@ def _of_parts() -> Iterable[Option]:
     for part in PARTS:
         for option in (*_SERVICE, *(_STORED if part != "table" else ())):
             doc = (
-                f"For the {part} alone: "
+                f"For the {part} only: "
                 f"{option.doc[0].lower() if option.doc[1].islower() else option.doc[0]}"
             )
             yield replace(option, name=f"{part}_{option.name}", doc=doc + option.doc[1:], part=part)

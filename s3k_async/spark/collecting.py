@@ -88,8 +88,8 @@ def gc(
     checkpoint: str | None = None,
     progress: Tell | None = None,
 ) -> tuple[DataFrame, GcReport]:
-    """Delete bytes that no file names, as `s3k gc` does, and abandoned reservations and unfinished
-    uploads.
+    """Delete unreferenced physical objects, abandoned reservations and unfinished uploads, as
+    `s3k gc`.
 
     Returns the candidates (`key`, `bytes`, `reason`, `since_ms`, `is_pending`, `paths`) and the
     report. `dry_run`: delete nothing. `grace`, `lease`: seconds, as for `s3k gc`; `lease` is the

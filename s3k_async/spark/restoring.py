@@ -250,7 +250,7 @@ def _need_understood(scanned: Scanned) -> None:
         if not item.is_foreign:
             place = f"{item.partition}/{item.sort}"
             raise ItemFormatError(
-                f"{item.problem or 'not at its place'}; let fsck mend the volume first", path=place
+                f"{item.problem or 'not at its place'}; run s3k fsck repair first", path=place
             )
 
 

@@ -128,7 +128,7 @@ class PhysicalStorage:
             blobs, key = self._found(physical)
             return await blobs.get(key, start, end, if_match=_match(physical, etag), if_size=size)
         except BlobNotFoundError as error:
-            raise DataMissingError("the physical object is gone", path=physical) from error
+            raise DataMissingError("the physical object does not exist", path=physical) from error
         except BlobChangedError as error:
             raise _changed(physical) from error
 
@@ -138,7 +138,7 @@ class PhysicalStorage:
         blobs, key = self._found(content.physical)
         info = await blobs.head(key)
         if info is None:
-            raise DataMissingError("the physical object is gone", path=content.physical)
+            raise DataMissingError("the physical object does not exist", path=content.physical)
         try:
             check_unchanged(info, _match(content.physical, content.etag), content.size)
         except BlobChangedError as error:
@@ -151,7 +151,7 @@ class PhysicalStorage:
         blobs, key = self._found(content.physical)
         info = await blobs.head(key)
         if info is None:
-            raise DataMissingError("the physical object is gone", path=content.physical)
+            raise DataMissingError("the physical object does not exist", path=content.physical)
         if info.size != content.size:
             raise _changed(content.physical)
         return Content(blobs.uri(key), info.size, info.etag, content.checksum)
@@ -174,7 +174,7 @@ class PhysicalStorage:
                 blobs, source_key, key, if_match=_match(physical, content.etag)
             )
         except BlobNotFoundError as error:
-            raise DataMissingError("the physical object is gone", path=physical) from error
+            raise DataMissingError("the physical object does not exist", path=physical) from error
         except BlobChangedError as error:
             raise _changed(physical) from error
         if info.size != size:

@@ -212,7 +212,7 @@ class ItemStore(Protocol):
 
 
 class ItemTable(Protocol):
-    """The table as a thing that is made, marked and dropped."""
+    """Administration of the table: creation, tags, deletion."""
 
     async def create(self) -> bool:
         """Make the table and wait until it can be used; False if it existed. Raises NotAVolumeError

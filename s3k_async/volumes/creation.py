@@ -85,7 +85,7 @@ async def init_volume(
         existing = await _existing(connections, items, table, where)
         if existing is None and take_over:
             raise VolumeNotFoundError(
-                "there is no volume in the table that could take its locations over", path=where
+                "the table holds no volume that could take over its locations", path=where
             )
         if existing is None:
             _require_kind(config, where)
@@ -280,9 +280,7 @@ def _make_parent(path: str) -> None:
     try:
         make_directories(os.path.dirname(os.path.abspath(path)))
     except (FileExistsError, NotADirectoryError) as error:
-        raise NotAVolumeError(
-            "a file is where the volume's directory should be", path=path
-        ) from error
+        raise NotAVolumeError("the volume's directory is a file", path=path) from error
     except PermissionError as error:
         raise PermissionDeniedError("the volume's directory cannot be made", path=path) from error
     except OSError as error:

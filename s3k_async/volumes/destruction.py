@@ -62,9 +62,7 @@ async def destroy_volume(
     """
     where = table_text(config.table)
     if config.kind == "s3k-1.0":
-        raise ReadOnlyVolumeError(
-            "a volume of S3-FileSystem 1.0 is not ours to destroy", path=where
-        )
+        raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be destroyed", path=where)
     async with AsyncExitStack() as stack:
         connections = Connections(config, sources, session, faults, stack)
         items, table = connections.table()
@@ -261,7 +259,7 @@ async def _delete(blobs: ReliableBlobs, keys: list[str]) -> None:
     failures = await blobs.delete_many(keys) if keys else []
     if failures:
         raise PartialFailureError(
-            f"{len(failures)} objects could not be deleted; destroying the volume again goes on",
+            f"{len(failures)} objects could not be deleted; repeat s3k destroy to finish",
             path=blobs.uri(failures[0].key),
             failures=[(failure.key, failure.error) for failure in failures],
         )

@@ -69,7 +69,7 @@ async def exclusive_volume(
     try:
         if volume.read_only:
             raise UnsupportedError(
-                "a volume of S3-FileSystem 1.0 is not ours to lock", path=table_text(config.table)
+                "a volume of S3-FileSystem 1.0 cannot be locked", path=table_text(config.table)
             )
         if not lock.alone:
             await lock.take(volume.items, volume.record, table_text(config.table))

@@ -156,9 +156,7 @@ async def restore_volume(
     """
     where = table_text(config.table)
     if config.kind == "s3k-1.0":
-        raise ReadOnlyVolumeError(
-            "a volume of S3-FileSystem 1.0 is not ours to restore", path=where
-        )
+        raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be restored", path=where)
     if config.log_mode == "disabled":
         raise UnsupportedError("a volume without operation log cannot be restored", path=where)
     async with AsyncExitStack() as stack:
@@ -221,16 +219,17 @@ async def _mark(data: BlobStore, log: BlobStore) -> Claim:
     found = await read_claim(data) if await data.exists() else None
     if found is None:
         raise VolumeNotFoundError(
-            "no volume's data is here: its mark is missing", path=data.uri(CLAIM)
+            "no volume at this location: its mark s3k-volume.json is missing", path=data.uri(CLAIM)
         )
     owner = await read_claim(log) if await log.exists() else None
     if owner is None:
         raise UnsupportedError(
-            "there is no operation log of the volume here to restore it from", path=log.uri(CLAIM)
+            "the operation log of the volume does not exist; the volume cannot be restored",
+            path=log.uri(CLAIM),
         )
     if owner.volume_id != found.volume_id:
         raise NotAVolumeError(
-            "the log's place carries the mark of another volume", path=log.uri(CLAIM)
+            "the log location carries the mark of another volume", path=log.uri(CLAIM)
         )
     scope = scope_of(found.volume_id, {SCOPED})
     if not found.scope and (await log.list(scope, limit=1)).blobs:

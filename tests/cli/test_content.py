@@ -139,9 +139,7 @@ def test_put_json_and_quiet(cli: Cli, volume: str, source: Path) -> None:
 
 
 def test_put_without_r_refuses_a_directory(cli: Cli, volume: str, source: Path) -> None:
-    assert (
-        cli.fails(1, "put", "src", "/in").errors == "s3k: a local directory is put with -r: src\n"
-    )
+    assert cli.fails(1, "put", "src", "/in").errors == "s3k: a local directory needs -r: src\n"
     assert cli.ok("ls").out == ""
 
 
@@ -265,7 +263,7 @@ def test_get_no_overwrite(cli: Cli, small_tree: Tree) -> None:
 
 def test_get_of_what_cannot_be_had(cli: Cli, small_tree: Tree) -> None:
     assert cli.fails(3, "get", "/gone", "x").errors == "s3k: no such file or directory: /gone\n"
-    assert cli.fails(1, "get", "/a", "x").errors == "s3k: a directory is got with -r: /a\n"
+    assert cli.fails(1, "get", "/a", "x").errors == "s3k: a directory needs -r: /a\n"
     Path("file").write_bytes(b"")
     assert "file" in cli.fails(1, "get", "/top.txt", "file/below").errors
     assert "file" in cli.fails(1, "get", "-r", "/a", "file").errors

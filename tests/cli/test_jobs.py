@@ -100,7 +100,7 @@ def test_a_job_whose_lease_runs_is_left_alone(cli: Cli, place: str) -> None:
     job = die(place, "before", lease=None)
     assert cli.ok("jobs").lines[0].endswith("lease runs")
     assert cli.ok("jobs", "--json").json()["lease_runs"] is True
-    assert "lease of its owner runs until" in cli.fails(6, "jobs", "settle", job).errors
+    assert "its lease is valid until" in cli.fails(6, "jobs", "settle", job).errors
     assert cli("jobs", "settle", place, job, "--json").error()["path"] == job
     assert cli.ok("jobs", "settle").out.startswith(
         f"left: {job}  rename  /d -> /e (its lease runs until "
@@ -112,7 +112,8 @@ def test_a_job_whose_lease_runs_is_left_alone(cli: Cli, place: str) -> None:
 def test_an_id_of_no_job(cli: Cli, place: str) -> None:
     job = die(place, "before")
     assert (
-        cli.fails(3, "jobs", "settle", "nonsense").errors == "s3k: there is no such job: nonsense\n"
+        cli.fails(3, "jobs", "settle", "nonsense").errors
+        == "s3k: no such transaction (s3k jobs lists them): nonsense\n"
     )
     assert cli.ok("jobs", "--json").json()["id"] == job
     done = cli.fails(10, "jobs", "settle", "nonsense", job)

@@ -14,7 +14,7 @@ def test_what_is_told(cli: Cli) -> None:
     assert lines[1].startswith("bound by the table: ")
     (query,) = [line for line in lines if "Query" in line]
     assert query.split() == ["table", "Query", "30", "30", "to", "39"]
-    assert lines[-1] == "suffixes 2 would do for this"
+    assert lines[-1] == "suggested suffix count: 2"
 
 
 def test_json(cli: Cli) -> None:

@@ -21,28 +21,28 @@ def vol(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("code", "command", "remedy"),
     [
-        (3, "ls ./vol/in", "to mean a path in the volume ./vol, write ./vol:/in"),
+        (3, "ls ./vol/in", "for a path in the volume ./vol, write ./vol:/in"),
         (3, "get ./vol/in/a.txt .", "write ./vol:/in/a.txt"),
         (3, "put local/file ./vol/x", "write ./vol:/x"),
         (3, "rm -r ./vol/in", "write ./vol:/in"),
         (3, "ls ./vol:in", "write ./vol:/in"),
         (3, "fsck ./vol/in", "write ./vol:/in"),
         (3, "gc ./vol/in", "write ./vol:/in"),
-        (3, "ls ./nope", "s3k init ./nope makes one"),
-        (3, "ls ./local", "s3k fsck restore makes a lost table again"),
-        (3, "ls memory://nope", "s3k init makes one"),
+        (3, "ls ./nope", "s3k init ./nope creates one"),
+        (3, "ls ./local", "s3k fsck restore rebuilds a lost table"),
+        (3, "ls memory://nope", "s3k init creates one"),
         (3, "ls ./vol:/in/*.txt", "patterns are not expanded: s3k find PATH --name '*.txt'"),
         (3, "rm ./vol:/in/[ab].txt", "patterns are not expanded"),
-        (1, "cp ./vol:/in ./vol:/copy", "-r copies it with all below it"),
+        (1, "cp ./vol:/in ./vol:/copy", "-r copies it and everything below it"),
         (1, "get ./vol:/in local", "-r"),
         (1, "put local ./vol:/in", "-r"),
         (1, "cat ./vol:/in", "s3k get -r copies one"),
         (1, "touch ./vol:/in", "touch is for files"),
         (2, "cp local/file ./vol:/x", "s3k put copies local files"),
-        (3, "mv ./vol:/in ./vol:/no/where", "s3k mkdir -p makes it: /no"),
-        (3, "mkdir ./vol:/a/b", "-p makes it"),
-        (4, "mkdir ./vol:/in", "-p accepts one that exists"),
-        (4, "rm ./vol:/in", "-r removes it with all below it"),
+        (3, "mv ./vol:/in ./vol:/no/where", "s3k mkdir -p creates it: /no"),
+        (3, "mkdir ./vol:/a/b", "-p creates it"),
+        (4, "mkdir ./vol:/in", "-p accepts an existing directory"),
+        (4, "rm ./vol:/in", "-r removes it and everything below it"),
         (4, "init ./vol", "--exist-ok"),
         (
             11,
@@ -63,4 +63,4 @@ def test_an_error_names_its_remedy(
 def test_each_of_several_failures_names_its_remedy(cli: Cli, vol: None) -> None:
     done = cli("cp", "./vol:/in", "./vol:/in/a.txt", "./vol:/copy/")
     assert done.code == 10
-    assert "-r copies it with all below it" in done.errors
+    assert "-r copies it and everything below it" in done.errors

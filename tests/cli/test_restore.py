@@ -90,5 +90,5 @@ def test_what_cannot_be_restored_is_told(cli: Cli, volume: str, small_tree: Tree
 
 
 def test_where_no_volume_was(cli: Cli, volume: str) -> None:
-    assert "no volume's data is here" in cli.fails(3, "fsck", "restore", "memory://nobody").errors
+    assert "no volume at this location" in cli.fails(3, "fsck", "restore", "memory://nobody").errors
     cli.fails(2, "fsck", "restore", f"{volume}/a")

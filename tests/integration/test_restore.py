@@ -227,7 +227,7 @@ async def test_a_half_restored_volume_opens_for_nobody(new_volume: VolumeMaker) 
         await restore_volume(config, dry_run=False, faults=faults)
     with pytest.raises(
         BusyError,
-        match=r"restore of the volume .*was interrupted; the same restore again finishes it",
+        match=r"restore of the volume .*was interrupted; repeat the restore to finish it",
     ):
         await open_volume(config)
     await restore_volume(config, dry_run=False)
@@ -273,7 +273,7 @@ async def test_a_subtree_of_a_table_that_is_lost_is_no_restore(new_volume: Volum
 
 @volume_backends("memory")
 async def test_there_is_nothing_to_restore_where_no_volume_was(new_volume: VolumeMaker) -> None:
-    with pytest.raises(VolumeNotFoundError, match="no volume's data is here"):
+    with pytest.raises(VolumeNotFoundError, match="no volume at this location"):
         await restore_volume(new_volume())
     config = new_volume(log_mode="disabled")
     await init_volume(config)

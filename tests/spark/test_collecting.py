@@ -291,7 +291,7 @@ def test_what_is_refused(spark: SparkSession, place: Path, tmp_path: Path) -> No
         await volume.log_blobs.put("segments/0.pending", b"no segment")
 
     on(config, strange)
-    with pytest.raises(LogFormatError, match="mend it first"):
+    with pytest.raises(LogFormatError, match="repair it first"):
         gc(spark, config, **options, dry_run=False)
 
 

@@ -76,11 +76,11 @@ def test_a_listing_is_written(
         assert found == {*FILES, "/a", "/a/0", "/a/1", "/a/2"}
     there = ("-o", f"{target}-segments")
     assert (
-        "something is there already"
+        "the output exists and is not replaced"
         in cli.fails(4, "spark", "listing", f"{directory}:/", *there).errors
     )
     assert (
-        "something is there already"
+        "the output exists and is not replaced"
         in cli.fails(4, "spark", "purge", f"{directory}:/a", "--yes", *there).errors
     )
     assert left(directory) == sorted(FILES)
@@ -180,10 +180,10 @@ def test_changes_wait_for_yes(
     rename = ["spark", "rename", directory + ":/", "--pairs", str(pairs), "--tasks", "2"]
     delete = ["spark", "delete", directory + ":/", "--from", str(paths), "-r", "--tasks", "2"]
 
-    assert cli.ok(*rename).out == "would rename 2 files, 12 bytes (--yes does it)\n"
+    assert cli.ok(*rename).out == "would rename 2 files, 12 bytes (--yes applies it)\n"
     assert (
         cli.ok(*delete).out
-        == "would delete 1 file, 6 bytes, 1 directory with all below (--yes does it)\n"
+        == "would delete 1 file, 6 bytes, 1 directory with all below (--yes applies it)\n"
     )
     assert cli.ok("spark", "purge", f"{directory}:/a").out.startswith(
         "would delete 12 files, 4 directories, 74 bytes"
@@ -246,7 +246,7 @@ def test_a_directory_is_told_as_one_with_what_is_in_it(
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("source,target\n/a,/b\n")
     rename = ["spark", "rename", directory, "--pairs", str(pairs), "--tasks", "2"]
-    assert cli.ok(*rename).out == "would rename 1 directory with all below (--yes does it)\n"
+    assert cli.ok(*rename).out == "would rename 1 directory with all below (--yes applies it)\n"
     assert cli.ok(*rename, "--yes").out.startswith("renamed 1 directory with all below; ")
     assert len(left(directory)) == len(FILES)
 

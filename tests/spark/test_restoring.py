@@ -314,7 +314,7 @@ def test_a_restore_that_was_interrupted_is_finished_by_either_and_no_task_outliv
     ]  # jobs marked some
     line = entry_line(Entry("/late", True, SYSTEM.uuid(), 1, 1, 1000, operation=SYSTEM.uuid()))
     rows = spark.createDataFrame([(line,)], "line string").mapInArrow(late[0], WRITTEN)
-    with pytest.raises(PySparkException, match="is not held any more"):
+    with pytest.raises(PySparkException, match="is no longer held"):
         rows.collect()
     with S3kSyncClient(config=many) as fs:
         assert not fs.exists("/late")

@@ -57,18 +57,24 @@ async def _in_order(found: AsyncIterator[FileStatus]) -> AsyncGenerator[FileStat
 
 @click.command(cls=VolumeCommand)
 @click.argument("path", default=":/")
-@click.option("-R", "--recursive", is_flag=True, help="Everything below, as whole paths.")
-@click.option("-l", "--long", is_flag=True, help="Kind, size and modification time too.")
-@click.option("-h", "--human", is_flag=True, help="Sizes in K, M, G (1,024).")
-@click.option("-a", "--all", "everything", is_flag=True, help="Files too that are being written.")
+@click.option("-R", "--recursive", is_flag=True, help="List everything below, with full paths.")
+@click.option("-l", "--long", is_flag=True, help="Include type, size and modification time.")
+@click.option("-h", "--human", is_flag=True, help="Show sizes in K, M and G (powers of 1,024).")
 @click.option(
-    "-o", "--output", "file", metavar="FILE", help="Write to a local file; - is standard output."
+    "-a", "--all", "everything", is_flag=True, help="Include files that are still being written."
+)
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    help="Write the complete entries to a local file; - is standard output.",
 )
 @click.option(
     "--format",
     "kind",
     type=click.Choice(FORMATS),
-    help="Of FILE, if its name does not end in the format.",
+    help="Format of FILE [default: from its file name extension].",
 )
 @click.pass_obj
 def ls(
@@ -81,23 +87,21 @@ def ls(
     file: str | None,
     kind: str | None,
 ) -> None:
-    """List a directory: names, directories with a / at the end. Of a file, itself.
+    """List the names in a directory, directories with a trailing /; or one file.
 
-    With -l the kind is d (directory), - (file) or w (being written), and times are UTC. Sorted,
-    unless there are more than 10,000. With --json one JSON object a line. With -o all that is known
-    of each entry, in no order: JSON lines, or Parquet, which both stay small in memory however much
-    there is.
+    With -l the type is d (directory), - (file) or w (being written), and times are in UTC.
+    Listings of up to 10,000 entries are sorted by path. With --json, one JSON object per line. With
+    -o, all attributes of each entry in no particular order, as JSON lines or Parquet, with bounded
+    memory.
     """
     address = parse_address(path)
     if file is not None:
         if long or human:
-            raise click.UsageError(
-                "-l and -h are for reading; with -o everything is written as it is"
-            )
+            raise click.UsageError("-l and -h cannot be combined with -o")
         _list_to_file(invocation, address, file, listing_format(file, kind), recursive, everything)
         return
     if kind is not None:
-        raise click.UsageError("--format goes with -o FILE")
+        raise click.UsageError("--format requires -o FILE")
 
     async def work(clients: Clients) -> None:
         client = await clients.of(address)
@@ -151,14 +155,16 @@ def _long_line(status: FileStatus, shown: str, human: bool) -> str:
 @click.command(cls=VolumeCommand)
 @click.argument("path", default=":/")
 @click.option(
-    "-L", "--depth", type=click.IntRange(min=1), metavar="N", help="At most so many levels."
+    "-L", "--depth", type=click.IntRange(min=1), metavar="N", help="Maximum number of levels."
 )
-@click.option("-a", "--all", "everything", is_flag=True, help="Files too that are being written.")
+@click.option(
+    "-a", "--all", "everything", is_flag=True, help="Include files that are still being written."
+)
 @click.pass_obj
 def tree(invocation: Invocation, path: str, depth: int | None, everything: bool) -> None:
-    """Draw what is below a directory.
+    """Show a directory as a tree.
 
-    With --json one JSON object a line, each directory before what is in it, with its `depth` from
+    With --json, one JSON object per line, each directory before its children; `depth` starts at
     1.
     """
     address = parse_address(path)
@@ -228,7 +234,7 @@ class _Drawing:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.pass_obj
 def stat(invocation: Invocation, paths: tuple[str, ...]) -> None:
-    """Tell about files and directories. With --json one JSON object a line."""
+    """Show all attributes of files and directories. With --json, one JSON object per line."""
 
     async def one(clients: Clients, path: str) -> None:
         address = parse_address(path)
@@ -250,22 +256,26 @@ def stat(invocation: Invocation, paths: tuple[str, ...]) -> None:
 @click.command(cls=VolumeCommand)
 @click.argument("path", default=":/")
 @click.option(
-    "--name", metavar="GLOB", help="The name matches; with a / in it, the path below PATH does."
+    "--name",
+    metavar="GLOB",
+    help="Match the name; or, if GLOB contains a /, the path relative to PATH.",
 )
-@click.option("--type", "kind", type=click.Choice(["f", "d"]), help="Files, or directories.")
+@click.option(
+    "--type", "kind", type=click.Choice(["f", "d"]), help="Type: f (file) or d (directory)."
+)
 @click.option(
     "--size",
     "sizes",
     multiple=True,
     metavar="[+-]N",
-    help="Files of N bytes (1k, 1MiB), +N: more, -N: fewer.",
+    help="File size in bytes (500, 1k, 1MiB); +N: larger, -N: smaller.",
 )
 @click.option(
     "--newer",
     metavar="TIME",
-    help="Changed after: 2026-11-21T04:30, in UTC unless it says, or an age: 2d.",
+    help="Modified after a time (2026-11-21T04:30, UTC by default) or within an age (2d).",
 )
-@click.option("--older", metavar="TIME", help="Changed before.")
+@click.option("--older", metavar="TIME", help="Modified before a time, or longer ago than an age.")
 @click.pass_obj
 def find(
     invocation: Invocation,
@@ -276,10 +286,11 @@ def find(
     newer: str | None,
     older: str | None,
 ) -> None:
-    """Look for files and directories below PATH that meet every condition.
+    """Search for files and directories below PATH that match all conditions.
 
-    In GLOB * and ? stand for text and a character, [abc] for one of a set, {a,b} for either, ** for
-    any directories. Ages are numbers of s, m, h, d or w. With --json one JSON object a line.
+    In GLOB, * matches any text, ? one character, [abc] one of a set, {a,b} either alternative, **
+    any number of directories. Ages have a unit: s, m, h, d or w. With --json, one JSON object per
+    line.
     """
     address = parse_address(path)
     if name is not None:
@@ -337,20 +348,20 @@ def _time(text: str | None, flag: str) -> int | None:
         return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
         raise click.UsageError(
-            f"{flag}: {text!r} is neither a time like 2026-11-21T04:30 nor an age like 2d"
+            f"{flag}: {text!r} is neither a time such as 2026-11-21T04:30 nor an age such as 2d"
         ) from error
 
 
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("-h", "--human", is_flag=True, help="Sizes in K, M, G (1,024).")
-@click.option("-s", "--summarize", is_flag=True, help="Only the totals of each PATH.")
+@click.option("-h", "--human", is_flag=True, help="Show sizes in K, M and G (powers of 1,024).")
+@click.option("-s", "--summarize", is_flag=True, help="Show only the total of each PATH.")
 @click.pass_obj
 def du(invocation: Invocation, paths: tuple[str, ...], human: bool, summarize: bool) -> None:
-    """Add up sizes: bytes, files, directories and path of each directory, itself counted, what is
-    in it first.
+    """Show bytes, files, directories (including itself) and path of each directory, subdirectories
+    first.
 
-    With --json one JSON object a line.
+    With --json, one JSON object per line.
     """
 
     def show(path: str, size: int, files: int, directories: int) -> None:

@@ -36,9 +36,11 @@ __all__ = ["cp", "mkdir", "mv", "rm", "touch"]
 @click.command(cls=VolumeCommand)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("target")
-@click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
 @click.option(
-    "--no-overwrite", is_flag=True, help="Fail where a file, or the target directory, is already."
+    "-r", "--recursive", is_flag=True, help="Include directories and everything below them."
+)
+@click.option(
+    "--no-overwrite", is_flag=True, help="Fail if a target file or the target directory exists."
 )
 @click.pass_obj
 def cp(
@@ -48,11 +50,11 @@ def cp(
     recursive: bool,
     no_overwrite: bool,
 ) -> None:
-    """Copy within a volume or between two.
+    """Copy files and directories within a volume or between two volumes.
 
-    TARGET is the path of the copy. Below TARGET, under its own name, goes a source when TARGET ends
-    with a /, when there are several sources, and a file when TARGET is a directory. Existing
-    directories are filled up.
+    TARGET is the path of the copy. A source is copied into TARGET under its own name if TARGET ends
+    with a /, if there are several sources, or if a file is copied to an existing directory.
+    Existing directories are merged.
     """
     addresses, goal = _addresses(sources), parse_address(target)
 
@@ -81,19 +83,23 @@ def cp(
     "-f",
     "--overwrite",
     is_flag=True,
-    help="Replace an existing file; between volumes fill up a directory.",
+    help="Replace an existing file; between volumes, merge into an existing directory.",
 )
 @click.option(
     "--pairs",
     metavar="FILE",
-    help="Rename each path of a list to the one beside it; - is standard input.",
+    help="Rename pairs of paths (old, new) from a list; - is standard input.",
 )
-@click.option("-0", "--null", is_flag=True, help="The paths of the list end with NUL.")
+@click.option("-0", "--null", is_flag=True, help="The paths in the list are terminated by NUL.")
 @click.option(
-    "--resume", is_flag=True, help="A pair of the list is done if there is only its target."
+    "--resume",
+    is_flag=True,
+    help="Continue an interrupted list: a pair of which only the target exists is done.",
 )
 @click.option(
-    "--no-atomic", is_flag=True, help="Move a directory entry by entry, by half as many writes."
+    "--no-atomic",
+    is_flag=True,
+    help="Move a directory entry by entry, with half as many writes; not atomic.",
 )
 @click.pass_obj
 def mv(
@@ -105,19 +111,19 @@ def mv(
     resume: bool,
     no_atomic: bool,
 ) -> None:
-    """Move or rename. Within a volume no bytes are copied, however large a directory is, and all of
-    it moves at once.
+    """Move or rename files and directories. Within a volume no data is copied, and a directory of
+    any size is moved atomically.
 
-    TARGET is the new path, and its parent has to exist. Below TARGET, under its own name, goes a
-    source when TARGET ends with a /, when there are several sources, and a file when TARGET is a
-    directory. Between two volumes everything is copied first and deleted when all of it is there.
+    TARGET is the new path; its parent must exist. A source is moved into TARGET under its own name
+    if TARGET ends with a /, if there are several sources, or if a file is moved to an existing
+    directory. Between two volumes everything is copied, and deleted after all of it was copied.
 
-    A line of a list is the old and the new path with a tab between them, or JSON: ["/old", "/new"]
-    or an object with source and target. Nothing is changed if a line is wrong.
+    A line of a list holds the old and the new path separated by a tab, or JSON: ["/old", "/new"] or
+    an object with source and target. The whole list is checked before anything is changed.
     """
     need_one_way(operands, pairs, "--pairs", {"-0": null, "--resume": resume}, at_least=2)
     if pairs is not None and no_atomic:
-        raise click.UsageError("--no-atomic is for a directory, not for a list")
+        raise click.UsageError("--no-atomic cannot be combined with a list")
     if pairs is not None:
         _rename_pairs(invocation, pairs, null=null, overwrite=overwrite, resume=resume)
         return
@@ -204,14 +210,18 @@ async def _both_ends(
 
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, metavar="PATH...")
-@click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
-@click.option("-f", "--missing-ok", is_flag=True, help="What is not there is no error.")
 @click.option(
-    "--from", "file", metavar="FILE", help="Remove the paths of a list; - is standard input."
+    "-r", "--recursive", is_flag=True, help="Include directories and everything below them."
 )
-@click.option("-0", "--null", is_flag=True, help="The paths of the list end with NUL.")
+@click.option("-f", "--missing-ok", is_flag=True, help="Ignore missing paths.")
 @click.option(
-    "--no-atomic", is_flag=True, help="Empty a directory entry by entry, by half as many writes."
+    "--from", "file", metavar="FILE", help="Remove the paths in a list; - is standard input."
+)
+@click.option("-0", "--null", is_flag=True, help="The paths in the list are terminated by NUL.")
+@click.option(
+    "--no-atomic",
+    is_flag=True,
+    help="Delete a directory entry by entry, with half as many writes; not atomic.",
 )
 @click.pass_obj
 def rm(
@@ -223,14 +233,14 @@ def rm(
     null: bool,
     no_atomic: bool,
 ) -> None:
-    """Remove files and empty directories. The bytes are left to garbage collection.
+    """Remove files and empty directories. s3k gc deletes their data later.
 
-    A line of a list is a path, or JSON: a text or an object with path. Nothing is removed if a line
-    is wrong.
+    A line of a list is a path, or JSON: a string, or an object with path. The whole list is checked
+    before anything is removed.
     """
     need_one_way(paths, file, "--from", {"-0": null}, at_least=1)
     if file is not None and no_atomic:
-        raise click.UsageError("--no-atomic is for directories, not for a list")
+        raise click.UsageError("--no-atomic cannot be combined with a list")
     if file is not None:
         _remove_listed(invocation, file, null=null, recursive=recursive, missing_ok=missing_ok)
         return
@@ -284,16 +294,16 @@ def _remove_listed(
 @click.command(cls=VolumeCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
-    "-p", "--parents", is_flag=True, help="Make missing parents; an existing directory is no error."
+    "-p", "--parents", is_flag=True, help="Create missing parents; accept existing directories."
 )
 @click.pass_obj
 def mkdir(invocation: Invocation, paths: tuple[str, ...], parents: bool) -> None:
-    """Make directories. With --json one JSON object a line."""
+    """Create directories. With --json, one JSON object per line."""
 
     async def make(client: S3kClient, path: str) -> FileStatus:
         place = normalize(path)
         if not parents and place != ROOT and not await client.exists(split(place)[0]):
-            raise PathNotFoundError("no such parent directory; -p makes it", path=split(place)[0])
+            raise PathNotFoundError("no such parent directory; -p creates it", path=split(place)[0])
         return await client.makedirs(place, exist_ok=parents)
 
     _make_each(invocation, paths, make)
@@ -303,8 +313,8 @@ def mkdir(invocation: Invocation, paths: tuple[str, ...], parents: bool) -> None
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.pass_obj
 def touch(invocation: Invocation, paths: tuple[str, ...]) -> None:
-    """Make empty files, or renew the modification time of files. With --json one JSON object a
-    line."""
+    """Create empty files, or update the modification time of files. With --json, one JSON object
+    per line."""
     _make_each(invocation, paths, lambda client, path: client.touch(path))
 
 

@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 
 _PARTS: Final = {
-    "verify": ("check", "Compare table, log and bytes; changes nothing."),
-    "repair": ("check", "Mend what verify finds; a dry run without --yes."),
-    "restore": ("restore", "Make a lost table again from the operation log."),
+    "verify": ("check", "Check the consistency of table, log and data; read-only."),
+    "repair": ("check", "Repair what verify finds. A dry run without --yes."),
+    "restore": ("restore", "Rebuild a lost table from the operation log."),
 }
 """Name to module of `s3k_async.cli.commands` and a summary."""
 
@@ -58,9 +58,9 @@ class _Parts(CommandGroup):
 
 fsck = _Parts(
     name="fsck",
-    help="""Compare table, log and bytes of a volume, and mend what does not fit.
+    help="""Check, repair or restore a volume.
 
-    Without the name of a command it is verify: s3k fsck ./vol.""",
+    The default command is verify: s3k fsck ./vol.""",
 )
 
 
@@ -72,12 +72,16 @@ def _options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             click.option(
                 "--resume",
                 metavar="DIR",
-                help="Keep what was gathered in this directory, and go on from it if the run was "
-                "interrupted.",
+                help="Keep intermediate results here; resume an interrupted run from them.",
             ),
-            grace_option(GRACE_SECONDS, f"What is younger may be under way, and is not {what}."),
+            grace_option(
+                GRACE_SECONDS,
+                f"Grace period: newer entries, operations and objects are not {what}.",
+            ),
             click.option(
-                "--path", metavar="PATH", help="Only what is below this path of the volume."
+                "--path",
+                metavar="PATH",
+                help="Restrict the scope to this path and everything below it.",
             ),
             click.argument("arguments", nargs=-1, metavar="[VOLUME]"),
         ):
@@ -89,7 +93,7 @@ def _options(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 @click.command(cls=VolumeCommand)
 @_options("reported")
-@click.option("--deep", is_flag=True, help="Read every byte too and compare checksums.")
+@click.option("--deep", is_flag=True, help="Also read all data and verify checksums.")
 @click.pass_obj
 def verify(
     invocation: Invocation,
@@ -99,10 +103,10 @@ def verify(
     resume: str | None,
     deep: bool,
 ) -> None:
-    """Compare table, log and bytes of a volume, and list what does not fit; changes nothing.
+    """Check table, log and data, and list findings; read-only.
 
-    The last line sums up. Exits with 9 if there are problems. VOLUME may have a path (./vol:/a), as
-    --path.
+    The last line is a summary. Exits with 9 if there are problems. VOLUME may include a path
+    (./vol:/a), as with --path.
     """
 
     async def work(volume: Volume, top: str, tell: Tell | None) -> Report:
@@ -126,9 +130,9 @@ def tell_report(invocation: Invocation, report: Report) -> None:
 
 
 @click.command(cls=VolumeCommand)
-@_options("touched")
-@click.option("--yes", is_flag=True, help="Mend. Without it, only tell what would be done.")
-@click.option("--audit", metavar="FILE", help="Add the audit trail to a local file, too.")
+@_options("repaired")
+@click.option("--yes", is_flag=True, help="Apply the repairs. Without it, only show them.")
+@click.option("--audit", metavar="FILE", help="Also append the audit trail to a local file.")
 @click.pass_obj
 def repair(
     invocation: Invocation,
@@ -139,11 +143,11 @@ def repair(
     yes: bool,
     audit: str | None,
 ) -> None:
-    """Mend what verify finds, as far as a program may. A dry run without --yes.
+    """Repair the findings of verify that can be repaired automatically. A dry run without --yes.
 
-    Safe beside writers: every finding is decided once more right before it is mended, every write
-    is conditional, and the audit trail is written first. Exits with 9 if something is left that
-    needs a person.
+    Safe beside writers: every finding is rechecked immediately before its repair, every write is
+    conditional, and the audit trail is written first. Exits with 9 if findings are left that need a
+    manual decision.
     """
 
     async def work(volume: Volume, top: str, tell: Tell | None) -> RepairReport:
@@ -192,7 +196,7 @@ def _run(
 
     address = _address(arguments)
     if path is not None and address.path != ROOT:
-        raise click.UsageError("the path is given twice: in VOLUME and by --path")
+        raise click.UsageError("give the path either in VOLUME or by --path")
     top = normalize(path if path is not None else address.path)
 
     async def main() -> T:
@@ -217,12 +221,12 @@ def _repair_summary(report: RepairReport, remaining: int) -> str:
     for (_, outcome), count in report.outcomes.items():
         counts[outcome] += count
     if report.dry_run:
-        text = f"dry run: {plural(counts['planned'], 'thing')} to mend"
+        text = f"dry run: {plural(counts['planned'], 'repair')} planned"
     else:
-        text = f"mended: {plural(counts['done'], 'thing')}"
+        text = f"repaired: {plural(counts['done'], 'finding')}"
         text += "".join(f", {counts[name]:,} {name}" for name in ("left", "failed") if counts[name])
     if remaining:
-        text += f"; {plural(remaining, 'problem')} for a person"
+        text += f"; {plural(remaining, 'problem')} left for manual repair"
     return text if report.dry_run or not report.run else f"{text}; audit trail audit/{report.run}"
 
 

@@ -44,11 +44,11 @@ SOURCES = 8
     "--range",
     "span",
     metavar="A-B",
-    help="Bytes A to B, both included; A- to the end; -N the last N.",
+    help="Bytes A to B, inclusive; A-: from A to the end; -N: the last N bytes.",
 )
 @click.pass_obj
 def cat(invocation: Invocation, paths: tuple[str, ...], span: str | None) -> None:
-    """Write files to standard output. Whole files are checked against their checksums."""
+    """Write files to standard output. Complete files are verified by checksum."""
     _write_out(invocation, paths, None if span is None else _range(span))
 
 
@@ -74,7 +74,7 @@ def _range(text: str) -> tuple[int | None, int | None]:
         (int(each) if each else None for each in found.groups()) if found else (None, None)
     )
     if (first is None and not last) or (first is not None and last is not None and last < first):
-        raise click.UsageError(f"--range: {text!r} is no range of bytes like 0-99, 100- or -100")
+        raise click.UsageError(f"--range: {text!r} is not a byte range such as 0-99, 100- or -100")
     return first, last
 
 
@@ -96,8 +96,10 @@ async def _part(
 @click.command(cls=VolumeCommand)
 @click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
 @click.argument("target")
-@click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
-@click.option("--no-overwrite", is_flag=True, help="Fail where a file is already.")
+@click.option(
+    "-r", "--recursive", is_flag=True, help="Include directories and everything below them."
+)
+@click.option("--no-overwrite", is_flag=True, help="Fail if a file exists.")
 @click.pass_obj
 def put(
     invocation: Invocation,
@@ -106,17 +108,17 @@ def put(
     recursive: bool,
     no_overwrite: bool,
 ) -> None:
-    """Copy local files into a volume; LOCAL - is standard input.
+    """Upload local files; LOCAL - is standard input.
 
-    TARGET is the path of the copy. Below TARGET, under its own name, goes a source when TARGET ends
-    with a /, when there are several sources, and a file when TARGET is a directory. Existing
-    directories are filled up. Links to files are followed; links to directories are not, and count
-    as failures.
+    TARGET is the path of the copy. A source is copied into TARGET under its own name if TARGET ends
+    with a /, if there are several sources, or if a file is copied to an existing directory.
+    Existing directories are merged. Symbolic links to files are followed; links to directories
+    count as failures.
     """
     address = parse_address(target)
     several = len(sources) > 1
     if "-" in sources and (several or address.is_into):
-        raise click.UsageError("standard input is one file: put - PATH, without a / at the end")
+        raise click.UsageError("standard input is a single file: put - PATH, without a trailing /")
     need_distinct([local_name(local) for local in sources])
 
     async def one(client: S3kClient, local: str, progress: ProgressCallback | None) -> Transfer:
@@ -125,7 +127,7 @@ def put(
             return done, shown(client, normalize(address.path))
         is_dir = await to_thread.run_sync(os.path.isdir, local)
         if is_dir and not recursive:
-            raise IsDirectoryError("a local directory is put with -r", path=local)
+            raise IsDirectoryError("a local directory needs -r", path=local)
         place = await destination(
             client, address, local_name(local), is_dir=is_dir, several=several
         )
@@ -156,8 +158,10 @@ async def _put_stream(client: S3kClient, path: str, *, overwrite: bool) -> Trans
 @click.command(cls=VolumeCommand)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("local")
-@click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
-@click.option("--no-overwrite", is_flag=True, help="Fail where a local file is already.")
+@click.option(
+    "-r", "--recursive", is_flag=True, help="Include directories and everything below them."
+)
+@click.option("--no-overwrite", is_flag=True, help="Fail if a local file exists.")
 @click.pass_obj
 def get(
     invocation: Invocation,
@@ -166,16 +170,18 @@ def get(
     recursive: bool,
     no_overwrite: bool,
 ) -> None:
-    """Copy files of a volume to local ones; LOCAL - is standard output.
+    """Download files; LOCAL - is standard output.
 
-    Below LOCAL, under its own name, goes a source when LOCAL ends with a /, when there are several
-    sources, and a file when LOCAL is a directory. Local files appear whole, checked against their
-    checksums, or not at all.
+    A source is copied into LOCAL under its own name if LOCAL ends with a /, if there are several
+    sources, or if a file is copied to an existing directory. A local file appears only after it is
+    complete and its checksum is verified.
     """
     several = len(sources) > 1
     if local == "-":
         if several or recursive:
-            raise click.UsageError("one file goes to standard output; s3k cat writes several")
+            raise click.UsageError(
+                "only one file can go to standard output; s3k cat writes several"
+            )
         _write_out(invocation, sources, None)
         return
     need_distinct([last_name(parse_address(source)) for source in sources])
@@ -193,7 +199,7 @@ def get(
         client = await clients.of(address)
         status = await client.stat(address.path)
         if status.is_dir and not recursive:
-            raise IsDirectoryError("a directory is got with -r", path=status.path)
+            raise IsDirectoryError("a directory needs -r", path=status.path)
         into = (
             several
             or local.endswith("/")

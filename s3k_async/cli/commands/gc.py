@@ -1,4 +1,4 @@
-"""gc: bytes that nobody names."""
+"""gc: garbage collection of unreferenced physical objects."""
 
 from __future__ import annotations
 
@@ -48,21 +48,24 @@ def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of whatever sweeps: yes, grace, lease, rate."""
     options = (
         click.option(
-            "--yes", is_flag=True, help="Delete. Without it, only tell what would be deleted."
+            "--yes", is_flag=True, help="Delete. Without it, only show what would be deleted."
         ),
         grace_option(
             GRACE_SECONDS,
-            "How long nobody must have named what is deleted: longer than any read or job takes.",
+            "Minimum time an object has been unreferenced; longer than the longest read or job.",
         ),
         click.option(
             "--lease",
             type=Amount(),
             metavar="SECONDS",
-            help="The longest lease that any client of the volume is configured with [default: the "
+            help="Longest lease configured for any client of the volume [default: the "
             "volume's setting].",
         ),
         click.option(
-            "--rate", type=Amount(min_open=True), metavar="KEYS", help="At most so many a second."
+            "--rate",
+            type=Amount(min_open=True),
+            metavar="KEYS",
+            help="Maximum number of deletions per second.",
         ),
     )
     for option in reversed(options):
@@ -74,35 +77,36 @@ def sweeping(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("volume", required=False)
 @sweeping
 @click.option(
-    "--list", "mark_to", metavar="FILE", help="Keep the list of candidates, to sweep it later."
+    "--list", "mark_to", metavar="FILE", help="Write the candidates to FILE, for a later --sweep."
 )
 @click.option(
     "--sweep",
     "sweep_from",
     metavar="FILE",
-    help="Sweep a list that --list has written; goes on with it.",
+    help="Recheck and delete the candidates in FILE, written by --list; resumable.",
 )
 @click.option(
     "--exclusive",
     is_flag=True,
-    help="Nobody else changes the volume: needed without an operation log.",
+    help="Assert that no other client changes the volume; required without an operation log.",
 )
-@click.option("--audit", metavar="FILE", help="Write down in a local file, too, what is deleted.")
+@click.option("--audit", metavar="FILE", help="Also write the audit trail to a local file.")
 @click.pass_obj
 def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
-    """Delete bytes that no file names, reservations and uploads that were abandoned. A dry run
-    without --yes.
+    """Delete unreferenced physical objects, abandoned reservations and unfinished uploads.
 
-    Safe beside writers, readers and other runs. VOLUME as for fsck.
+    A dry run without --yes.
+
+    Safe beside writers, readers and other runs.
     """
     asked = _Asked(**options)
     if asked.mark_to is not None and asked.sweep_from is not None:
-        raise click.UsageError("either --list or --sweep")
+        raise click.UsageError("--list and --sweep cannot be combined")
     if asked.sweep_from is not None and not asked.yes:
-        raise click.UsageError("nothing was deleted: it was not confirmed (--yes confirms)")
+        raise click.UsageError("nothing was deleted: confirm with --yes")
     address = parse_volume_address(volume) if volume is not None else None
     if address is not None and address.path != ROOT:
-        raise InvalidArgumentError("a volume is meant here, not a path in one", path=volume)
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
     config = invocation.resolve(address.volume if address else None)
 
     async def work() -> tuple[Marked | None, Swept | None]:

@@ -33,9 +33,9 @@ class _Jobs(CommandGroup):
 
 jobs = _Jobs(
     name="jobs",
-    help="""Renames and deletions of directories, and transactions: running, or interrupted.
+    help="""List running and interrupted transactions, and renames and deletions of directories.
 
-    Without the name of a command they are listed: s3k jobs ./vol.""",
+    The default command is list: s3k jobs ./vol.""",
 )
 
 
@@ -43,8 +43,9 @@ jobs = _Jobs(
 @click.argument("volume", required=False)
 @click.pass_obj
 def list_jobs(invocation: Invocation, /, volume: str | None) -> None:
-    """List the jobs of a volume: id, kind, state, what, age, and whether the owner's lease still
-    runs."""
+    """List transactions.
+
+    Each line: id, kind, state, paths, age, and whether the lease is valid."""
 
     async def work(opened: Volume) -> None:
         found = opened.store.jobs
@@ -62,10 +63,12 @@ def list_jobs(invocation: Invocation, /, volume: str | None) -> None:
 @click.argument("arguments", nargs=-1, metavar="[VOLUME] [ID]...")
 @click.pass_obj
 def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
-    """Bring jobs to their end whose owner's lease is over: all of them, or those of the ids.
+    """Finish interrupted transactions: all, or those with the given ids.
 
-    What was published is completed, what was not is aborted. A job whose lease runs is left alone;
-    naming it is an error (6).
+    A transaction is interrupted if its lease has expired.
+
+    Published transactions are completed, others aborted. Transactions with a valid lease are
+    skipped; giving the id of one is an error (6).
     """
     named = bool(arguments) and _is_volume(arguments[0])
     volume, ids = (arguments[0], arguments[1:]) if named else (None, arguments)
@@ -92,17 +95,18 @@ def settle(invocation: Invocation, /, arguments: tuple[str, ...]) -> None:
 async def _settle_named(invocation: Invocation, opened: Volume, job_id: str) -> None:
     record = await opened.store.jobs.record(job_id)
     if record is None:
-        raise PathNotFoundError("there is no such job", path=job_id)
+        raise PathNotFoundError("no such transaction (s3k jobs lists them)", path=job_id)
     if opened.store.jobs.lease_runs(record):
         raise BusyError(
-            f"the lease of its owner runs until {time_text(record.lease_ms)}", path=job_id
+            f"the transaction is active: its lease is valid until {time_text(record.lease_ms)}",
+            path=job_id,
         )
     await _settle(invocation, opened, record)
 
 
 async def _settle(invocation: Invocation, opened: Volume, record: JobRecord) -> None:
     if not await opened.store.settling.complete(record):
-        raise BusyError("somebody else has taken the job over", path=record.id)
+        raise BusyError("another client has taken over the transaction", path=record.id)
     if record.kind == "mark":
         _tell(invocation, record, "released")
     else:
@@ -117,7 +121,7 @@ def _tell(invocation: Invocation, record: JobRecord, outcome: str, why: str = ""
 def _run(invocation: Invocation, volume: str | None, work: Callable[[Volume], Awaitable[T]]) -> T:
     address = parse_volume_address(volume) if volume is not None else None
     if address is not None and address.path != ROOT:
-        raise InvalidArgumentError("a volume is meant here, not a path in one", path=volume)
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
     config = invocation.resolve(address.volume if address else None)
 
     async def main() -> T:

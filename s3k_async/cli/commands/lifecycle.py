@@ -26,29 +26,25 @@ __all__ = ["destroy", "init"]
     " of its own: --table-region, --data-endpoint, --log-profile and so on.",
 )
 @click.argument("volume", required=False)
-@click.option(
-    "--exist-ok", is_flag=True, help="A volume that is there already and agrees is no error."
-)
+@click.option("--exist-ok", is_flag=True, help="Accept an existing volume with the same settings.")
 @click.option(
     "--take-over",
     is_flag=True,
-    help=(
-        "This table, restored or renamed, is the volume's from now on: mark its locations with it."
-    ),
+    help=("Claim the volume's locations for this table, after it was restored or renamed."),
 )
 @click.option(
     "--no-save",
     is_flag=True,
-    help="Do not add the settings of s3k://NAME to the configuration file.",
+    help="Do not save the settings of s3k://NAME in the configuration file.",
 )
 @click.pass_obj
 def init(
     invocation: Invocation, volume: str | None, exist_ok: bool, take_over: bool, no_save: bool
 ) -> None:
-    """Make a volume: VOLUME is a directory for an embedded one, or s3k://NAME.
+    """Create a volume. VOLUME is a directory (embedded volume) or s3k://NAME.
 
-    The settings given for s3k://NAME are saved in the configuration file, so that the name is
-    enough from then on.
+    The settings of s3k://NAME are saved in the configuration file, so that later commands need only
+    the name.
     """
     from s3k_async.volumes import init_volume
 
@@ -80,7 +76,7 @@ def init(
 def _volume(text: str) -> Address:
     address = parse_volume_address(text)
     if address.path != "/" or address.volume is None:
-        raise InvalidArgumentError("a volume is meant here, not a path in one", path=text)
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=text)
     return address
 
 
@@ -125,22 +121,22 @@ def _save(name: str, settings: dict[str, Any], path: str) -> str:
 
 @click.command(cls=VolumeCommand)
 @click.argument("volume")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Even if the volume holds files or directories.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--force", is_flag=True, help="Destroy the volume even if it is not empty.")
 @click.pass_obj
 def destroy(invocation: Invocation, volume: str, yes: bool, force: bool) -> None:
-    """Remove a volume with everything in it. Nobody may use it meanwhile.
+    """Delete a volume and all of its data. The volume must not be in use.
 
-    Asks first, if there is a terminal; without one --yes is needed. Only what is recognised as the
-    volume's is deleted; a bucket stays.
+    Asks for confirmation on a terminal; --yes is required otherwise. Only the volume's own objects
+    are deleted; the bucket remains.
     """
     from s3k_async.volumes import destroy_volume
 
     address = _volume(volume)
     config = invocation.resolve(address.volume)
     where = table_text(config.table)
-    if not yes and not _confirmed(f"Destroy the volume {volume} (table {where}) for good?"):
-        raise click.UsageError("nothing was destroyed: it was not confirmed (--yes confirms)")
+    if not yes and not _confirmed(f"Destroy the volume {volume} (table {where}) permanently?"):
+        raise click.UsageError("nothing was destroyed: confirm with --yes")
     try:
         left = anyio.run(lambda: destroy_volume(config, force=force))
     except DirectoryNotEmptyError as error:

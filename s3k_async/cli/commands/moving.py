@@ -33,7 +33,7 @@ __all__ = ["dump", "load", "reshard", "resharding", "tell_dump", "tell_load", "t
 def _volume(text: str) -> Address:
     address = parse_volume_address(text)
     if address.path != ROOT:
-        raise InvalidArgumentError("a volume is meant here, not a path in one", path=text)
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=text)
     return address
 
 
@@ -46,12 +46,10 @@ def _volume(text: str) -> Address:
     type=click.Choice(["jsonl", "parquet"]),
     default="jsonl",
     show_default=True,
-    help="Its form.",
+    help="File format.",
 )
-@click.option("--path", metavar="PATH", help="Only what is at and below this path of the volume.")
-@click.option(
-    "--uncommitted", is_flag=True, help="With the reservations of writers that have not finished."
-)
+@click.option("--path", metavar="PATH", help="Dump only this path and everything below it.")
+@click.option("--uncommitted", is_flag=True, help="Include reservations of unfinished writers.")
 @click.pass_obj
 def dump(
     invocation: Invocation,
@@ -61,14 +59,14 @@ def dump(
     path: str | None,
     uncommitted: bool,
 ) -> None:
-    """Write the tree of a volume, without the bytes of its files, to FILE.
+    """Export the file tree of a volume, without file contents, to FILE.
 
-    VOLUME may have a path (./vol:/a), as --path. What writers change meanwhile is in it as it was
-    at some moment.
+    VOLUME may include a path (./vol:/a), as with --path. Concurrent changes are included as of some
+    moment during the run.
     """
     address = parse_volume_address(volume) if volume is not None else Address(None, ROOT, "")
     if path is not None and address.path != ROOT:
-        raise click.UsageError("the path is given twice: in VOLUME and by --path")
+        raise click.UsageError("give the path either in VOLUME or by --path")
     top = normalize(path if path is not None else address.path)
 
     async def work() -> DumpResult:
@@ -104,43 +102,41 @@ def tell_dump(invocation: Invocation, done: DumpResult, target: str, **more: obj
 
 @click.command(
     cls=VolumeCommand,
-    epilog="A volume that does not exist is made, with the dump's suffix count and hash unless "
+    epilog="A missing volume is created, with the suffix count and hash of the dump unless "
     "--suffix-count and"
-    " --hash say otherwise. One that exists must be empty; loading waits 40 seconds until nobody "
-    "else can be using it.",
+    " --hash are given. An existing volume must be empty; loading then first waits 40 seconds, "
+    "until open clients have stopped.",
 )
 @click.argument("source", metavar="FILE")
 @click.argument("volume")
 @click.option(
     "--check",
     is_flag=True,
-    help="First make sure that the bytes of every file are where the dump says.",
+    help="First verify that the data of every file exists.",
 )
 @click.option(
     "--copy-bytes-from",
     "origin",
     metavar="VOLUME",
-    help="Copy the bytes from the volume that was dumped.",
+    help="Copy the file contents from the dumped volume.",
 )
 @click.option(
-    "--adopt", is_flag=True, help="Adopt the bytes of a volume of S3-FileSystem 1.0 where they are."
+    "--adopt",
+    is_flag=True,
+    help="Adopt the data objects of a volume of S3-FileSystem 1.0 in place.",
 )
 @click.pass_obj
 def load(
     invocation: Invocation, source: str, volume: str, check: bool, origin: str | None, adopt: bool
 ) -> None:
-    """Fill the empty VOLUME with the tree in FILE, as dump has written it.
+    """Import a dump into the empty VOLUME. FILE is the output of dump.
 
-    Nobody else can open the volume meanwhile. Interrupted, it is finished by the same command.
+    The volume is locked while it is loaded. Repeat the command to finish an interrupted load.
     """
     if check and origin is not None:
-        raise click.UsageError(
-            "--check is for bytes that are here already, --copy-bytes-from for those that are not"
-        )
+        raise click.UsageError("--check and --copy-bytes-from cannot be combined")
     if adopt and origin is not None:
-        raise click.UsageError(
-            "--adopt is for bytes that stay where they are, --copy-bytes-from for those that do not"
-        )
+        raise click.UsageError("--adopt and --copy-bytes-from cannot be combined")
     config = invocation.resolve(_volume(volume).volume)
 
     async def work() -> LoadResult:
@@ -197,13 +193,13 @@ def resharding(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.IntRange(1, 1000),
         required=True,
         metavar="N",
-        help="The new suffix count.",
+        help="New suffix count.",
     )
     name = click.option(
         "--hash",
         "hash_name",
         type=click.Choice(["xxh3", "java31"]),
-        help="The new hash; without, as it is.",
+        help="New hash [default: unchanged].",
     )
     return count(name(command))
 
@@ -215,11 +211,11 @@ def resharding(command: Callable[..., Any]) -> Callable[..., Any]:
 def reshard(
     invocation: Invocation, volume: str, suffix_count: int, hash_name: HashName | None
 ) -> None:
-    """Give VOLUME another suffix count.
+    """Change the suffix count of VOLUME, in place.
 
-    Nobody can use the volume meanwhile, and who has it open has to open it again; before anything
-    is changed, 40 seconds pass in which everybody notices. Interrupted, it is finished by the same
-    command.
+    The volume is locked: other clients cannot use it, and must open it again afterwards. The
+    command first waits 40 seconds, until open clients have stopped. Repeat it to finish an
+    interrupted run.
     """
     config = invocation.resolve(_volume(volume).volume)
 

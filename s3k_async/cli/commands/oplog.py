@@ -53,16 +53,16 @@ oplog = CommandGroup(
 @click.argument("what", metavar="OBJECT-ID|PATH")
 @click.pass_obj
 def show(invocation: Invocation, what: str) -> None:
-    """Show what the log says of one object, by version.
+    """Show the logged operations of one object, by version.
 
-    An OBJECT-ID is looked up in the volume of --volume or S3K_VOLUME. A PATH stands for the object
-    that is there now.
+    An OBJECT-ID is looked up in the default volume. A PATH selects the object that is currently at
+    it.
     """
     is_id = _OBJECT_ID.fullmatch(what) is not None
     address = Address(None, ROOT, what) if is_id else parse_address(what)
     path = normalize(address.path)
     if not is_id and path == ROOT:
-        raise InvalidArgumentError("the root is no object of the log", path=ROOT)
+        raise InvalidArgumentError("the root directory has no log records", path=ROOT)
 
     async def work() -> tuple[str, list[Finding]]:
         volume = await open_volume(invocation.resolve(address.volume))
@@ -83,7 +83,7 @@ def show(invocation: Invocation, what: str) -> None:
     known = [finding for finding in findings if isinstance(finding, LogRecord)]
     damage = [finding for finding in findings if isinstance(finding, DamagedLog)]
     if not known and not damage:
-        raise PathNotFoundError("the operation log does not know this object", path=object_id)
+        raise PathNotFoundError("the operation log has no records of this object", path=object_id)
     _tell(invocation, known, with_ids=True)
     _tell_damage(invocation, damage)
 
@@ -96,18 +96,20 @@ def show(invocation: Invocation, what: str) -> None:
     type=click.IntRange(min=0),
     default=20,
     show_default=True,
-    help="So many at most.",
+    help="Maximum number of operations.",
 )
 @click.option(
-    "--since", metavar="TIME", help="Not older: 2026-11-21T04:30:12Z, or 90s, 15m, 2h, 3d ago."
+    "--since",
+    metavar="TIME",
+    help="Only operations since a time (2026-11-21T04:30:12Z) or within an age (90s, 15m, 2h, 3d).",
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.option("--follow", "-f", is_flag=True, help="Keep showing new operations until interrupted.")
 @click.pass_obj
 def tail(
     invocation: Invocation, volume: str | None, number: int, since: str | None, follow: bool
 ) -> None:
-    """Show the newest operations of the log, the newest last. Lists the log, and reads what was
-    stored last."""
+    """Show the most recent operations of the log, newest last. Lists the log and reads its newest
+    objects."""
     config = invocation.resolve(_volume(volume))
     since_ms = 0 if since is None else _time(since)
 
@@ -133,15 +135,15 @@ def tail(
 
 @oplog.command("compact", cls=VolumeCommand)
 @click.argument("volume", required=False)
-@grace_option(GRACE_SECONDS, "Younger operations stay, with their history.")
-@click.option("--yes", is_flag=True, help="Do it. Without, only tell what would be done.")
+@grace_option(GRACE_SECONDS, "Grace period: newer operations are kept, with their history.")
+@click.option("--yes", is_flag=True, help="Apply the changes. Without it, only show them.")
 @click.pass_obj
 def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool) -> None:
-    """Write a checkpoint of what the log says, and remove what it stands for. A dry run without
+    """Write a checkpoint of the log, and remove the log objects that it covers. A dry run without
     --yes.
 
-    Safe beside readers, writers and other runs. The history before the checkpoint is lost, the
-    state of every object and what is pending are kept.
+    Safe beside readers, writers and other runs. The last state of every object and all pending
+    operations are kept; the history before the checkpoint is removed.
     """
     config = invocation.resolve(_volume(volume))
 
@@ -150,7 +152,7 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
         try:
             if opened.read_only:
                 raise ReadOnlyVolumeError(
-                    "the log of a volume of S3-FileSystem 1.0 is not ours to compact"
+                    "the log of a volume of S3-FileSystem 1.0 cannot be compacted"
                 )
             if opened.log_blobs is None:
                 raise UnsupportedError("the volume has no operation log")
@@ -183,27 +185,29 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
     "--successor",
     metavar="VOLUME",
     required=True,
-    help="The native volume that has adopted the files.",
+    help="Native volume that has adopted the files.",
 )
 @grace_option(
     RETIREMENT_GRACE,
-    "A younger log object means that the volume is still written to, and is refused.",
+    "Refuse if a log object is newer than this: the volume is still being written to.",
 )
 @click.option(
     "--force",
     is_flag=True,
-    help="Even if the files of the two differ, as when the successor was in use.",
+    help="Proceed even if the files of the two volumes differ.",
 )
-@click.option("--yes", is_flag=True, help="Do it. Without, only tell what would be done.")
+@click.option("--yes", is_flag=True, help="Apply the changes. Without it, only show them.")
 @click.pass_obj
 def retire(
     invocation: Invocation, volume: str, successor: str, grace: float, force: bool, yes: bool
 ) -> None:
-    """Move the log of VOLUME, one of S3-FileSystem 1.0, below retired-1.0-log/. A dry run without
-    --yes.
+    """Move the log of a volume of S3-FileSystem 1.0 below retired-1.0-log/.
 
-    VOLUME must not be written to any more. Each log object is copied and compared before it is
-    deleted; interrupted, the same command goes on. Settings given as flags are VOLUME's.
+    A dry run without --yes.
+
+    VOLUME must no longer be written to. Each log object is copied and compared before it is
+    deleted. Repeat the command to finish an interrupted run. Settings given as flags are those of
+    VOLUME.
     """
     config = invocation.resolve(_volume(volume))
     plain = Invocation(
@@ -321,7 +325,7 @@ def _volume(text: str | None) -> str | None:
         return None
     address = parse_volume_address(text)
     if address.path != ROOT:
-        raise InvalidArgumentError("a volume is meant here, not a path in one", path=text)
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=text)
     return address.volume
 
 
@@ -340,7 +344,7 @@ def _time(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise click.UsageError(
-            f"{text!r} is no time: write 2026-11-21T04:30:12Z, or 90s, 15m, 2h, 3d"
+            f"{text!r} is not a time: write 2026-11-21T04:30:12Z, or an age: 90s, 15m, 2h, 3d"
         ) from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
@@ -428,7 +432,7 @@ def _summary(done: Compaction, *, yes: bool) -> str:
     if not yes:
         text = (
             f"would remove {plural(done.removable, 'object')} of the log and keep {kept} (--yes "
-            "does it)"
+            "compacts)"
         )
     else:
         text = (

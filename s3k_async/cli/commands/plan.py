@@ -65,22 +65,32 @@ class _Assumed:
 
 @click.command(cls=PlainCommand)
 @click.argument("verb", type=click.Choice(VERBS), metavar="VERB")
-@_number("--files", "10k", 0, "N", "Files: 10k, 1M, 100M.")
-@_number("--directories", "1", 1, "N", "Directories that hold the files.")
-@_number("--fan-out", None, 1, "N", "Subdirectories of a directory at most.")
+@_number("--files", "10k", 0, "N", "Number of files: 10k, 1M, 100M.")
+@_number("--directories", "1", 1, "N", "Number of directories with files.")
+@_number("--fan-out", None, 1, "N", "Maximum number of subdirectories of a directory.")
 @_number("--name-bytes", "16", 1, "N", "Length of a name.")
-@_number("--path-bytes", "24", 1, "N", "Length of the path at the top.")
-@_number("--item-bytes", None, 1, "N", "Size of a file's item, if not what names make it.")
+@_number("--path-bytes", "24", 1, "N", "Length of the top path.")
+@_number(
+    "--item-bytes", None, 1, "N", "Size of a file's table item [default: from the name lengths]."
+)
 @_number("--file-size", "1M", 0, "SIZE", "Size of a file.")
 @_number("--suffix-count", "10", 1, "N", "Suffix count of the volume.")
 @_number("--concurrency", "32", 1, "N", "Requests in flight for each service.")
-@click.option("--latency", type=Amount(), default=4.0, metavar="MS", help="Of a read of the table.")
 @click.option(
-    "--s3-latency", type=Amount(), default=25.0, metavar="MS", help="Of a put to the bucket."
+    "--latency", type=Amount(), default=4.0, metavar="MS", help="Latency of a table read."
 )
-@click.option("--no-atomic", is_flag=True, help="Rename or delete entry by entry.")
 @click.option(
-    "--warm", is_flag=True, help="A table at its full quota, instead of a new on-demand one."
+    "--s3-latency",
+    type=Amount(),
+    default=25.0,
+    metavar="MS",
+    help="Latency of a put to the bucket.",
+)
+@click.option("--no-atomic", is_flag=True, help="Rename or delete entry by entry, not atomically.")
+@click.option(
+    "--warm",
+    is_flag=True,
+    help="Assume a warm table and bucket at their full quota, instead of new ones.",
 )
 @click.pass_obj
 def plan(
@@ -93,13 +103,12 @@ def plan(
     s3_latency: float,
     **options: int,
 ) -> None:
-    """Tell what VERB would cost on a tree: requests, units, time, and what bounds the time. Asks no
-    service.
+    """Estimate the requests, capacity units, time and bottleneck of VERB on a tree, offline.
 
     VERB is list, rename, delete or load (write_many) for a whole tree, and stat, read, write,
-    overwrite, rename-file, delete-file or makedirs for one call for each file. The counts are those
-    of a run without retries; where they depend on how names hash, or on what calls at the same time
-    share, a range is given.
+    overwrite, rename-file, delete-file or makedirs for one call per file. The counts are those of a
+    run without retries; where they depend on name hashes, or on sharing between concurrent calls, a
+    range is given.
     """
     from s3k_async.planning import COLD, WARM, Latency, Service, TreeShape, suggest_suffix_count
 
@@ -192,7 +201,7 @@ def _lines(prediction: Prediction, suggested: int) -> list[str]:
             f"{hottest.write_units:,.0f} write units"
         ),
         f"bounds   {bounds}",
-        f"suffixes {suggested:,} would do for this",
+        f"suggested suffix count: {suggested:,}",
     ]
 
 

@@ -24,14 +24,16 @@ __all__ = ["restore", "tell_restore"]
 @click.command(cls=VolumeCommand)
 @click.argument("volume", required=False)
 @click.option(
-    "--subtree", metavar="PATH", help="The table stands, but lost entries at and below this path."
+    "--subtree",
+    metavar="PATH",
+    help="Restore only lost entries at and below this path, into the existing table.",
 )
-@click.option("--yes", is_flag=True, help="Do it. Without, only tell what would be done.")
-@click.option("--audit", metavar="FILE", help="Write down in a local file, too, what is restored.")
+@click.option("--yes", is_flag=True, help="Restore. Without it, only show what would be restored.")
+@click.option("--audit", metavar="FILE", help="Also write the audit trail to a local file.")
 @click.option(
     "--temporary",
     metavar="DIRECTORY",
-    help="Where a temporary file of about the log's size is made.",
+    help="Directory for a temporary file of about the size of the log.",
 )
 @click.pass_obj
 def restore(
@@ -42,17 +44,16 @@ def restore(
     audit: str | None,
     temporary: str | None,
 ) -> None:
-    """Make a lost table again from the operation log, or put back what it lost below a path. A dry
-    run without --yes.
+    """Rebuild a lost table, or lost entries, from the operation log. A dry run without --yes.
 
-    Nobody else can open the volume meanwhile, and what was interrupted is finished by the same
-    command. Exits with 9 if anything could not be decided or restored. Afterwards fsck repair
-    settles what the log still has pending.
+    The volume is locked during the restore. Repeat the command to finish an interrupted run. Exits
+    with 9 if anything could not be decided or restored. Run fsck repair afterwards to resolve
+    pending operations of the log.
     """
     address = parse_volume_address(volume) if volume is not None else None
     if address is not None and address.path != ROOT:
         raise InvalidArgumentError(
-            "a volume is meant here, not a path in one (--subtree)", path=volume
+            "expected a volume, not a path in a volume (--subtree)", path=volume
         )
     config = invocation.resolve(address.volume if address else None)
     top = None if subtree is None else normalize(subtree)
@@ -95,7 +96,7 @@ def _summary(report: RestoreReport, *, yes: bool) -> str:
         text += f", {plural(report.reservations, 'reservation')}"
     text += f" from {plural(report.log_records, 'log record')}"
     return (
-        f"restored {text}; audit/{report.run}" if yes else f"would restore {text} (--yes does it)"
+        f"restored {text}; audit/{report.run}" if yes else f"would restore {text} (--yes restores)"
     )
 
 

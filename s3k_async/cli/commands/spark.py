@@ -75,10 +75,10 @@ class _Jobs(CommandGroup):
 
 spark = _Jobs(
     name="spark",
-    help="""Jobs over whole volumes, on Spark: on this machine or, by spark-submit, on a cluster.
+    help="""Run bulk operations and fsck on Spark, locally or, with spark-submit, on a cluster.
 
-    Settings of the volume are also read from the Spark configuration. What destroys is a dry run
-    without --yes.""",
+    Settings of the volume are also read from the Spark configuration. Jobs that change something
+    are a dry run without --yes.""",
 )
 
 
@@ -92,12 +92,12 @@ def job(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
                 "--tasks",
                 type=click.IntRange(1),
                 metavar="N",
-                help="Parts of the work [default: 4 a core].",
+                help="Number of Spark tasks [default: 4 per core].",
             ),
             click.option(
                 "--master",
                 metavar="URL",
-                help="Spark master [default: local[*], or spark-submit's].",
+                help="Spark master [default: that of spark-submit, else local[*]].",
             ),
         ):
             command = option(command)
@@ -111,8 +111,8 @@ def _form_option() -> Callable[[Callable[..., None]], Callable[..., None]]:
         "--format",
         "form",
         type=click.Choice(["parquet", "csv", "json"]),
-        help="The form of the list [default: what its name ends with, else what it begins with]; "
-        "csv has a header.",
+        help="Format of the list [default: from its file name extension, else from its content]; "
+        "CSV needs a header.",
     )
 
 
@@ -128,10 +128,10 @@ def _changing(
                 "-o",
                 "--output",
                 metavar="DIR",
-                help="Write the outcome of each row there, as Parquet.",
+                help="Write the result of each row to DIR, as Parquet.",
             ),
             click.option(
-                "--yes", is_flag=True, help="Do it. Without it, only tell what would be done."
+                "--yes", is_flag=True, help="Apply the changes. Without it, only show them."
             ),
         ]
         if rows is not None:
@@ -140,7 +140,7 @@ def _changing(
                 click.option(
                     "--state",
                     metavar="DIR",
-                    help="Keep there what is meant; the same command goes on.",
+                    help="Keep the state of the job in DIR; repeat the command to resume.",
                 ),
                 _form_option(),
                 click.option(flag, "rows", metavar="FILE", required=True, help=meaning),
@@ -159,7 +159,7 @@ def _changing(
     "--output",
     metavar="DIR",
     required=True,
-    help="Where to write the listing; must not exist.",
+    help="Output directory; must not exist.",
 )
 @click.option(
     "--format",
@@ -167,14 +167,14 @@ def _changing(
     type=click.Choice(["parquet", "csv", "json"]),
     default="parquet",
     show_default=True,
-    help="Its form.",
+    help="File format.",
 )
 @click.option(
     "--by",
     type=click.Choice(["directories", "segments"]),
     default="directories",
     show_default=True,
-    help="What a task reads: subtrees, or a segment of the table.",
+    help="Division into tasks: by subtree, or by segment of the table.",
 )
 def listing(
     invocation: Invocation,
@@ -186,7 +186,7 @@ def listing(
     master: str | None,
     tasks: int | None,
 ) -> None:
-    """Write what is below PATH as a table: the columns of a listing."""
+    """Write a listing of everything below PATH as a table."""
     address = _address(path)
     with spark_session(master, output) as session:
         from s3k_async import spark as jobs
@@ -212,9 +212,9 @@ def listing(
     type=click.IntRange(0, 1000),
     default=1,
     show_default=True,
-    help="Levels below PATH.",
+    help="Number of levels below PATH.",
 )
-@click.option("-h", "--human", is_flag=True, help="Sizes in K, M, G (1,024).")
+@click.option("-h", "--human", is_flag=True, help="Show sizes in K, M and G (powers of 1,024).")
 def du(
     invocation: Invocation,
     /,
@@ -224,9 +224,9 @@ def du(
     master: str | None,
     tasks: int | None,
 ) -> None:
-    """Add up sizes: bytes, files, directories and path of each directory, itself counted, by path.
+    """Show bytes, files, directories (including itself) and path of each directory, by path.
 
-    With --json one JSON object a line.
+    With --json, one JSON object per line.
     """
     address = _address(path)
     with spark_session(master) as session:
@@ -248,21 +248,23 @@ def du(
 
 @job("rename")
 @click.argument("volume", required=False)
-@_changing(("--pairs", "Pairs of paths, the columns source and target."))
+@_changing(("--pairs", "Table of path pairs, with the columns source and target."))
 @click.option("-f", "--overwrite", is_flag=True, help="Replace existing files.")
-@click.option("--missing-ok", is_flag=True, help="A pair is done if there is only its target.")
+@click.option("--missing-ok", is_flag=True, help="A pair of which only the target exists is done.")
 def rename(invocation: Invocation, /, **options: Any) -> None:
-    """Rename by a list of pairs, each by itself. The list is read by Spark."""
+    """Rename a list of path pairs, each independently. Spark reads the list."""
     _change_rows(invocation, lambda jobs: jobs.rename_files, "renamed", "rename", **options)
 
 
 @job("delete")
 @click.argument("volume", required=False)
-@_changing(("--from", "Paths, the column path."))
-@click.option("-r", "--recursive", is_flag=True, help="Directories with all below them.")
-@click.option("--missing-ok", is_flag=True, help="What is not there is no failure.")
+@_changing(("--from", "Table of paths, with the column path."))
+@click.option(
+    "-r", "--recursive", is_flag=True, help="Include directories and everything below them."
+)
+@click.option("--missing-ok", is_flag=True, help="Ignore missing paths.")
 def delete(invocation: Invocation, /, **options: Any) -> None:
-    """Remove the paths of a list, each by itself. The list is read by Spark."""
+    """Remove a list of paths, each independently. Spark reads the list."""
     _change_rows(invocation, lambda jobs: jobs.delete_files, "deleted", "delete", **options)
 
 
@@ -295,20 +297,24 @@ def _change_rows(
 @job("import")
 @click.argument("volume", required=False)
 @_changing()
-@click.option("--from", "rows", metavar="FILE", help="Objects, the columns uri and path.")
-@_form_option()
-@click.option("--below", metavar="URI", help="All objects below a URI of the data location.")
 @click.option(
-    "--inventory", metavar="FILE", help="All objects of an S3 Inventory: its manifest.json."
+    "--from", "rows", metavar="FILE", help="Table of objects, with the columns uri and path."
+)
+@_form_option()
+@click.option("--below", metavar="URI", help="All objects below a URI in the data location.")
+@click.option(
+    "--inventory",
+    metavar="FILE",
+    help="All objects of an S3 Inventory, given by its manifest.json.",
 )
 @click.option(
-    "--prefix", metavar="KEY", default="", help="Of the inventory, those whose key begins so."
+    "--prefix", metavar="KEY", default="", help="Only inventory objects with this key prefix."
 )
 @click.option(
     "--to",
     "target",
     metavar="PATH",
-    help="With --below or --inventory: the directory to put them into.",
+    help="Target directory; required with --below and --inventory.",
 )
 @click.option("-f", "--overwrite", is_flag=True, help="Replace existing files.")
 def import_(
@@ -327,11 +333,13 @@ def import_(
     overwrite: bool,
     tasks: int | None,
 ) -> None:
-    """Make objects that are in the data location already files, without a copy."""
+    """Adopt existing objects of the data location as files, without a copy."""
     if sum(each is not None for each in (rows, below, inventory)) != 1:
-        raise click.UsageError("one of --from, --below and --inventory is needed")
+        raise click.UsageError("give one of --from, --below and --inventory")
     if (target is None) != (rows is not None):
-        raise click.UsageError("--to goes with --below and --inventory, which need it")
+        raise click.UsageError(
+            "--to is required with --below and --inventory, and not allowed with --from"
+        )
     with spark_session(master, output) as session:
         from s3k_async import spark as jobs
 
@@ -354,7 +362,7 @@ def import_(
 @job("purge")
 @click.argument("path")
 @_changing()
-@click.option("--missing-ok", is_flag=True, help="A directory that is not there is no failure.")
+@click.option("--missing-ok", is_flag=True, help="Ignore a missing directory.")
 def purge(
     invocation: Invocation,
     /,
@@ -364,10 +372,11 @@ def purge(
     output: str | None,
     **options: Any,
 ) -> None:
-    """Remove the directory PATH with all below it, entry by entry; of a volume's root, all that is
-    in it.
+    """Remove the directory PATH and everything below it, entry by entry.
 
-    The bytes are left to garbage collection. Interrupted, it is finished by the same command.
+    The root of a volume is emptied.
+
+    s3k gc deletes the data later. Repeat the command to finish an interrupted run.
     """
     address = parse_address(path)
     with spark_session(master, output) as session:
@@ -385,14 +394,17 @@ def _checking(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]
     def add(command: Callable[..., None]) -> Callable[..., None]:
         for option in (
             click.option(
-                "-o", "--output", metavar="DIR", help="Write all findings there, as Parquet."
+                "-o", "--output", metavar="DIR", help="Write all findings to DIR, as Parquet."
             ),
             click.option(
                 "--checkpoint",
                 metavar="DIR",
-                help="Keep the stages there; the same command goes on.",
+                help="Keep finished stages in DIR; repeat the command to resume.",
             ),
-            grace_option(GRACE_SECONDS, f"What is younger may be under way, and is not {what}."),
+            grace_option(
+                GRACE_SECONDS,
+                f"Grace period: newer entries, operations and objects are not {what}.",
+            ),
             click.argument("volume", required=False),
         ):
             command = option(command)
@@ -403,7 +415,7 @@ def _checking(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 @job("fsck-verify")
 @_checking("reported")
-@click.option("--deep", is_flag=True, help="Read every byte too and compare checksums.")
+@click.option("--deep", is_flag=True, help="Also read all data and verify checksums.")
 def fsck_verify(
     invocation: Invocation,
     /,
@@ -413,8 +425,8 @@ def fsck_verify(
     tasks: int | None,
     **options: Any,
 ) -> None:
-    """Compare table, log and bytes of a volume, as s3k fsck verify; changes nothing. VOLUME may
-    have a path."""
+    """Check the consistency of table, log and data, as s3k fsck verify; read-only. VOLUME may
+    include a path."""
     address = volume_address(volume)
     with spark_session(master, output) as session:
         from s3k_async.spark.checking import verify
@@ -426,8 +438,8 @@ def fsck_verify(
 
 
 @job("fsck-repair")
-@_checking("touched")
-@click.option("--yes", is_flag=True, help="Mend. Without it, only tell what would be done.")
+@_checking("repaired")
+@click.option("--yes", is_flag=True, help="Apply the repairs. Without it, only show them.")
 def fsck_repair(
     invocation: Invocation,
     /,
@@ -438,8 +450,8 @@ def fsck_repair(
     yes: bool,
     **options: Any,
 ) -> None:
-    """Mend what fsck-verify finds, as s3k fsck repair. A dry run without --yes. VOLUME may have a
-    path."""
+    """Repair the findings of fsck-verify, as s3k fsck repair. A dry run without --yes. VOLUME may
+    include a path."""
     address = volume_address(volume)
     with spark_session(master, output) as session:
         from s3k_async.spark.checking import repair
@@ -590,7 +602,7 @@ def whole_volume(volume: str | None) -> Address:
     """A volume, or the default one; no path in it."""
     address = volume_address(volume)
     if address.path != ROOT:
-        raise InvalidArgumentError("a volume is meant here, not a path in one", path=volume)
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
     return address
 
 
@@ -598,7 +610,9 @@ def _need_new(session: SparkSession, output: str) -> None:
     context = session.sparkContext
     place = context._jvm.org.apache.hadoop.fs.Path(output)  # type: ignore[union-attr]
     if place.getFileSystem(context._jsc.hadoopConfiguration()).exists(place):
-        raise PathExistsError("something is there already, and is not replaced", path=output)
+        raise PathExistsError(
+            "the output exists and is not replaced; give another one", path=output
+        )
 
 
 def keep(frame: DataFrame, output: str | None) -> None:
@@ -623,7 +637,7 @@ def _tell(
         text = f"{did_what} {of_files}{directories} with all below"
     if report.already:
         text += f"; {report.already:,} were done already"
-    text += " (--yes does it)" if report.dry_run else f"; {report.seconds:,.1f} s"
+    text += " (--yes applies it)" if report.dry_run else f"; {report.seconds:,.1f} s"
     invocation.say(
         text,
         job=report.job,

@@ -1,4 +1,4 @@
-"""spark gc: bytes that nobody names, by Spark."""
+"""spark gc: garbage collection on Spark."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["gc"]
 @click.option(
     "--checkpoint",
     metavar="DIR",
-    help="Keep the stages there; the same command goes on, and sweeps later.",
+    help="Keep finished stages in DIR; repeat the command to resume, or with --yes to sweep.",
 )
-@click.option("-o", "--output", metavar="DIR", help="Write all candidates there, as Parquet.")
+@click.option("-o", "--output", metavar="DIR", help="Write all candidates to DIR, as Parquet.")
 def gc(
     invocation: Invocation,
     /,
@@ -34,13 +34,13 @@ def gc(
     tasks: int | None,
     **options: Any,
 ) -> None:
-    """Delete bytes that no file names, as s3k gc. A dry run without --yes.
+    """Delete unreferenced physical objects, as s3k gc. A dry run without --yes.
 
-    Safe beside writers, readers and other runs. VOLUME as for fsck.
+    Safe beside writers, readers and other runs.
     """
     address = volume_address(volume)
     if address.path != ROOT:
-        raise InvalidArgumentError("a volume is meant here, not a path in one", path=volume)
+        raise InvalidArgumentError("expected a volume, not a path in a volume", path=volume)
     with spark_session(master, output) as session, invocation.meter("gc") as meter:
         from s3k_async import spark as jobs
 

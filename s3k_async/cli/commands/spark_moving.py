@@ -18,10 +18,8 @@ __all__ = ["dump", "load", "reshard"]
 @click.option(
     "-o", "--output", "target", metavar="DIR", required=True, help="Directory to write the dump to."
 )
-@click.option("--path", metavar="PATH", help="Only what is at and below this path of the volume.")
-@click.option(
-    "--uncommitted", is_flag=True, help="With the reservations of writers that have not finished."
-)
+@click.option("--path", metavar="PATH", help="Dump only this path and everything below it.")
+@click.option("--uncommitted", is_flag=True, help="Include reservations of unfinished writers.")
 def dump(
     invocation: Invocation,
     /,
@@ -32,14 +30,14 @@ def dump(
     master: str | None,
     tasks: int | None,
 ) -> None:
-    """Write the tree of a volume, without the bytes of its files, to DIR, as Parquet files that s3k
-    load reads.
+    """Export the file tree of a volume, without file contents, to Parquet files in DIR; s3k load
+    reads them.
 
-    DIR is one that driver and executors share. VOLUME may have a path (./vol:/a), as --path.
+    Driver and executors must share DIR. VOLUME may include a path (./vol:/a), as with --path.
     """
     address = volume_address(volume)
     if path is not None and address.path != ROOT:
-        raise click.UsageError("the path is given twice: in VOLUME and by --path")
+        raise click.UsageError("give the path either in VOLUME or by --path")
     top = normalize(path if path is not None else address.path)
     with spark_session(master) as session, invocation.meter("dump") as meter:
         from s3k_async import spark as jobs
@@ -60,9 +58,7 @@ def dump(
 @job("load")
 @click.argument("source", metavar="DIR")
 @click.argument("volume")
-@click.option(
-    "--check", is_flag=True, help="First make sure that the bytes of every file are here."
-)
+@click.option("--check", is_flag=True, help="First verify that the data of every file exists.")
 def load(
     invocation: Invocation,
     /,
@@ -72,11 +68,11 @@ def load(
     master: str | None,
     tasks: int | None,
 ) -> None:
-    """Load a dump that s3k spark dump has written to DIR into an empty VOLUME, as s3k load.
+    """Import the dump in DIR, the output of s3k spark dump, into an empty VOLUME, as s3k load.
 
-    DIR is one that driver and executors share. A volume that does not exist is made. Nobody else
-    can open it meanwhile; interrupted, it is finished by the same command, or by s3k load. Bytes
-    are not copied along.
+    Driver and executors must share DIR. A missing volume is created. The volume is locked while it
+    is loaded. Repeat this command, or run s3k load, to finish an interrupted load. File contents
+    are not copied.
     """
     address = whole_volume(volume)
     with spark_session(master) as session, invocation.meter("load") as meter:
@@ -101,11 +97,11 @@ def reshard(
     master: str | None,
     tasks: int | None,
 ) -> None:
-    """Give VOLUME another suffix count, as s3k reshard.
+    """Change the suffix count of VOLUME, as s3k reshard.
 
-    Nobody can use the volume meanwhile, and who has it open has to open it again. 40 seconds pass
-    before anything is changed, and 40 after. Interrupted, it is finished by the same command, or by
-    s3k reshard.
+    The volume is locked: other clients cannot use it, and must open it again afterwards. The job
+    waits 40 seconds before the first change and 40 after the last. Repeat this command, or run s3k
+    reshard, to finish an interrupted run.
     """
     address = whole_volume(volume)
     with spark_session(master) as session, invocation.meter("reshard") as meter:

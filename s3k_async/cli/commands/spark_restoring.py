@@ -16,16 +16,16 @@ __all__ = ["fsck_restore"]
 @job("fsck-restore")
 @click.argument("volume", required=False)
 @click.option(
-    "--subtree", metavar="PATH", help="Put back only what the table lost at and below this path."
+    "--subtree",
+    metavar="PATH",
+    help="Restore only lost entries at and below this path, into the existing table.",
 )
+@click.option("-o", "--output", metavar="DIR", help="Write the decisions to DIR, as Parquet.")
 @click.option(
-    "-o", "--output", metavar="DIR", help="Write there, as Parquet, what is worth telling."
+    "--checkpoint", metavar="DIR", help="Keep finished stages in DIR instead of on executors."
 )
-@click.option(
-    "--checkpoint", metavar="DIR", help="Keep the stages of the run there, in place of executors."
-)
-@click.option("--temporary", metavar="DIR", help="Where the driver makes a temporary file.")
-@click.option("--yes", is_flag=True, help="Restore. Without it, only tell what would be done.")
+@click.option("--temporary", metavar="DIR", help="Directory for a temporary file of the driver.")
+@click.option("--yes", is_flag=True, help="Restore. Without it, only show what would be restored.")
 def fsck_restore(
     invocation: Invocation,
     /,
@@ -38,11 +38,11 @@ def fsck_restore(
     master: str | None,
     tasks: int | None,
 ) -> None:
-    """Make a lost table again from the log, as s3k fsck restore. A dry run without --yes."""
+    """Rebuild a lost table from the log, as s3k fsck restore. A dry run without --yes."""
     address = volume_address(volume)
     if address.path != ROOT:
         raise InvalidArgumentError(
-            "a volume is meant here, not a path in one (--subtree)", path=volume
+            "expected a volume, not a path in a volume (--subtree)", path=volume
         )
     with spark_session(master, output) as session, invocation.meter("restore") as meter:
         from s3k_async.spark.restoring import restore
