@@ -443,8 +443,8 @@ class S3kSyncClient:
         expected: FileStatus | None = None,
         progress: ProgressCallback | None = None,
     ) -> ChangeResult:
-        """Remove a file, an empty directory, or with `recursive` a directory and all below it, at
-        once."""
+        """Remove a file, an empty directory, or, with `recursive`, a directory and everything below
+        it, atomically."""
         return self._call(
             lambda fs: fs.delete(
                 path,

@@ -403,6 +403,7 @@ class LogReader:
     async def _segment(self, keys: dict[LogState, str]) -> list[Finding]:
         damage: list[Finding] = []
         committed = await self._decoded(keys.get("committed"), damage)
+        unreadable = bool(damage)
         if isinstance(committed, Segment) and not committed.unknown:
             return list(committed.records(keys["committed"]))
         pending = await self._decoded(keys.get("pending"), damage)
@@ -417,9 +418,10 @@ class LogReader:
             ]
         if isinstance(committed, Mark):
             return damage + await self._marked(committed, begun, keys, damaged=bool(damage))
+        if begun is None:
+            return damage
         # With a mark that cannot be read the segment is not open: nothing can end it as a whole.
-        key = keys.get("committed") or keys["pending"]
-        return damage + (list(begun.records(key)) if begun is not None else [])
+        return damage + list(begun.records(keys["committed" if unreadable else "pending"]))
 
     async def _marked(
         self, mark: Mark, begun: Segment | None, keys: dict[LogState, str], *, damaged: bool

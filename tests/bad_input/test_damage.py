@@ -277,7 +277,7 @@ def test_a_damaged_log_is_reported_and_files_are_as_they_were(
     lines = ran.stdout.decode().splitlines()
     kind = "log_newer" if damage is newer_entry else "log_damaged"
     assert [key in line for line in lines if line.startswith(f"{kind}: ")] == [True]
-    assert lines[-1].startswith("damaged: ")
+    assert lines[-1].startswith("found ")
     assert run_command("cat", f"{scene.volume}:/dir/file").stdout == DATA
     assert run_command("ls", "-R", f"{scene.volume}:/").code == 0
     assert changes(before, snapshot(scene.root)) == []

@@ -100,14 +100,14 @@ async def rig() -> Rig:
 
 async def test_a_locked_volume_opens_for_nobody_else(rig: Rig) -> None:
     async with rig.held(rig.lock()):
-        with pytest.raises(BusyError, match="for itself"):
+        with pytest.raises(BusyError, match="is locked by a"):
             await rig.open()
-        with pytest.raises(BusyError, match="for itself"):
+        with pytest.raises(BusyError, match="is locked by a"):
             async with rig.held(rig.lock()):
                 raise AssertionError
-        with pytest.raises(BusyError, match="for itself"):
+        with pytest.raises(BusyError, match="is locked by a"):
             await init_volume(rig.config, exist_ok=True, sources=rig.sources)
-        with pytest.raises(BusyError, match="for itself"):
+        with pytest.raises(BusyError, match="is locked by a"):
             await destroy_volume(rig.config, sources=rig.sources)
     await (await rig.open()).close()
 
@@ -207,7 +207,7 @@ async def test_the_lock_of_the_dead_is_taken_over_when_its_lease_is_over(rig: Ri
     dead = rig.lock()
     volume = await open_volume(rig.config, sources=rig.sources, locked=True)
     await dead.take(volume.items, volume.record, "t")
-    with pytest.raises(BusyError, match="for itself"):
+    with pytest.raises(BusyError, match="is locked by a"):
         async with rig.held(rig.lock()):
             raise AssertionError
     rig.clock.advance(LEASE_SECONDS + 1)
@@ -279,9 +279,9 @@ async def test_an_open_client_notices_the_lock_before_the_quiet_is_over(rig: Rig
         )  # it has looked a moment ago; the holder still waits
         rig.clock.advance(1)
         for _ in range(2):
-            with pytest.raises(BusyError, match="for itself"):
+            with pytest.raises(BusyError, match="is locked by a"):
                 await volume.store.get("/a")
-            with pytest.raises(BusyError, match="for itself"):
+            with pytest.raises(BusyError, match="is locked by a"):
                 await volume.store.make_directory("/c")
     assert LOOK_SECONDS < QUIET_SECONDS
 

@@ -201,9 +201,9 @@ async def test_readers_and_writers_meanwhile_are_turned_away() -> None:
             return
         clock.advance(LOOK_SECONDS)
         for work in (old.store.get("/a"), old.store.make_directory("/new/here")):
-            with pytest.raises(BusyError, match="for itself"):
+            with pytest.raises(BusyError, match="is locked by a"):
                 await work
-        with pytest.raises(BusyError, match="for itself"):
+        with pytest.raises(BusyError, match="is locked by a"):
             await open_volume(settings)
         seen.append(call.method)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from s3k_async.errors import ResponseLostError, UnreachableError
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, segment_key
+from s3k_async.oplog.entries import LogRecord, LogState, Operation, encode, entry_key, segment_key
 from s3k_async.oplog.java import JavaEntryV1, JavaEntryV2, write_java
 from s3k_async.oplog.log import NativeLog
 from s3k_async.oplog.objects import ENTRY_BYTES, MANIFEST_BYTES
@@ -155,6 +155,26 @@ async def test_a_mark_whose_pending_object_is_missing_is_damage_by_name() -> Non
     assert (found.key, found.error.path) == (committed, committed)
     assert "pending object" in str(found.error)
     assert "missing" in str(found.error)
+
+
+async def test_what_is_pending_bears_the_key_of_the_object_that_says_so() -> None:
+    """By it fsck knows an open segment, whether it was found in a listing or read by its id."""
+    blobs = await log_blobs()
+    operations = make_directories(3)
+    begun, marked, damaged = (f"{name}-{number}" for number, name in enumerate("xyz"))
+    for segment in (begun, marked, damaged):
+        await blobs.put(segment_key(segment, "pending"), encode_segment(segment, operations))
+    mark = Mark(marked, 3, (), (operations[0].id,))
+    await blobs.put(segment_key(marked, "committed"), encode_mark(mark))
+    await blobs.put(segment_key(damaged, "committed"), b"damaged")
+    reader = LogReader(blobs)
+    listed = {part.segment: {one.key for one in part.records} async for part in reader.segments()}
+    states: dict[str, LogState] = {begun: "pending", marked: "committed", damaged: "committed"}
+    for segment, state in states.items():
+        read = await reader.segment(segment)
+        keys = {one.key for one in read if isinstance(one, LogRecord)}
+        assert keys == listed[segment] == {segment_key(segment, state)}
+    assert await reader.open_segments("segments/") == [begun]
 
 
 async def test_a_segment_that_is_compacted_away_while_it_is_read_is_passed_over() -> None:

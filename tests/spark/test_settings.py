@@ -99,14 +99,14 @@ def test_defaults_of_hadoop_and_spark_are_no_settings(spark: SparkSession) -> No
     assert "fs.s3a.downgrade.syncable.exceptions" not in found
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     spark.conf.set("fs.s3a.connection.maximum", "500")
-    hadoop.set("fs.s3k.metastore.dynamo.table.events", "set")
+    hadoop.set("fs.s3k.metastore.dynamo.table.only_here", "set")
     try:
         found = spark_settings(spark).hadoop
         assert found["fs.s3a.connection.maximum"] == "500"
-        assert found["fs.s3k.metastore.dynamo.table.events"] == "set"
+        assert found["fs.s3k.metastore.dynamo.table.only_here"] == "set"
     finally:
         spark.conf.unset("fs.s3a.connection.maximum")
-        hadoop.unset("fs.s3k.metastore.dynamo.table.events")
+        hadoop.unset("fs.s3k.metastore.dynamo.table.only_here")
 
 
 def test_the_extra_admits_the_versions_of_pandas_that_pyspark_is_made_for(
