@@ -62,7 +62,9 @@ def cluster() -> Iterator[None]:
     """A worker process of `distributed`, with two threads."""
     from distributed import Client, LocalCluster
 
-    options = {"host": "127.0.0.1", "dashboard_address": None, "silence_logs": "ERROR"}
+    # A heartbeat that meets the end of the scheduler is logged as an error. Errors of tasks are
+    # raised by the client.
+    options = {"host": "127.0.0.1", "dashboard_address": None, "silence_logs": "CRITICAL"}
     workers = LocalCluster(n_workers=1, threads_per_worker=2, **options)  # type: ignore[no-untyped-call] # distributed is untyped
     with workers as running, Client(running):  # type: ignore[no-untyped-call] # likewise
         yield
