@@ -4,6 +4,7 @@
 # make lint   ruff, mypy, rustfmt and clippy alone; make coverage: the test suite, with the lines that it misses
 # make torture   crashes, killed processes and faults in full; make mutants: defects that the tests must find
 # make fuzz   the native core's parsers under coverage-guided fuzzing: RUNS executions of each target
+# make house  measures of the code's structure
 # make bench  every figure of docs/performance.md, written there; make bench-quick takes minutes and writes nothing
 # Each sets up what it needs: .venv, the native build, .engines.
 
@@ -28,7 +29,7 @@ PYTEST := .venv/bin/python -m pytest
 WORKERS ?= 2
 RUNS ?= 1000000
 
-.PHONY: help venv build runtime engines lint lint-python lint-rust test-rust test test-full coverage torture mutants fuzz demo bench bench-quick lint-bench clean always
+.PHONY: help venv build runtime engines lint lint-python lint-rust test-rust test test-full coverage torture mutants fuzz demo bench bench-quick lint-bench house clean always
 
 help:
 	@sed -n '/^$$/q;s/^# //p' Makefile
@@ -100,6 +101,9 @@ mutants: $(VENV) $(NATIVE) $(ENGINES)
 
 fuzz: $(NATIVE)
 	@.ci/fuzz $(RUNS)
+
+house: $(VENV) $(NATIVE)
+	@.venv/bin/python -m benchmarks.house
 
 demo: $(NATIVE)
 	@.venv/bin/python docs/demo.py $(SRC)
