@@ -130,7 +130,7 @@ class Walk:
     calls: int = 0
     _last: str = ""
 
-    def profile(self, frame: FrameType, event: str, argument: Any) -> None:  # noqa: ARG002
+    def profile(self, frame: FrameType, event: str, argument: Any) -> None:  # noqa: ARG002 - of setprofile
         if event != "call" or not frame.f_code.co_filename.startswith(str(PACKAGE)):
             return
         module = frame.f_code.co_filename

@@ -305,7 +305,7 @@ CONDITIONS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "bytes missing": lambda case: not case.has_bytes(case.entry),
     "size differs": lambda case: not case.has_bytes(case.entry, whole=True),
     "adopted, etag differs": lambda case: case.was_replaced(),
-    "of an open segment": lambda case: is_open(case.record, case.facts.unfinished),
+    "of an open segment": lambda case: _is_open(case.record, case.facts.unfinished),
     "operation young": lambda case: case.facts.is_young(case.record.operation.time_ms),
     "table shows it": lambda case: case.shown(),
     "a later one began from it": lambda case: case.built_upon(),
@@ -547,7 +547,7 @@ def decide(facts: Facts) -> list[Finding]:
             action="settle_job",
         )
         for entry in stand.stale
-        if not facts.is_told_with_job(entry)
+        if not facts.is_reported_with_job(entry)
     ]
     for each in entries:
         found += _found(IDS, each, path=each.entry.path)
@@ -569,9 +569,9 @@ def decide(facts: Facts) -> list[Finding]:
     return found
 
 
-def is_open(record: LogRecord, unfinished: Collection[str] = ()) -> bool:
-    """Whether an operation is pending because no mark of its segment says what became of it, so
-    that it is told, and ended, with its change. `unfinished`: as of `Facts`."""
+def _is_open(record: LogRecord, unfinished: Collection[str]) -> bool:
+    """Whether the segment of a pending operation has no committed mark: then the operation is
+    reported, and finished, with its change. `unfinished`: as in `Facts`."""
     segment = pending_segment(record.key)
     return bool(segment) and (job_of_segment(segment) or record.key) not in unfinished
 
@@ -773,8 +773,7 @@ def decide_parent(facts: ParentFacts) -> list[Finding]:
 
 
 def decide_change(facts: ChangeFacts) -> list[Finding]:
-    """Whether a change of many entries was interrupted: told once, whatever it has left on single
-    entries."""
+    """The finding about an interrupted change of many entries: one, however many entries."""
     row, job = CHANGES.first(facts), facts.job
     change = _CHANGES[job.kind].format(job=job) if job else ""
     left = (

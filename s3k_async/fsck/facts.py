@@ -152,12 +152,11 @@ class Facts:
     """Ids of jobs whose record cannot be read: nobody knows whether they are over."""
 
     unfinished: frozenset[str] = frozenset()
-    """Keys of interrupted changes that could not be ended as a whole: their marks and operations
-    are decided object by object."""
+    """Keys of interrupted changes that could not be finished as a whole: their marks and operations
+    are decided per object."""
 
-    def is_told_with_job(self, entry: Entry) -> bool:
-        """Whether the entry's mark is one of many that are told, and ended, with the job that has
-        set them."""
+    def is_reported_with_job(self, entry: Entry) -> bool:
+        """Whether the entry's mark is reported, and removed, with the job that set it."""
         mark = _mark(entry)
         job = self.jobs.get(mark.job) if mark is not None else None
         return job is not None and job.kind != "mark" and job.id not in self.unfinished
@@ -205,7 +204,7 @@ class ParentFacts:
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """A segment of the log of which no mark says what became of its operations."""
+    """A log segment without a committed mark: the outcome of its operations is not recorded."""
 
     id: str
     operations: int
@@ -233,7 +232,7 @@ class ChangeFacts:
 
     @property
     def operations(self) -> int:
-        """How many operations the log does not know the end of."""
+        """Number of operations of unrecorded outcome."""
         return sum(segment.operations for segment in self.segments)
 
 

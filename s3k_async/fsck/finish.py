@@ -1,5 +1,5 @@
-"""What became of the operations of an interrupted change: read from the table, for a whole segment
-of the log."""
+"""The outcome of the operations of an interrupted change, read from the table for a whole log
+segment at once."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ROWS: Final = 500
 async def mark_of(
     store: MetadataStore, begun: Segment, job: str, *, published: bool
 ) -> Mark | None:
-    """The mark that ends a segment; None: none of its operations happened, or will. What the table
-    does not tell is unknown by it, so that it is decided object by object.
+    """The committed mark of a segment; None if none of its operations took effect or can still do
+    so. The mark names operations as unknown whose outcome the table does not show; these are
+    decided per object.
 
-    `job`: the id of the job whose operations these are, which nobody can publish any more;
-    `published`: whether it was, by its record. Empty: the change was no job's. Raises the store's
-    errors.
+    `job`: id of the job that logged the segment and can no longer be published, or empty.
+    `published`: whether its record says that it was published. Raises the store's errors.
     """
     verdicts: dict[str, set[bool | None]] = {}
     for start in range(0, len(begun.operations), ROWS):
@@ -51,14 +51,14 @@ async def mark_of(
 def happened(
     operation: Operation, stored: Mapping[str, Entry], job: str, *, published: bool
 ) -> bool | None:
-    """Whether an operation happened, by the entries that are stored at its paths; None: they do not
-    tell. Arguments as for `mark_of`.
+    """Whether an operation took effect, according to the entries stored at its paths; None if they
+    do not show it. Arguments as for `mark_of`.
 
-    An entry that bears the operation's id and version proves that it happened. A directory's id of
-    the operation changes whenever something in it does, so of a directory the same version proves
-    nothing: a rename that was repeated has the same ones. An entry that is still what the operation
-    began from proves that it did not happen, and will not if it can only happen with a job that is
-    over. If that entry carries the mark of a published job as going, it is about to go.
+    An entry with the id and version of the operation proves that it took effect. The version alone
+    does not prove it: a repeated rename leads a directory to the same path and version. An entry
+    that is unchanged since the operation began proves that it did not take effect; it never will,
+    since its job can no longer be published. An unchanged entry with the `gone` mark of a published
+    job is as good as removed.
     """
     after, before = operation.after, operation.before
     there = stored.get(after.path) if after is not None else None
@@ -84,7 +84,7 @@ def happened(
 
 
 def _side(entry: Entry, job: str, *, published: bool) -> Entry | None:
-    """What a stored entry is, as far as a mark of this job decides that; None: nothing."""
+    """The state of a stored entry, with a mark of this job resolved; None if it does not exist."""
     if not entry.pending or job_of(entry.pending) != job:
         return entry
     return parse_mark(entry.pending).side(entry, published=published)
@@ -103,5 +103,5 @@ async def _stored(store: MetadataStore, operations: Sequence[Operation]) -> dict
             try:
                 found[path] = from_item(items[key], store.keys)
             except ItemFormatError:
-                continue  # nothing is known of it
+                continue  # a damaged item proves nothing
     return found

@@ -81,7 +81,7 @@ QUARANTINE: Final = "quarantine/"
 """What the keys of quarantined things begin with, below the log's root."""
 
 WAITS: Final = (0.0, 0.05, 0.5, 5.0)
-"""Seconds between the looks at what is pending."""
+"""Seconds before each check of pending operations."""
 _TYPED: Final = re.compile(r'\{"(?:N|B|NULL|L|M|SS|NS|BS)":.*\}', re.DOTALL)
 """How the item port gives an attribute of a type of DynamoDB that is neither text, whole number nor
 truth value."""
@@ -251,12 +251,12 @@ class Mender:
                     await self._store.items.write(
                         Delete(put.key, unchanged(replace(state, pending="")))
                     )
-            raise LeftError("it was changed while it was put back", path=state.path)
+            raise LeftError("changed by another client during the restore", path=state.path)
 
     async def _was_changed(self, facts: Facts) -> bool:
-        """Whether the log has committed another state of an object since. Between the look and the
-        write another repair may have put the entry back, and a client may have changed that. What
-        is pending is waited for: it may have happened before the write, or rest upon it.
+        """Whether the log has committed another state of the object since `facts`. Another repair
+        may have restored the entry first, and a client may have changed it since. Waits for pending
+        operations: they may have taken effect before this restore, or depend on it.
         """
         for wait in WAITS:
             await self._sources.sleep(wait)
@@ -305,33 +305,33 @@ class Mender:
         await self._store.settle(marked)
 
     async def _finish_change(self, task: Task) -> None:
-        """End an interrupted change as a whole: all marks of its job are folded in or dropped, and
-        the log learns what became of it by one write for each segment."""
+        """Finish an interrupted change as a whole: apply or remove all marks of its job, and record
+        its outcome with one log write per segment."""
         assert isinstance(task.facts, ChangeFacts)
         job = task.facts.job
         if job is None:
             name = task.facts.segments[0]
             if name.job and await self._store.jobs.record(name.job) is not None:
-                # Its record is written before its first segment, and was not there yet.
-                raise LeftError("the job began when the table had been read", path=task.facts.key)
+                # The record is written before the first segment, but the scan did not see it.
+                raise LeftError("the job began after the table was scanned", path=task.facts.key)
             prefix = job_segments(name.job) if name.job else task.facts.key
             if not await self._mark_segments(prefix, name.job, published=False):
-                raise LeftError("the log knows what became of it by now", path=task.facts.key)
+                raise LeftError("another client has finished it", path=task.facts.key)
             return
         current = await self._abandoned(job)
         if current.is_published:
-            # Before they are folded in, its marks tell which of the log's deletions are its own.
+            # Marks identify the deletions of the job; they are lost when they are applied.
             await self._mark_segments(job_segments(job.id), job.id, published=True)
             await self._complete(current)
             return
         await self._complete(current)
         if isinstance(self._ground.log, LogReader):
-            # The job is aborted, and its record gone: nobody can make these happen any more.
+            # The job is aborted and its record removed: its operations can no longer take effect.
             for segment in await self._ground.log.open_segments(job_segments(job.id)):
                 await self._log().delete(segment_key(segment, "pending"))
 
     async def _mark_segments(self, prefix: str, job: str, *, published: bool) -> int:
-        """Write the marks of all open segments below a prefix of keys; how many there were."""
+        """Write the mark of each open segment below a key prefix; returns their number."""
         log = self._ground.log
         if not isinstance(log, LogReader):
             return 0

@@ -77,7 +77,7 @@ class Logging(Protocol):
 class _Unlogged:
     async def run_parts(
         self,
-        operations: Operations,  # noqa: ARG002
+        operations: Operations,  # noqa: ARG002 - nothing is logged
         body: Callable[[Outcome], Awaitable[object]],
     ) -> None:
         await body(Outcome())

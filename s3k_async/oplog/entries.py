@@ -149,19 +149,17 @@ def entry_key(operation: Operation, state: LogState) -> str:
 
 
 def segment_id(unique: str, job: str = "") -> str:
-    """The id of a segment: text of its own, after the id of the job whose operations it holds, if
-    they are one's."""
+    """The id of a segment: `<job id>_<unique>`, or `unique` alone outside a job."""
     return f"{job}{JOB_SEPARATOR}{unique}" if job else unique
 
 
 def job_of_segment(segment_id: str) -> str:
-    """The id of the job whose operations a segment holds; empty if they are no job's, or if its id
-    does not say it."""
+    """The job id in the id of a segment; empty outside a job."""
     return segment_id.rpartition(JOB_SEPARATOR)[0]
 
 
 def job_segments(job: str) -> str:
-    """What the keys of a job's segments begin with, below the log root."""
+    """The key prefix of the segments of a job, below the log root."""
     return f"segments/{_id(job, 'job id')}{JOB_SEPARATOR}"
 
 

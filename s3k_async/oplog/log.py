@@ -155,10 +155,10 @@ class DisabledLog:
 
     async def begin(
         self,
-        operations: Operations,  # noqa: ARG002
+        operations: Operations,  # noqa: ARG002 - nothing is logged
         *,
-        together: bool = False,  # noqa: ARG002
-        job: str = "",  # noqa: ARG002
+        together: bool = False,  # noqa: ARG002 - nothing is logged
+        job: str = "",  # noqa: ARG002 - nothing is logged
     ) -> PendingLog:
         """Write nothing; the handle's every answer is success."""
         return _NOTHING_PENDING

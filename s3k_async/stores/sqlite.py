@@ -355,7 +355,7 @@ def _unlink(path: str) -> None:
 
 def _select(connection: sqlite3.Connection, key: Key) -> dict[str, Value] | None:
     where, values = _at(key)
-    wanted = f"SELECT partition, sort, segment, attributes FROM items WHERE {where}"  # noqa: S608
+    wanted = f"SELECT partition, sort, segment, attributes FROM items WHERE {where}"  # noqa: S608 - of `_at`
     rows = fetch(connection, wanted, values)
     return found_of(rows)
 
