@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from typing import TypeAlias
 
+from s3k_async.backends.sqlite import TABLE_FILE
 from s3k_async.errors import ArgumentTypeError, CrossVolumeError
 
 __all__ = ["SCHEME", "TABLE_FILE", "Path", "inside"]
@@ -14,9 +15,6 @@ Path: TypeAlias = str | os.PathLike[str]
 """`/a/b`, `a/b` (below the root) or `s3k://<volume>/a/b`."""
 
 SCHEME = "s3k://"
-
-TABLE_FILE = "metadata.sqlite"
-"""The table of an embedded volume, in its directory."""
 
 
 def inside(path: Path, volume: str) -> str:

@@ -713,9 +713,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
 def volume_text(config: VolumeConfig) -> str:
     """The volume in messages: its name, or the place of its table while nobody knows the name."""
-    from s3k_async.volumes.adapters import table_text
-
-    return config.name or table_text(config.table)
+    return config.name or config.table.label
 
 
 def _unpickled(cls: type[S3kClient], config: VolumeConfig) -> S3kClient:

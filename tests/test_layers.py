@@ -53,10 +53,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("metadata",),
     ("oplog",),
     ("storage",),
-    ("stores",),
+    ("config", "backends", "stores"),
     ("aws",),
     (
-        "config",
         "model",
         "errors",
         "paths",

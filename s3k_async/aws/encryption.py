@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from s3k_async.config import ENCRYPTIONS, AwsConfig
+from s3k_async.aws.access import ENCRYPTIONS, AwsConfig
 from s3k_async.errors import ConfigError
 
 __all__ = ["encryption_headers", "encryption_parameters", "require_encryption"]

@@ -18,9 +18,9 @@ import anyio
 import anyio.to_thread
 from botocore.exceptions import BotoCoreError
 
+from s3k_async.aws.access import AwsConfig, without_user
 from s3k_async.aws.answers import check_dynamodb, check_s3
 from s3k_async.aws.errors import map_exceptions
-from s3k_async.config import AwsConfig, without_user
 from s3k_async.errors import ClosedClientError, ConfigError, S3kError, WrongLoopError
 from s3k_async.sources import SYSTEM, Sources
 

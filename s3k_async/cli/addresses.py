@@ -94,16 +94,7 @@ def volume_directory(path: str) -> tuple[str, str] | None:
 
 def shown(client: S3kClient, path: str) -> str:
     """A path with its volume, as it can be given to a command."""
-    from s3k_async.config import MemoryTable, SqliteFile
-
-    table = client.config.table
-    if isinstance(table, SqliteFile) and os.path.basename(table.path) == TABLE_FILE:
-        return f"{os.path.dirname(table.path)}:{path}"
-    return (
-        f"memory://{table.name}{path}"
-        if isinstance(table, MemoryTable)
-        else f"s3k://{client.name}{path}"
-    )
+    return (client.config.table.path_prefix or f"s3k://{client.name}") + path
 
 
 @lru_cache(maxsize=128)

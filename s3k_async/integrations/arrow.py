@@ -22,7 +22,6 @@ import logging
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -31,7 +30,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType, PyFi
 
 from s3k_async import paths
 from s3k_async.client import SCHEME
-from s3k_async.config import AwsConfig, DynamoTable, TableLocation
+from s3k_async.config import AwsConfig, TableLocation
 from s3k_async.errors import (
     ConflictError,
     CrossVolumeError,
@@ -338,9 +337,9 @@ def _info(path: str, status: FileStatus | None) -> FileInfo:
 def _table(client: S3kSyncClient) -> TableLocation:
     """Where the volume's table is, without what may differ between two clients of it."""
     table = client.config.table
-    if not isinstance(table, DynamoTable):
+    service = table.service
+    if service is None:
         return table
-    aws = table.aws
-    return replace(
-        table, aws=AwsConfig(region=aws.region, endpoint=aws.endpoint, profile=aws.profile)
+    return table.with_service(
+        AwsConfig(region=service.region, endpoint=service.endpoint, profile=service.profile)
     )

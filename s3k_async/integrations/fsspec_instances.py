@@ -11,7 +11,7 @@ from typing import Any
 from fsspec.asyn import AsyncFileSystem
 from fsspec.config import apply_config
 
-from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError
 from s3k_async.settings import OPTIONS, resolve, with_local_secrets
 
@@ -88,9 +88,9 @@ def _identity(config: VolumeConfig) -> str:
     """Tells credentials apart, which no text of a configuration shows."""
     digest = sha256()
     for place in (config.table, config.data, config.log):
-        if isinstance(place, DynamoTable | S3Bucket):
-            aws = place.aws
-            for secret in (aws.access_key_id, aws.secret_access_key, aws.session_token):
+        service = None if place is None else place.service
+        if service is not None:
+            for secret in (service.access_key_id, service.secret_access_key, service.session_token):
                 digest.update(sha256(secret.reveal().encode()).digest())
     return digest.hexdigest()
 

@@ -18,14 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
-from s3k_async.config import (
-    BlobLocation,
-    LocalDirectory,
-    LogMode,
-    S3Bucket,
-    SqliteFile,
-    TableLocation,
-)
+from s3k_async.config import BlobLocation, LogMode, TableLocation
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
@@ -315,18 +308,9 @@ def _unescaped(text: str) -> str:
 
 def location_text(location: BlobLocation, table: TableLocation) -> str:
     """How the record names a place for bytes: `s3://bucket/prefix/`, `memory://name/`,
-    `file:///directory/`, or, for a directory below that of the table's SQLite file, `./directory/`,
-    so that such a volume can be moved."""
-    if isinstance(location, S3Bucket):
-        return f"s3://{location.bucket}/{location.prefix}"
-    if not isinstance(location, LocalDirectory):
-        return f"memory://{location.name}/"
-    directory = os.path.abspath(location.path)
-    if isinstance(table, SqliteFile):
-        home = os.path.dirname(os.path.abspath(table.path))
-        if directory.startswith(os.path.join(home, "")):
-            return f"./{os.path.relpath(directory, home)}/"
-    return f"file://{os.path.join(directory, '')}"
+    `file:///directory/`, or, for a directory below that of the table's file, `./directory/`, so
+    that such a volume can be moved."""
+    return location.text(table.home)
 
 
 def beside(data: str) -> str:

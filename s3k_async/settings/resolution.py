@@ -19,7 +19,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from s3k_async.addresses import TABLE_FILE
+from s3k_async.backends.registry import BLOBS, TABLES
+from s3k_async.backends.s3 import s3_prefix
+from s3k_async.backends.sqlite import TABLE_FILE
 from s3k_async.config import (
     ENCRYPTIONS,
     AwsConfig,
@@ -43,11 +45,8 @@ from s3k_async.settings.locations import (
     NamedVolume,
     VolumeAddress,
     anchored,
-    blob_location,
     check_name,
     parse_volume,
-    s3_prefix,
-    table_location,
 )
 from s3k_async.settings.options import CREDENTIALS, KINDS, OPTIONS, PARTS, Setting, nearest, parse
 
@@ -321,7 +320,7 @@ def _built(values: Values, kind: VolumeKind | None) -> VolumeConfig:
 
 def _table(values: Values, directory: str | None) -> TableLocation:
     if "table" in values:
-        return table_location(str(values["table"]), _aws(values, "table"))
+        return TABLES.location(str(values["table"]), _aws(values, "table"))
     assert directory is not None
     return SqliteFile(os.path.join(directory, TABLE_FILE))
 
@@ -329,7 +328,7 @@ def _table(values: Values, directory: str | None) -> TableLocation:
 def _data(values: Values, directory: str | None) -> BlobLocation:
     aws = _aws(values, "data")
     if "data_location" in values:
-        return blob_location(str(values["data_location"]), aws)
+        return BLOBS.location(str(values["data_location"]), aws)
     if "bucket" in values:
         return S3Bucket(str(values["bucket"]), s3_prefix(str(values.get("prefix", ""))), aws)
     if "prefix" in values:
@@ -348,19 +347,20 @@ def _log(
     """None: beside the data. S3-FileSystem 1.0 has its log among the data."""
     aws = _aws(values, "log")
     if "log_location" in values:
-        return blob_location(str(values["log_location"]), aws)
+        return BLOBS.location(str(values["log_location"]), aws)
     if "log_bucket" in values:
         return S3Bucket(
             str(values["log_bucket"]), s3_prefix(str(values.get("log_prefix", ""))), aws
         )
     if "log_prefix" in values:
-        if not isinstance(data, S3Bucket):
+        log = data.with_prefix(str(values["log_prefix"]))
+        if log is None:
             raise ConfigError("log_prefix needs the log_bucket it is in")
-        return S3Bucket(data.bucket, s3_prefix(str(values["log_prefix"])), aws)
+        return log.with_service(aws)
     if kind == "s3k-1.0":
-        return replace(data, aws=aws) if isinstance(data, S3Bucket) else data
-    if isinstance(data, S3Bucket):
-        return S3Bucket(data.bucket, f"{data.prefix}oplog/", aws)
+        return data.with_service(aws)
+    if data.service is not None:
+        return data.below("oplog").with_service(aws)
     if directory is not None and data == LocalDirectory(os.path.join(directory, "data")):
         return LocalDirectory(os.path.join(directory, "oplog"))
     return None

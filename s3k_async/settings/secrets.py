@@ -5,21 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from s3k_async.config import (
-    AwsConfig,
-    BlobLocation,
-    DynamoTable,
-    S3Bucket,
-    TableLocation,
-    VolumeConfig,
-    without_user,
-)
+from s3k_async.backends.location import Location
+from s3k_async.config import AwsConfig, VolumeConfig, without_user
 from s3k_async.settings.options import CREDENTIALS
 from s3k_async.settings.resolution import local_services
 
 __all__ = ["with_local_secrets"]
 
-Place = TypeVar("Place", bound=TableLocation | BlobLocation | None)
+Place = TypeVar("Place", bound=Location)
 
 _NONE: Final = AwsConfig()
 _URLS: Final = ("endpoint", "proxy")
@@ -35,34 +28,30 @@ def with_local_secrets(config: VolumeConfig) -> VolumeConfig:
     part none. Without any, the services' default chain is left to find some. Raises ConfigError if
     the local settings are wrong.
     """
-    if not any(
-        isinstance(place, DynamoTable | S3Bucket)
-        for place in (config.table, config.data, config.log)
-    ):
+    places = (config.table, config.data, config.log)
+    if all(place is None or place.service is None for place in places):
         return config
     here = local_services(config.name)
     return replace(
         config,
         table=_completed(config.table, here["table"]),
         data=_completed(config.data, here["data"]),
-        log=_completed(config.log, here["log"]),
+        log=None if config.log is None else _completed(config.log, here["log"]),
     )
 
 
 def _completed(place: Place, here: AwsConfig) -> Place:
-    if not isinstance(place, DynamoTable | S3Bucket) or here.installation not in (
-        "",
-        place.aws.installation,
-    ):
+    service = place.service
+    if service is None or here.installation not in ("", service.installation):
         return place
     mine: dict[str, Any] = {
         name: getattr(here, name)
         for name in _URLS
-        if without_user(getattr(here, name)) == getattr(place.aws, name)
+        if without_user(getattr(here, name)) == getattr(service, name)
     }
-    if _credentials(place.aws) == _credentials(_NONE):
+    if _credentials(service) == _credentials(_NONE):
         mine |= _credentials(here)
-    return replace(place, aws=replace(place.aws, **mine))
+    return place.with_service(replace(service, **mine))
 
 
 def _credentials(aws: AwsConfig) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import anyio
 
 from s3k_async._native import Xxh3_128
-from s3k_async.config import BlobLocation, S3Bucket, Tuning
+from s3k_async.config import Tuning
 from s3k_async.errors import (
     BlobChangedError,
     BlobNotFoundError,
@@ -57,7 +57,6 @@ class PhysicalStorage:
         blobs: BlobStore,
         sources: Sources,
         tuning: Tuning,
-        location: BlobLocation,
         *,
         place: BlobStore | None = None,
         scope: str = "",
@@ -70,7 +69,6 @@ class PhysicalStorage:
         """The data location: adopted objects are below it, and never written or deleted."""
         self.tuning = tuning
         self._sources = sources
-        self._location = location
         self._scope = scope
         self._slots = anyio.Semaphore(max(1, min(tuning.max_concurrency, PARTS_IN_FLIGHT)))
 
@@ -248,8 +246,6 @@ class PhysicalStorage:
         return None
 
     def _below(self, uri: str) -> str | None:
-        if isinstance(self._location, S3Bucket):
-            return key_below(f"s3://{self._location.bucket}/{self._location.prefix}", uri)
         return key_below(self.place.uri("-").removesuffix("-"), uri)
 
     def can_read(self, physical: str) -> bool:

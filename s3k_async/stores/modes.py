@@ -12,7 +12,16 @@ import os
 import stat
 from typing import Final
 
-__all__ = ["directory_mode", "file_mode", "inherited", "make_directories", "open_private"]
+from s3k_async.errors import NotAVolumeError, PermissionDeniedError, ServiceError
+
+__all__ = [
+    "directory_mode",
+    "file_mode",
+    "inherited",
+    "make_directories",
+    "make_parent",
+    "open_private",
+]
 
 _SHARED: Final = stat.S_ISGID | stat.S_IWGRP
 
@@ -58,6 +67,21 @@ def make_directories(path: str) -> None:
         return
     if mode != 0o700:
         os.chmod(path, mode)
+
+
+def make_parent(path: str) -> None:
+    """Make the directory that a file or directory of a volume will be in. Raises NotAVolumeError,
+    PermissionDeniedError, ServiceError."""
+    try:
+        make_directories(os.path.dirname(os.path.abspath(path)))
+    except (FileExistsError, NotADirectoryError) as error:
+        raise NotAVolumeError("the volume's directory is a file", path=path) from error
+    except PermissionError as error:
+        raise PermissionDeniedError("the volume's directory cannot be made", path=path) from error
+    except OSError as error:
+        raise ServiceError(
+            f"the volume's directory cannot be made: {error.strerror}", path=path
+        ) from error
 
 
 def _is_shared(directory: str) -> bool:

@@ -1,70 +1,33 @@
-"""From a location to the adapter that speaks to it, imported when it is first needed."""
+"""The adapters of a volume, with retries, limits and request counts."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import TypeVar
 
+from s3k_async.backends.location import Opening, require_capabilities
 from s3k_async.concurrency import AdaptiveLimit
-from s3k_async.config import (
-    BlobLocation,
-    DynamoTable,
-    LocalDirectory,
-    MemoryBlobs,
-    S3Bucket,
-    SqliteFile,
-    TableLocation,
-    VolumeConfig,
-)
+from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.requests import Meter, Part, RequestCounter
 from s3k_async.retry import retry
 from s3k_async.sources import Sources
-from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.faults import FaultPlan
-from s3k_async.stores.items import ItemStore, ItemTable
+from s3k_async.stores.items import ItemTable
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
 
-__all__ = ["Connections", "beside_data", "log_location", "table_text"]
+__all__ = ["Connections", "log_location"]
 
 T = TypeVar("T")
 
 
-class _Table(ItemStore, ItemTable, Protocol):
-    """Every adapter for items is the table as well."""
-
-
-def table_text(table: TableLocation) -> str:
-    """A table's name in messages."""
-    if isinstance(table, DynamoTable):
-        return table.name
-    return table.path if isinstance(table, SqliteFile) else f"memory://{table.name}"
-
-
-def beside_data(data: BlobLocation) -> BlobLocation:
-    """The log's place where nothing else is said."""
-    if isinstance(data, S3Bucket):
-        return replace(data, prefix=f"{data.prefix}oplog/")
-    if isinstance(data, LocalDirectory):
-        return LocalDirectory(os.path.join(data.path, "oplog"))
-    return MemoryBlobs(f"{data.name}/oplog")
-
-
 def log_location(config: VolumeConfig) -> BlobLocation:
     """Where a native volume's log is: never in among the data."""
-    if config.log is None or _place(config.log) == _place(config.data):
-        return beside_data(config.data)
+    if config.log is None or config.log.place == config.data.place:
+        return config.data.below("oplog")
     return config.log
-
-
-def _place(location: BlobLocation) -> object:
-    """What tells places apart, whatever is said of how they are reached."""
-    if isinstance(location, S3Bucket):
-        return location.bucket, location.prefix, location.aws.installation
-    return location
 
 
 @dataclass(slots=True)
@@ -85,7 +48,9 @@ class Connections:
 
     def table(self) -> tuple[ReliableItems, ItemTable]:
         """The items and the table they are in."""
-        store = self._table(self.config.table)
+        location = self.config.table
+        require_capabilities(location)
+        store = location.open(self._opening("table"))
         self.stack.push_async_callback(store.close)
         meter = Meter("table", self.counter)
         return ReliableItems(
@@ -94,7 +59,8 @@ class Connections:
 
     def blobs(self, location: BlobLocation, part: Part) -> ReliableBlobs:
         """The blobs at a place; `part` is `data` or `log`."""
-        store = self._blobs(location, part)
+        require_capabilities(location)
+        store = location.open(self._opening(part))
         self.stack.push_async_callback(store.close)
         meter = Meter(part, self.counter)
         return ReliableBlobs(
@@ -113,31 +79,6 @@ class Connections:
         """What everything of the volume that goes to one place shares."""
         return self._limits.setdefault(part, AdaptiveLimit(self.config.tuning.max_concurrency))
 
-    def _session(self, part: str) -> object | None:
-        return self.session.get(part) if isinstance(self.session, Mapping) else self.session
-
-    def _table(self, location: TableLocation) -> _Table:
-        if isinstance(location, DynamoTable):
-            from s3k_async.stores.dynamodb_wire import WireItems
-
-            return WireItems(location, self._session("table"), sources=self.sources)
-        if isinstance(location, SqliteFile):
-            from s3k_async.stores.sqlite import SqliteItems
-
-            return SqliteItems(location.path)
-        from s3k_async.stores.memory_items import MemoryItems
-
-        return MemoryItems(location.name, self.faults, self.sources)
-
-    def _blobs(self, location: BlobLocation, part: str) -> BlobStore:
-        if isinstance(location, S3Bucket):
-            from s3k_async.stores.s3_wire import WireBlobs
-
-            return WireBlobs(location, self._session(part), self.sources)
-        if isinstance(location, LocalDirectory):
-            from s3k_async.stores.local import LocalBlobs
-
-            return LocalBlobs(location.path)
-        from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
-
-        return MemoryBlobStore(location.name, self.faults, self.sources)
+    def _opening(self, part: Part) -> Opening:
+        session = self.session.get(part) if isinstance(self.session, Mapping) else self.session
+        return Opening(session, self.sources, self.faults)

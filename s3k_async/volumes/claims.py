@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from s3k_async._native import object_id_of
-from s3k_async.config import BlobLocation, DynamoTable, SqliteFile, VolumeConfig
+from s3k_async.backends.registry import TABLES
+from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
     BlobNotFoundError,
+    ConfigError,
     NotAVolumeError,
     PermissionDeniedError,
     S3kError,
@@ -83,30 +84,22 @@ def table_identity(config: VolumeConfig, location: BlobLocation) -> str:
     """The table as the mark of a location names it; without its directory where the location is in
     that, too, since an embedded volume may be moved as a whole.
     """
-    if isinstance(config.table, DynamoTable):
-        return f"dynamodb://{config.table.aws.region or ''}/{config.table.name}"
-    if isinstance(config.table, SqliteFile):
-        if location_text(location, config.table).startswith("./"):
-            return f"sqlite:./{os.path.basename(config.table.path)}"
-        return f"sqlite:{os.path.abspath(config.table.path)}"
-    return f"memory://{config.table.name}"
+    embedded = location_text(location, config.table).startswith("./")
+    return config.table.identity(embedded=embedded)
 
 
 def _same_table(one: str, other: str) -> bool:
-    """Whether two texts may name one table: a region that only one of them knows does not tell them
-    apart."""
+    """Whether two texts may name one table: only its backend can tell whether they differ in what
+    matters."""
     if one == other:
         return True
-    here, there = one.split("/"), other.split("/")
-    if one.startswith("dynamodb://") and other.startswith("dynamodb://"):
-        return here[3:] == there[3:] and not (here[2] and there[2])
-    if one.startswith("sqlite:") and other.startswith("sqlite:"):
-        mine, theirs = one.removeprefix("sqlite:"), other.removeprefix("sqlite:")
-        if mine.startswith("./") or theirs.startswith("./"):
-            # Earlier versions marked a log elsewhere in this way, too.
-            return os.path.basename(mine) == os.path.basename(theirs)
-        return os.path.realpath(mine) == os.path.realpath(theirs)
-    return False
+    scheme = one.partition(":")[0]
+    if other.partition(":")[0] != scheme:
+        return False
+    try:
+        return TABLES.backend(scheme).same_table(one, other)
+    except ConfigError:
+        return False
 
 
 def belongs_to_a_volume(key: str) -> bool:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
-import anyio.to_thread
-
-from s3k_async.config import LocalDirectory, MemoryTable, SqliteFile, VolumeConfig
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     ConfigError,
-    NotAVolumeError,
-    PermissionDeniedError,
-    ServiceError,
     UnsupportedError,
     VolumeExistsError,
     VolumeNotFoundError,
@@ -34,11 +28,10 @@ from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ItemTable
-from s3k_async.stores.modes import make_directories
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
 from s3k_async.volumes import claims
-from s3k_async.volumes.adapters import Connections, log_location, table_text
+from s3k_async.volumes.adapters import Connections, log_location
 from s3k_async.volumes.claims import claim, read_claim, require_unclaimed, table_identity
 from s3k_async.volumes.opening import NO_PATIENCE, require_agreement, require_encryptions
 
@@ -78,7 +71,7 @@ async def init_volume(
     written again.
     """
     wanted = _new_record(config, sources)
-    where = table_text(config.table)
+    where = config.table.label
     async with AsyncExitStack() as stack:
         connections = Connections(config, sources, session, faults, stack)
         items, table = connections.table()
@@ -122,7 +115,7 @@ async def init_volume(
 
 def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
     """What the record will say. Raises ConfigError before anything is touched."""
-    where = table_text(config.table)
+    where = config.table.label
     if config.kind == "s3k-1.0":
         raise UnsupportedError(
             "volumes of kind s3k-1.0 are made by S3-FileSystem; they can only be read", path=where
@@ -132,18 +125,13 @@ def _new_record(config: VolumeConfig, sources: Sources) -> VolumeRecord:
             "the binary log is S3-FileSystem's; a native volume has a native log or none",
             path=where,
         )
-    name = config.name
-    if not name and isinstance(config.table, SqliteFile):
-        name = name_of_directory(os.path.dirname(os.path.abspath(config.table.path)))
-    elif not name and isinstance(config.table, MemoryTable):
-        name = config.table.name
+    home = config.table.home
+    name = config.name or config.table.volume_name or (name_of_directory(home) if home else "")
     if not name:
         raise ConfigError("a new volume needs a name: s3k://NAME or the option name", path=where)
     count = config.suffix_count
     if count is None:
-        count = (
-            EMBEDDED_SUFFIX_COUNT if isinstance(config.table, SqliteFile) else DEFAULT_SUFFIX_COUNT
-        )
+        count = EMBEDDED_SUFFIX_COUNT if home else DEFAULT_SUFFIX_COUNT
     if not 1 <= count <= MAX_SUFFIX_COUNT:
         raise ConfigError(f"the suffix count is 1 to {MAX_SUFFIX_COUNT}, not {count}", path=where)
     mode = config.log_mode or "native"
@@ -262,28 +250,12 @@ async def _take_over(connections: Connections, record: VolumeRecord) -> None:
 
 async def _make_place(connections: Connections, config: VolumeConfig, part: Part) -> ReliableBlobs:
     location = config.data if part == "data" else log_location(config)
-    if isinstance(location, LocalDirectory):
-        await anyio.to_thread.run_sync(_make_parent, location.path)
+    await location.prepare()
     blobs = connections.blobs(location, part)
     await blobs.create()
     return blobs
 
 
 async def _make_table(connections: Connections, table: ItemTable) -> None:
-    location = connections.config.table
-    if isinstance(location, SqliteFile):
-        await anyio.to_thread.run_sync(_make_parent, location.path)
+    await connections.config.table.prepare()
     await connections.patiently(table.create)
-
-
-def _make_parent(path: str) -> None:
-    try:
-        make_directories(os.path.dirname(os.path.abspath(path)))
-    except (FileExistsError, NotADirectoryError) as error:
-        raise NotAVolumeError("the volume's directory is a file", path=path) from error
-    except PermissionError as error:
-        raise PermissionDeniedError("the volume's directory cannot be made", path=path) from error
-    except OSError as error:
-        raise ServiceError(
-            f"the volume's directory cannot be made: {error.strerror}", path=path
-        ) from error

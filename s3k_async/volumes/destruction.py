@@ -12,7 +12,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from s3k_async.config import LocalDirectory, S3Bucket, SqliteFile, VolumeConfig
+from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     DirectoryNotEmptyError,
     NotAVolumeError,
@@ -28,7 +28,7 @@ from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import PARTITION, ItemStore
 from s3k_async.stores.reliable_blobs import ReliableBlobs
-from s3k_async.volumes.adapters import Connections, log_location, table_text
+from s3k_async.volumes.adapters import Connections, log_location
 from s3k_async.volumes.claims import CLAIM, read_claim, require_claim, table_identity
 from s3k_async.volumes.opening import NO_PATIENCE, require_agreement, require_table
 
@@ -60,7 +60,7 @@ async def destroy_volume(
     ReadOnlyVolumeError for kind `s3k-1.0`, PartialFailureError for objects that could not be
     deleted.
     """
-    where = table_text(config.table)
+    where = config.table.label
     if config.kind == "s3k-1.0":
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be destroyed", path=where)
     async with AsyncExitStack() as stack:
@@ -95,34 +95,19 @@ async def destroy_volume(
             left = await _clear_scope(record.scope, data, log)
         else:
             left = await _clear_named(
-                items, data, log, _log_within(config) if log is not None else None
+                items,
+                data,
+                log,
+                None if log is None else log_location(config).prefix_within(config.data),
             )
         await connections.patiently(table.drop)
-    if isinstance(config.table, SqliteFile) and record.data == "./data/":
-        await anyio.to_thread.run_sync(_remove_home, config.table.path)
+    if config.table.home is not None and record.data == "./data/":
+        await anyio.to_thread.run_sync(_remove_home, config.table.home)
     return left
 
 
-def _log_within(config: VolumeConfig) -> str | None:
-    """The keys of the data's place that begin with this are the log's; None if its place is
-    elsewhere."""
-    log, data = log_location(config), config.data
-    if isinstance(log, S3Bucket) and isinstance(data, S3Bucket):
-        if log.bucket == data.bucket and log.prefix.startswith(data.prefix):
-            return log.prefix.removeprefix(data.prefix)
-    elif isinstance(log, LocalDirectory) and isinstance(data, LocalDirectory):
-        root, place = (
-            os.path.join(os.path.abspath(data.path), ""),
-            os.path.join(os.path.abspath(log.path), ""),
-        )
-        if place.startswith(root):
-            return place.removeprefix(root)
-    return None
-
-
-def _remove_home(table: str) -> None:
+def _remove_home(directory: str) -> None:
     """An embedded volume's directory goes with it, unless somebody keeps other files there."""
-    directory = os.path.dirname(os.path.abspath(table))
     try:
         os.rmdir(directory)
     except OSError as error:

@@ -12,7 +12,6 @@ from s3k_async.metadata.exclusive import ExclusiveLock
 from s3k_async.requests import RequestCounter
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.faults import FaultPlan
-from s3k_async.volumes.adapters import table_text
 from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.opening import Volume, open_volume
 
@@ -69,10 +68,10 @@ async def exclusive_volume(
     try:
         if volume.read_only:
             raise UnsupportedError(
-                "a volume of S3-FileSystem 1.0 cannot be locked", path=table_text(config.table)
+                "a volume of S3-FileSystem 1.0 cannot be locked", path=config.table.label
             )
         if not lock.alone:
-            await lock.take(volume.items, volume.record, table_text(config.table))
+            await lock.take(volume.items, volume.record, config.table.label)
         async with lock.held(volume.items):
             yield volume
     finally:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
-from s3k_async.aws.encryption import require_encryption
 from s3k_async.calls import Calls
-from s3k_async.config import BlobLocation, S3Bucket, VolumeConfig
+from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.errors import (
     ConfigError,
     PermissionDeniedError,
@@ -37,7 +36,7 @@ from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ItemTable
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
-from s3k_async.volumes.adapters import Connections, log_location, table_text
+from s3k_async.volumes.adapters import Connections, log_location
 from s3k_async.volumes.claims import require_claim, table_identity
 
 __all__ = [
@@ -112,7 +111,7 @@ async def open_volume(
             config, sources, session, faults, stack, counter or RequestCounter()
         )
         items, table = connections.table()
-        where = table_text(config.table)
+        where = config.table.label
         await require_table(connections, table, where)
         since = now(sources)
         record = await _record(connections, items, table, where, locked=locked)
@@ -148,9 +147,7 @@ async def open_volume(
         keys = KeyScheme(record.name, record.suffix_count, record.hash)
         store = MetadataStore(items, keys, log, sources, config.tuning, read_only=not native)
         blobs = place.below(record.scope)
-        storage = PhysicalStorage(
-            blobs, sources, config.tuning, config.data, place=place, scope=record.scope
-        )
+        storage = PhysicalStorage(blobs, sources, config.tuning, place=place, scope=record.scope)
         return Volume(
             config=config,
             record=record,
@@ -204,13 +201,10 @@ async def require_table(connections: Connections, table: ItemTable, where: str) 
 
 def require_encryptions(config: VolumeConfig, *, writable: bool = True) -> None:
     """Raises ConfigError if data or log would have to be written with an encryption that is not
-    supported, or read with one of the client's (S3A's CSE): what S3 returns then are not the files'
-    bytes."""
-    for place in (config.data, config.log):
-        if isinstance(place, S3Bucket) and (
-            writable or str(place.aws.encryption).startswith("CSE")
-        ):
-            require_encryption(place.aws, f"s3://{place.bucket}/{place.prefix}")
+    supported, or read with one of the client's."""
+    for location in (config.data, config.log):
+        if location is not None:
+            location.require_encryption(writable=writable)
 
 
 def _is_beside(log: BlobLocation, config: VolumeConfig) -> bool:

@@ -28,7 +28,7 @@ from s3k_async.oplog.entries import Operation
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.faults import FaultPlan
-from s3k_async.volumes.adapters import Connections, log_location, table_text
+from s3k_async.volumes.adapters import Connections, log_location
 from s3k_async.volumes.claims import CLAIM, Claim, read_claim
 from s3k_async.volumes.exclusive import exclusive_volume
 from s3k_async.volumes.opening import Volume, open_volume
@@ -154,7 +154,7 @@ async def restore_volume(
     ItemFormatError (repair the table first), and the services' errors. Damage is told in the
     report.
     """
-    where = table_text(config.table)
+    where = config.table.label
     if config.kind == "s3k-1.0":
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be restored", path=where)
     if config.log_mode == "disabled":

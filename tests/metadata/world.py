@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from anyio import sleep_forever
 
 from s3k_async import publishing
-from s3k_async.config import MemoryBlobs as MemoryLocation
 from s3k_async.config import Tuning
 from s3k_async.errors import PathNotFoundError
 from s3k_async.fsck.decide import Finding
@@ -102,7 +101,7 @@ class World:
         store = MetadataStore(
             items, KeyScheme("v", 2), NativeLog(log, self.sources), self.sources, TUNING
         )
-        storage = PhysicalStorage(data, self.sources, TUNING, MemoryLocation(self.name))
+        storage = PhysicalStorage(data, self.sources, TUNING)
         tree = Tree(store)
         return Client(store, storage, tree, AtomicTree(store, tree))
 

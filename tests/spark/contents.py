@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from s3k_async import S3kSyncClient
-from s3k_async.config import VolumeConfig
+from s3k_async.config import LocalDirectory, VolumeConfig
 from s3k_async.fsck.verdicts import Ages
 from s3k_async.sources import SYSTEM
 from s3k_async.volumes import open_volume
@@ -47,7 +47,8 @@ async def collect(config: VolumeConfig) -> int:
     opened = await open_volume(config)
     try:
         collector = gc_of(opened, SYSTEM, Ages(grace=0, lease=0, late=0))
-        marks = str(Path(opened.config.data.path) / "marks")  # type: ignore[union-attr]
+        assert isinstance(opened.config.data, LocalDirectory)
+        marks = str(Path(opened.config.data.path) / "marks")
         await collector.mark(marks)
         deleted = (await collector.sweep(marks)).deleted
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from s3k_async.config import MemoryBlobs as MemoryLocation
 from s3k_async.config import Tuning
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import Sources
@@ -32,7 +31,7 @@ class StorageRig:
         self.blobs = ReliableBlobs(
             MemoryBlobs(self.name, self.faults), RetryPolicy(attempts=3), self.sources
         )
-        self.storage = PhysicalStorage(self.blobs, self.sources, tuning, MemoryLocation(self.name))
+        self.storage = PhysicalStorage(self.blobs, self.sources, tuning)
 
     async def start(self) -> StorageRig:
         await self.bare.create()

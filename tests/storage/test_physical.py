@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from s3k_async.config import LocalDirectory, MemoryBlobs, S3Bucket, Tuning
+from s3k_async.config import Tuning
 from s3k_async.errors import CorruptDataError, DataMissingError, UnsupportedError
 from s3k_async.model import Content
 from s3k_async.storage.physical import PhysicalStorage, checksum_of
@@ -24,11 +24,11 @@ class _Bucket(MemoryBlobStore):
         return f"s3://data/team/{key}"
 
 
-async def bucket(prefix: str = "team/") -> PhysicalStorage:
+async def bucket() -> PhysicalStorage:
     store = _Bucket(f"s3-{id(object())}")
     await store.create()
     await store.put("k 1%20", b"adopted")
-    return PhysicalStorage(store, fake_sources(), TUNING, S3Bucket("data", prefix))
+    return PhysicalStorage(store, fake_sources(), TUNING)
 
 
 async def test_ranges_are_cut_at_the_end() -> None:
@@ -86,7 +86,7 @@ async def test_a_uri_elsewhere_is_unsupported(uri: str) -> None:
 async def test_a_uri_of_a_local_directory_is_decoded(tmp_path: Path) -> None:
     blobs = LocalBlobs(str(tmp_path / "a b"))
     await blobs.create()
-    storage = PhysicalStorage(blobs, fake_sources(), TUNING, LocalDirectory(str(tmp_path / "a b")))
+    storage = PhysicalStorage(blobs, fake_sources(), TUNING)
     content = await storage.put(OBJECT, b"here")
     assert await storage.read(storage.uri(content.physical)) == b"here"
 
@@ -105,7 +105,7 @@ async def test_a_copy_within_a_service_keeps_the_checksum_and_reads_nothing() ->
 async def test_a_copy_between_services_is_streamed_and_verified(tmp_path: Path) -> None:
     blobs = LocalBlobs(str(tmp_path / "blobs"))
     await blobs.create()
-    local = PhysicalStorage(blobs, fake_sources(), TUNING, LocalDirectory(str(tmp_path / "blobs")))
+    local = PhysicalStorage(blobs, fake_sources(), TUNING)
     rig = await StorageRig().start()
     data = bytes(range(256)) * 4
     content = await rig.storage.put(OBJECT, data)
@@ -137,8 +137,6 @@ async def test_a_copy_of_missing_bytes_and_of_a_wrong_size() -> None:
 async def test_parts_are_never_smaller_than_the_service_allows() -> None:
     store = MemoryBlobStore("min-part", min_part=64)
     await store.create()
-    storage = PhysicalStorage(
-        store, fake_sources(), Tuning(part_size=10, multipart_threshold=20), MemoryBlobs("min-part")
-    )
+    storage = PhysicalStorage(store, fake_sources(), Tuning(part_size=10, multipart_threshold=20))
     content = await storage.put(OBJECT, b"x" * 1000)
     assert await storage.read(content.physical) == b"x" * 1000

@@ -14,7 +14,6 @@ from s3k_async.cli.command import VolumeCommand
 from s3k_async.cli.invocation import Invocation
 from s3k_async.cli.output import one_line, plural
 from s3k_async.errors import ConfigError, DirectoryNotEmptyError, InvalidArgumentError
-from s3k_async.volumes.adapters import table_text
 
 __all__ = ["destroy", "init"]
 
@@ -55,15 +54,12 @@ def init(
         _need_free(*saved)
     record = anyio.run(lambda: init_volume(config, exist_ok=exist_ok, take_over=take_over))
     written = _save(*saved) if saved is not None else None
-    text = (
-        f"volume {record.name}: table {table_text(config.table)}, suffix count "
-        f"{record.suffix_count}"
-    )
+    text = f"volume {record.name}: table {config.table.label}, suffix count {record.suffix_count}"
     invocation.say(
         f"{text}; saved in {written}" if written else text,
         name=record.name,
         id=record.volume_id,
-        table=table_text(config.table),
+        table=config.table.label,
         data=record.data,
         log=record.log,
         log_mode=record.log_mode,
@@ -134,7 +130,7 @@ def destroy(invocation: Invocation, volume: str, yes: bool, force: bool) -> None
 
     address = _volume(volume)
     config = invocation.resolve(address.volume)
-    where = table_text(config.table)
+    where = config.table.label
     if not yes and not _confirmed(f"Destroy the volume {volume} (table {where}) permanently?"):
         raise click.UsageError("nothing was destroyed: confirm with --yes")
     try:

@@ -1,0 +1,65 @@
+"""Tables in DynamoDB."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+from s3k_async.aws.access import AwsConfig
+from s3k_async.backends.location import Opening, TableCapabilities, TableLocation, TableStore
+from s3k_async.errors import ConfigError
+
+__all__ = ["DynamoTable"]
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}|arn:[A-Za-z0-9:_-]+:table/[A-Za-z0-9_.-]{3,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoTable(TableLocation):
+    """A DynamoDB table."""
+
+    name: str
+    aws: AwsConfig = field(default_factory=AwsConfig)
+
+    scheme: ClassVar[str] = "dynamodb"
+    form: ClassVar[str] = "dynamodb://NAME"
+    capabilities: ClassVar[TableCapabilities] = TableCapabilities(
+        conditional_writes=True, transaction_size=100
+    )
+
+    @classmethod
+    def parse(cls, text: str, service: AwsConfig) -> Self:
+        name = text.removeprefix("dynamodb://")
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                "a DynamoDB table's name has 3 to 255 letters, digits, '.', '_' and '-'; other "
+                f"tables are sqlite:PATH and memory://NAME; {text!r} is none of them",
+                path=text,
+            )
+        return cls(name, service)
+
+    @property
+    def service(self) -> AwsConfig:
+        return self.aws
+
+    def with_service(self, service: AwsConfig) -> Self:
+        return replace(self, aws=service)
+
+    def open(self, opening: Opening) -> TableStore:
+        from s3k_async.stores.dynamodb_wire import WireItems
+
+        return WireItems(self, opening.session, sources=opening.sources)
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    def identity(self, *, embedded: bool) -> str:  # noqa: ARG002
+        return f"dynamodb://{self.aws.region or ''}/{self.name}"
+
+    @classmethod
+    def same_table(cls, one: str, other: str) -> bool:
+        here, there = (each.removeprefix("dynamodb://").partition("/") for each in (one, other))
+        # A region that only one of them knows does not tell them apart.
+        return here[2] == there[2] and (here[0] == there[0] or not (here[0] and there[0]))

@@ -1,0 +1,76 @@
+"""Tables in SQLite databases on local disks."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from anyio.to_thread import run_sync
+
+from s3k_async.aws.access import AwsConfig
+from s3k_async.backends.location import Opening, TableCapabilities, TableLocation, TableStore
+from s3k_async.backends.url_parts import absolute_path
+from s3k_async.stores.modes import make_parent
+
+__all__ = ["TABLE_FILE", "SqliteFile"]
+
+TABLE_FILE: Final = "metadata.sqlite"
+"""The table of an embedded volume, in its directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteFile(TableLocation):
+    """A table in an SQLite database on a local disk."""
+
+    path: str
+
+    scheme: ClassVar[str] = "sqlite"
+    form: ClassVar[str] = "sqlite:PATH"
+    capabilities: ClassVar[TableCapabilities] = TableCapabilities(
+        conditional_writes=True, transaction_size=100
+    )
+
+    @classmethod
+    def parse(cls, text: str, service: AwsConfig) -> Self:  # noqa: ARG003
+        return cls(text.removeprefix("sqlite:"))
+
+    @classmethod
+    def anchored(cls, text: str, base: str | None) -> str:
+        return f"sqlite:{absolute_path(re.sub('^sqlite:(//(?=/))?', '', text), base)}"
+
+    def open(self, opening: Opening) -> TableStore:  # noqa: ARG002
+        from s3k_async.stores.sqlite import SqliteItems
+
+        return SqliteItems(self.path)
+
+    async def prepare(self) -> None:
+        await run_sync(make_parent, self.path)
+
+    @property
+    def label(self) -> str:
+        return self.path
+
+    def identity(self, *, embedded: bool) -> str:
+        if embedded:
+            return f"sqlite:./{os.path.basename(self.path)}"
+        return f"sqlite:{os.path.abspath(self.path)}"
+
+    @classmethod
+    def same_table(cls, one: str, other: str) -> bool:
+        mine, theirs = one.removeprefix("sqlite:"), other.removeprefix("sqlite:")
+        if mine.startswith("./") or theirs.startswith("./"):
+            # Earlier versions marked a log elsewhere in this way, too.
+            return os.path.basename(mine) == os.path.basename(theirs)
+        return os.path.realpath(mine) == os.path.realpath(theirs)
+
+    @property
+    def home(self) -> str:
+        return os.path.dirname(os.path.abspath(self.path))
+
+    @property
+    def path_prefix(self) -> str:
+        if os.path.basename(self.path) == TABLE_FILE:
+            return f"{os.path.dirname(self.path)}:"
+        return ""
