@@ -1,4 +1,4 @@
-"""Every adapter of the two ports, fresh for each test."""
+"""Every registered backend, opened by its URL, fresh for each test."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from s3k_async.config import DynamoTable, S3Bucket
+from s3k_async.backends.location import Opening
+from s3k_async.backends.registry import BLOBS, TABLES
+from s3k_async.config import AwsConfig, DynamoTable, S3Bucket
 from s3k_async.errors import VolumeNotFoundError
 from tests.contracts.subjects import (
     BLOB_STORES,
-    DYNAMO,
+    BLOB_SUBJECTS,
     ITEM_STORES,
-    S3,
+    ITEM_SUBJECTS,
     Blobs,
     Items,
     OpenBlobs,
     OpenItems,
+    Subject,
     params,
 )
 from tests.engines.process import Engine
@@ -53,25 +56,18 @@ async def open_items(
 ) -> AsyncIterator[OpenItems]:
     """Opens the test's table, which does not exist yet; a second call gives another handle of the
     same one."""
-    name = fresh_name("contract")
-    engine: Engine | None = (
-        request.getfixturevalue(DYNAMO[item_store]) if item_store in DYNAMO else None
-    )
+    subject = ITEM_SUBJECTS[item_store]
+    url = subject.url.format(name=fresh_name("contract"), directory=tmp_path)
+    location = TABLES.location(url, _service(subject, request))
+    assert location.scheme == subject.scheme
 
     def make() -> Items:
-        if engine is not None:
+        if item_store == "reference":
             from s3k_async.stores.dynamodb import DynamoItems
-            from s3k_async.stores.dynamodb_wire import WireItems
 
-            adapter = DynamoItems if item_store == "reference" else WireItems
-            return adapter(DynamoTable(name, engine.aws()), request.getfixturevalue("session"))
-        if item_store == "sqlite":
-            from s3k_async.stores.sqlite import SqliteItems
-
-            return SqliteItems(str(tmp_path / "table.db"))
-        from s3k_async.stores.memory_items import MemoryItems
-
-        return MemoryItems(name)
+            assert isinstance(location, DynamoTable)
+            return DynamoItems(location, request.getfixturevalue("session"))
+        return location.open(_opening(subject, request))
 
     async with AsyncExitStack() as stack:
         opened: list[Items] = []
@@ -100,25 +96,19 @@ async def open_blobs(
     blob_store: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> AsyncIterator[OpenBlobs]:
     """Opens a place for blobs by its name; the same name gives another handle of the same place."""
-    run = fresh_name("contract")
-    engine: Engine | None = request.getfixturevalue(S3[blob_store]) if blob_store in S3 else None
+    subject = BLOB_SUBJECTS[blob_store]
+    run, service = fresh_name("contract"), _service(subject, request)
 
     def make(place: str, prefix: str) -> Blobs:
-        if engine is not None:
+        url = subject.url.format(name=f"{run}-{place}", directory=tmp_path, prefix=prefix)
+        location = BLOBS.location(url, service)
+        assert location.scheme == subject.scheme
+        if blob_store == "reference_s3":
             from s3k_async.stores.s3 import S3Blobs
-            from s3k_async.stores.s3_wire import WireBlobs
 
-            adapter = S3Blobs if blob_store == "reference_s3" else WireBlobs
-            return adapter(
-                S3Bucket(f"{run}-{place}", prefix, engine.aws()), request.getfixturevalue("session")
-            )
-        if blob_store == "local":
-            from s3k_async.stores.local import LocalBlobs
-
-            return LocalBlobs(str(tmp_path / place / prefix))
-        from s3k_async.stores.memory_blobs import MemoryBlobs
-
-        return MemoryBlobs(f"{run}-{place}/{prefix}")
+            assert isinstance(location, S3Bucket)
+            return S3Blobs(location, request.getfixturevalue("session"))
+        return location.open(_opening(subject, request))
 
     async with AsyncExitStack() as stack:
         cleaned = set()
@@ -132,6 +122,17 @@ async def open_blobs(
             return store
 
         yield open_one
+
+
+def _service(subject: Subject, request: pytest.FixtureRequest) -> AwsConfig:
+    if subject.engine is None:
+        return AwsConfig()
+    engine: Engine = request.getfixturevalue(subject.engine)
+    return engine.aws()
+
+
+def _opening(subject: Subject, request: pytest.FixtureRequest) -> Opening:
+    return Opening(None if subject.engine is None else request.getfixturevalue("session"))
 
 
 async def _drop(store: Blobs) -> None:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pytest
 
+from s3k_async.backends.registry import BLOBS, TABLES, Registry
 from s3k_async.errors import ConditionFailedError, TransactionConflictError
 from s3k_async.stores.blobs import BlobInfo, BlobStore
 from s3k_async.stores.items import Item, ItemPage, ItemStore, ItemTable, Key, Value
 
 __all__ = [
     "BLOB_STORES",
+    "BLOB_SUBJECTS",
     "DYNAMO",
     "ITEM_STORES",
+    "ITEM_SUBJECTS",
     "RACING_BLOB_STORES",
     "S3",
     "Blobs",
     "Items",
     "OpenBlobs",
     "OpenItems",
+    "Subject",
     "all_blobs",
     "all_items",
     "key",
@@ -30,18 +34,57 @@ __all__ = [
     "params",
     "row",
     "settled",
+    "subjects_of",
     "token",
     "won",
 ]
 
 T = TypeVar("T")
 
-DYNAMO = {"dynamodb_local": "dynamodb_local", "dynoxide": "dynoxide", "reference": "dynoxide"}
-"""The engine that each is on: by the wire, but for `reference`, which is aioboto3's path."""
-ITEM_STORES = ("memory", "sqlite", *DYNAMO)
-S3 = {"seaweedfs": "seaweedfs", "moto_s3": "moto_s3", "reference_s3": "seaweedfs"}
-"""As `DYNAMO`; `reference_s3` is aioboto3's path."""
-BLOB_STORES = ("memory", "local", *S3)
+
+class Subject(NamedTuple):
+    """A location of a registered backend over which the contract suite runs."""
+
+    scheme: str
+    url: str
+    """How a setting writes it, with `{directory}` of the test, `{name}`, and for blobs `{prefix}`.
+    """
+    engine: str | None = None
+    """The fixture of the service that it is on."""
+
+
+def subjects_of(registry: Registry[Any], subjects: Mapping[str, Subject]) -> tuple[str, ...]:
+    """The names of the subjects. Raises LookupError if a registered backend has none."""
+    registered = {registry.backend(scheme).scheme for scheme in registry.schemes()}
+    without = registered - {subject.scheme for subject in subjects.values()}
+    if without:
+        raise LookupError(
+            f"backends without a subject of the contract suite: {', '.join(sorted(without))}"
+        )
+    return tuple(subjects)
+
+
+ITEM_SUBJECTS = {
+    "memory": Subject("memory", "memory://{name}"),
+    "sqlite": Subject("sqlite", "sqlite:{directory}/table.db"),
+    "dynamodb_local": Subject("dynamodb", "{name}", "dynamodb_local"),
+    "dynoxide": Subject("dynamodb", "dynamodb://{name}", "dynoxide"),
+    "reference": Subject("dynamodb", "{name}", "dynoxide"),
+}
+"""By the wire, but for `reference`, which is aioboto3's path."""
+BLOB_SUBJECTS = {
+    "memory": Subject("memory", "memory://{name}/{prefix}"),
+    "local": Subject("file", "{directory}/{name}/{prefix}"),
+    "seaweedfs": Subject("s3", "s3://{name}/{prefix}", "seaweedfs"),
+    "moto_s3": Subject("s3", "s3://{name}/{prefix}", "moto_s3"),
+    "reference_s3": Subject("s3", "s3://{name}/{prefix}", "seaweedfs"),
+}
+"""As `ITEM_SUBJECTS`; `reference_s3` is aioboto3's path."""
+ITEM_STORES = subjects_of(TABLES, ITEM_SUBJECTS)
+BLOB_STORES = subjects_of(BLOBS, BLOB_SUBJECTS)
+DYNAMO = {name: subject.engine for name, subject in ITEM_SUBJECTS.items() if subject.engine}
+"""The engine of each that is on one."""
+S3 = {name: subject.engine for name, subject in BLOB_SUBJECTS.items() if subject.engine}
 RACING_BLOB_STORES = ("memory", "local", "seaweedfs")
 """Without moto, which is slow, and neither atomic nor stable under concurrent writes."""
 

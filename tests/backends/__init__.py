@@ -1,0 +1,1 @@
+"""The registry of backends, and what a backend of another distribution needs."""
