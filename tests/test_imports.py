@@ -8,11 +8,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 HEAVY = ("botocore", "aiobotocore", "aioboto3", "boto3", "aiohttp", "pyarrow", "pyspark")
 
 PROBE = f"""
-import json, sys, threading
-import s3k_async
+import importlib, json, sys, threading
+importlib.import_module(sys.argv[1])
 print(json.dumps({{
     "loaded": [name for name in {HEAVY!r} if name in sys.modules],
     "threads": [thread.name for thread in threading.enumerate()],
@@ -21,9 +23,14 @@ print(json.dumps({{
 """
 
 
-def test_importing_the_package_is_cheap() -> None:
+@pytest.mark.parametrize("module", ["s3k_async", "s3k_async.config"])
+def test_importing_the_package_or_the_locations_is_cheap(module: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROBE], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", PROBE, module],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert json.loads(done.stdout) == {"loaded": [], "threads": ["MainThread"], "tasks": 1}
     assert done.stderr == ""

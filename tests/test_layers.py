@@ -53,7 +53,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("metadata",),
     ("oplog",),
     ("storage",),
-    ("config", "backends", "stores"),
+    ("config",),
+    ("backends",),
+    ("stores",),
     ("aws",),
     (
         "model",

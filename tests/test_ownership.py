@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, VolumeConfig
 from s3k_async.errors import (
     NotAVolumeError,
@@ -32,8 +34,6 @@ from s3k_async.sources import SYSTEM
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ABSENT, Item, Put
-from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes import Volume, creation, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM, belongs_to_a_volume
 from s3k_async.volumes.restoring import restore_volume

@@ -15,6 +15,8 @@ import aioboto3
 import anyio
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import (
     DynamoTable,
     LocalDirectory,
@@ -39,8 +41,6 @@ from s3k_async.metadata.record import TAG, VolumeRecord
 from s3k_async.settings import resolve
 from s3k_async.stores.faults import Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Put
-from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends

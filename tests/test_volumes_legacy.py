@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import (
     ConfigError,
@@ -20,8 +22,6 @@ from s3k_async.errors import (
 )
 from s3k_async.fsck.repair import verify_volume
 from s3k_async.stores.items import ABSENT, Item, ItemStore, Put
-from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes import destroy_volume, init_volume, open_volume
 from tests.engines.volumes import fresh_name, fresh_table
 from tests.old_volume import suffix
@@ -84,7 +84,7 @@ async def legacy(request: pytest.FixtureRequest) -> AsyncIterator[Legacy]:
         await items.create()
         yield Legacy(items, config)
     else:
-        from s3k_async.stores.dynamodb import DynamoItems
+        from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
 
         with fresh_table(request.getfixturevalue("dynoxide")) as table:
             store = DynamoItems(table)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from benchmarks.contenders.keys import bounded, item_of
 from benchmarks.contenders.small_files import SmallFiles
 from s3k_async import S3kClient
+from s3k_async.backends.dynamodb.dynamodb_codec import decode_item, decode_key
 from s3k_async.config import VolumeConfig
-from s3k_async.stores.dynamodb_codec import decode_item, decode_key
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put
 from s3k_async.volumes import init_volume
 

@@ -12,7 +12,7 @@ from benchmarks.measuring import Case, Result, Run, measure
 from benchmarks.rows.scope import Scope
 from benchmarks.servers import config_for, engine_named
 from s3k_async import S3kClient
-from s3k_async.stores.dynamodb_codec import decode_item
+from s3k_async.backends.dynamodb.dynamodb_codec import decode_item
 
 __all__ = ["results"]
 

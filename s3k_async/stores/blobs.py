@@ -101,7 +101,7 @@ class BlobStore(Protocol):
 
     def uri(self, key: str) -> str:
         """Where the blob is, for other programs: `s3://bucket/key`, `file:///...`,
-        `memory://...`."""
+        `memory://...`. S3's has the key as it is; in any other the key is percent-encoded."""
 
     async def put(
         self, key: str, data: Buffer, *, if_absent: bool = False, if_match: str | None = None

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
+from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -29,9 +31,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.retry import TRANSIENT
-from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import ABSENT, Condition, Delete, Key, Put, Update
-from s3k_async.stores.s3 import S3Blobs
 from tests.aws.places import SECRET_KEY, SESSION_TOKEN, Items, OpenBlobs, OpenItems, settings
 from tests.proxy import Answer, FaultProxy, dynamodb_error, json_answer, s3_error, served
 

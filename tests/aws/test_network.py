@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import anyio
 import pytest
 
+from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
+from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.errors import (
     BlobExistsError,
     ConditionFailedError,
@@ -24,11 +26,9 @@ from s3k_async.errors import (
 )
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import ABSENT, Key, Put
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
-from s3k_async.stores.s3 import S3Blobs
 from tests.aws.places import Items, OpenBlobs, OpenItems, settings
 from tests.proxy import (
     CLOSE_AFTER,

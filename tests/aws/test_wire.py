@@ -20,6 +20,7 @@ from aiobotocore.credentials import AioRefreshableCredentials
 from s3k_async.aws.errors import map_exceptions
 from s3k_async.aws.session import AwsClient
 from s3k_async.aws.wire import Answer, Wire
+from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.config import AwsConfig, DynamoTable, Secret
 from s3k_async.errors import (
     ClosedClientError,
@@ -29,7 +30,6 @@ from s3k_async.errors import (
     UnreachableError,
 )
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import Key
 from tests.aws.doors import Authority, connect_proxy, tls_door
 from tests.aws.places import SESSION_TOKEN, settings

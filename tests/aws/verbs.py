@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
+from s3k_async.backends.s3.s3_blobs import S3Blobs
+from s3k_async.backends.s3.s3_upload import S3Upload
 from s3k_async.stores.blobs import Unfinished
 from s3k_async.stores.items import ABSENT, Key, Put
-from s3k_async.stores.s3 import S3Blobs
-from s3k_async.stores.s3_upload import S3Upload
 from tests.aws.places import Items
 
 __all__ = [

@@ -27,8 +27,7 @@ TYPES = {
 def type_tests(tree: ast.Module) -> Iterator[int]:
     """Lines that test for a location class: `isinstance`, `issubclass`, a comparison with the
     class, or a class pattern."""
-    local = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    known = {alias: name for name in TYPES - local for alias in (name, *_aliases(tree, name))}
+    known = {alias for name in TYPES for alias in (name, *_aliases(tree, name))}
 
     def names(node: ast.AST) -> bool:
         return any(

@@ -26,7 +26,7 @@ def garbage(cli: Cli, volume: str) -> str:
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything in memory was stored five hours ago."""
-    from s3k_async.stores.memory_blobs import MemoryBlobs
+    from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 
     now = MemoryBlobs.now_ms
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async.backends.local.local_blobs import LocalBlobs
 from s3k_async.fsck.audit import AuditTrail
 from s3k_async.fsck.parts import Parts
 from s3k_async.moving import dump_volume
 from s3k_async.settings import resolve
-from s3k_async.stores.local import LocalBlobs
 from s3k_async.stores.modes import make_directories
 from s3k_async.sync import S3kSyncClient
 from s3k_async.volumes import init_volume, open_volume

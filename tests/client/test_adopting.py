@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async.backends.local.local_blobs import LocalBlobs
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -38,7 +39,6 @@ from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import Condition, Update
-from s3k_async.stores.local import LocalBlobs
 from s3k_async.sync import S3kSyncClient
 from s3k_async.volumes import init_volume
 from s3k_async.volumes.claims import CLAIM
@@ -270,7 +270,7 @@ async def test_verify_asks_for_each_adopted_object_once() -> None:
 
 
 async def test_a_lost_table_gets_its_adopted_files_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    from s3k_async.stores.memory_items import MemoryItems
+    from s3k_async.backends.memory.memory_items import MemoryItems
 
     config = memory_config()
     await init_volume(config)

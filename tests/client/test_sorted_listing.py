@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from s3k_async.backends.memory import memory_items
+from s3k_async.backends.sqlite import sqlite_items
 from s3k_async.client import S3kClient
 from s3k_async.errors import PathNotFoundError
 from s3k_async.metadata import reader
 from s3k_async.model import FileStatus
-from s3k_async.stores import memory_items, sqlite
 from s3k_async.sync import S3kSyncClient
 from tests.engines.volumes import volume_backends
 
@@ -38,7 +39,7 @@ pytestmark = volume_backends("memory", "embedded", "dynoxide+moto")
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (memory_items, sqlite):
+    for module in (memory_items, sqlite_items):
         monkeypatch.setattr(module, "_PAGE", 3)
     monkeypatch.setattr(reader, "WHOLE_PAGES", 1)
     monkeypatch.setattr(reader, "ORDERED_ROWS", 20)

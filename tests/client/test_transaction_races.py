@@ -10,6 +10,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     BusyError,
@@ -30,7 +31,6 @@ from s3k_async.metadata.jobs import JOB_PARTITION, Jobs
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Key, Put, Update
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.transaction import Transaction
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config

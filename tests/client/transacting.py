@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from s3k_async._native import object_id_of
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import S3kError, StreamClosedError
@@ -18,7 +19,6 @@ from s3k_async.metadata.jobs import JOB_PARTITION
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.faults import FaultPlan
-from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.transaction import Transaction
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config

@@ -63,7 +63,7 @@ async def open_items(
 
     def make() -> Items:
         if item_store == "reference":
-            from s3k_async.stores.dynamodb import DynamoItems
+            from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
 
             assert isinstance(location, DynamoTable)
             return DynamoItems(location, request.getfixturevalue("session"))
@@ -104,7 +104,7 @@ async def open_blobs(
         location = BLOBS.location(url, service)
         assert location.scheme == subject.scheme
         if blob_store == "reference_s3":
-            from s3k_async.stores.s3 import S3Blobs
+            from s3k_async.backends.s3.s3_blobs import S3Blobs
 
             assert isinstance(location, S3Bucket)
             return S3Blobs(location, request.getfixturevalue("session"))

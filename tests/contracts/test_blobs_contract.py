@@ -534,10 +534,10 @@ async def test_copy_from_another_service_is_refused(
 
 def _another_service(blob_store: str, directory: Path) -> Blobs:
     if blob_store == "memory":
-        from s3k_async.stores.local import LocalBlobs
+        from s3k_async.backends.local.local_blobs import LocalBlobs
 
         return LocalBlobs(str(directory / "other"))
-    from s3k_async.stores.memory_blobs import MemoryBlobs
+    from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 
     return MemoryBlobs("another service")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.concurrency import gather
 from s3k_async.errors import (
     ConflictError,
@@ -14,7 +15,6 @@ from s3k_async.errors import (
 )
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ItemPage
-from s3k_async.stores.memory_items import MemoryItems
 from tests.metadata.rig import Rig, calls, nth
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from s3k_async._native import object_id_of
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     BusyError,
@@ -20,8 +22,6 @@ from s3k_async.metadata.codec import NEXT
 from s3k_async.stores.blobs import BlobInfo, Buffer
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import OPERATION, Condition, Update
-from s3k_async.stores.memory_blobs import MemoryBlobs
-from s3k_async.stores.memory_items import MemoryItems
 from tests.client.rig import faulty_client, memory_config, paths
 from tests.engines.volumes import fresh_name
 from tests.metadata.rig import Rig

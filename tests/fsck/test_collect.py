@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from anyio import Path as AsyncPath
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -28,7 +29,6 @@ from s3k_async.metadata.record import RECORD_KEY
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update, Value
-from s3k_async.stores.memory_items import MemoryItems
 from tests.fsck.garbage import AGES, DAY, Yard, gc_of, live_keys, yard
 
 

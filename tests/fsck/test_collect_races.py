@@ -13,6 +13,7 @@ import pytest
 from anyio import Event, Lock, create_task_group
 from anyio.lowlevel import checkpoint
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.client import S3kClient
 from s3k_async.errors import BusyError, LeaseExpiredError, S3kError, UnreachableError
 from s3k_async.fsck.collect import Collector
@@ -21,7 +22,6 @@ from s3k_async.fsck.verdicts import Ages
 from s3k_async.metadata import together
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put
-from s3k_async.stores.memory_items import MemoryItems
 from tests.client.rig import faulty_client
 from tests.fsck.garbage import DAY, Yard, live_keys, yard
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.fsck.restore import plan_restore
 from s3k_async.fsck.restore_tree import RestoreReport
 from s3k_async.fsck.restoring import RULES, Decision, decide_restore, rules_table
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
 from s3k_async.oplog.log import NativeLog
-from s3k_async.stores.memory_blobs import MemoryBlobs
 from tests.oplog.operations import log_blobs
 from tests.support import FakeClock, fake_sources
 

@@ -9,14 +9,14 @@ from itertools import groupby
 import pytest
 
 from s3k_async import _native
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.fsck.decide import PROBLEMS, Facts, FindingKind, decide, same_blob
 from s3k_async.fsck.verify import Report, Verifier
 from s3k_async.metadata.codec import to_item
 from s3k_async.model import Content, Entry, Progress
 from s3k_async.oplog.reader import LogReader
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update
-from s3k_async.stores.memory_blobs import MemoryBlobs
-from s3k_async.stores.memory_items import MemoryItems
 from tests.metadata.rig import Rig
 
 DATA = b"some bytes"

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
+from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.cli import main
 from s3k_async.cli.exit_codes import ExitCode
 from s3k_async.config import DynamoTable, S3Bucket, VolumeConfig
@@ -21,8 +23,6 @@ from s3k_async.moving import dump_volume, load_volume, retire_log
 from s3k_async.moving.retirement import RETIRED
 from s3k_async.oplog.reader import JavaLogReader
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.dynamodb import DynamoItems
-from s3k_async.stores.s3 import S3Blobs
 from s3k_async.volumes import open_volume
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_bucket, fresh_table

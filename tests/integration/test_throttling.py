@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.client import S3kClient
 from s3k_async.concurrency import AdaptiveLimit, gather
 from s3k_async.config import DynamoTable, LocalDirectory, Secret, Tuning, VolumeConfig
 from s3k_async.errors import CredentialsError
 from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import ABSENT, Condition, Delete, ItemPage, Key, Put
 from s3k_async.stores.reliable_items import ReliableItems
 from s3k_async.volumes import init_volume

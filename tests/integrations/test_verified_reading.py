@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from pyarrow.fs import PyFileSystem
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import CorruptDataError, PartialFailureError
 from s3k_async.integrations.arrow import S3kHandler
 from s3k_async.integrations.fsspec import S3kFileSystem
 from s3k_async.reading import SequentialCheck
-from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.sync import S3kSyncClient
 from s3k_async.transfer import download
 from s3k_async.volumes import init_volume

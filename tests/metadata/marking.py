@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.metadata.codec import NEXT, from_item, to_item
 from s3k_async.metadata.jobs import JOB_PARTITION, JobState, job_key
 from s3k_async.metadata.keys import ROOT_KEY, KeyScheme
@@ -28,7 +29,6 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
-from s3k_async.stores.memory_items import MemoryItems
 
 __all__ = ["Hand", "Step", "a_directory", "a_file"]
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from anyio import sleep_forever
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import Tuning
 from s3k_async.metadata.jobs import RENEW_SECONDS
 from s3k_async.metadata.keys import KeyScheme
@@ -19,8 +21,6 @@ from s3k_async.oplog.reader import LogReader, Truth, latest
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.faults import Call, Died, FaultPlan
-from s3k_async.stores.memory_blobs import MemoryBlobs
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
 from tests.support import FakeClock, fake_sources

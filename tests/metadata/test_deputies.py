@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import BusyError, LeaseExpiredError, UnreachableError, UnsupportedError
 from s3k_async.metadata.deputies import Deputy
@@ -25,7 +26,6 @@ from s3k_async.metadata.exclusive import (
 from s3k_async.metadata.record import DESTROYING, LOCK, RECORD_KEY, STATE
 from s3k_async.sources import Sources
 from s3k_async.stores.items import Condition, Item, Key, Update
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.exclusive import exclusive_volume
 from tests.support import FakeClock, fake_sources

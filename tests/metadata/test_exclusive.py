@@ -11,6 +11,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -41,7 +42,6 @@ from s3k_async.retry import RetryPolicy
 from s3k_async.sources import Sources
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Item, Key, Put, Update
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.exclusive import exclusive_volume
 from tests.support import FakeClock, fake_sources

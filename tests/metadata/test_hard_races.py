@@ -12,6 +12,7 @@ from typing import NoReturn
 import anyio
 import pytest
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.concurrency import merge, to_the_end
 from s3k_async.errors import (
     BusyError,
@@ -32,7 +33,6 @@ from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
 from s3k_async.model import Entry
 from s3k_async.stores.faults import Call, Died, FaultPlan
-from s3k_async.stores.memory_items import MemoryItems
 from tests.metadata.marking import Hand
 from tests.metadata.rig import Rig
 

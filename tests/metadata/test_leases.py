@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.concurrency import AdaptiveLimit
 from s3k_async.metadata import jobs as jobs_module
 from s3k_async.metadata.jobs import JOB_PARTITION, Jobs
@@ -13,7 +14,6 @@ from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import Key
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_items import ReliableItems
 from tests.engines.volumes import fresh_name
 

@@ -259,15 +259,15 @@ class Rig:
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     with ExitStack() as stack:
         if request.param == "memory":
-            from s3k_async.stores.memory_items import MemoryItems
+            from s3k_async.backends.memory.memory_items import MemoryItems
 
             store: Any = MemoryItems(fresh_name("record"))
         elif request.param == "sqlite":
-            from s3k_async.stores.sqlite import SqliteItems
+            from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 
             store = SqliteItems(str(tmp_path / "metadata.sqlite"))
         else:
-            from s3k_async.stores.dynamodb import DynamoItems
+            from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
 
             server = request.getfixturevalue("dynoxide")
             store = DynamoItems(stack.enter_context(fresh_table(server)))

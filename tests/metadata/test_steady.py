@@ -10,6 +10,7 @@ from itertools import combinations_with_replacement
 
 import pytest
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import PathNotFoundError
 from s3k_async.listing import (
     Filter,
@@ -26,7 +27,6 @@ from s3k_async.metadata.steady import ATTEMPTS, View, steadily
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import Entry, FileStatus
 from s3k_async.stores.faults import Call, FaultPlan
-from s3k_async.stores.memory_items import MemoryItems
 from tests.metadata.marking import Hand, Step, a_directory, a_file
 from tests.metadata.rig import Rig
 

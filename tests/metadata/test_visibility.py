@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import BusyError, ItemFormatError
 from s3k_async.metadata.codec import NEXT
 from s3k_async.metadata.jobs import JobState
@@ -19,7 +20,6 @@ from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import Entry
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import Condition, Update
-from s3k_async.stores.memory_items import MemoryItems
 from tests.metadata.marking import Hand, a_directory, a_file
 from tests.metadata.rig import Rig
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from anyio import sleep_forever
 
 from s3k_async import publishing
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import Tuning
 from s3k_async.errors import PathNotFoundError
 from s3k_async.fsck.decide import Finding
@@ -23,8 +25,6 @@ from s3k_async.oplog.reader import LogReader
 from s3k_async.retry import RetryPolicy
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.faults import FaultPlan
-from s3k_async.stores.memory_blobs import MemoryBlobs
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
 from tests.support import FakeClock, fake_sources

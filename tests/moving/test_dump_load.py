@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.config import LocalDirectory, MemoryBlobs, SqliteFile, VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -38,7 +39,6 @@ from s3k_async.moving.landing import Landing
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.reader import LogReader, latest
 from s3k_async.stores.faults import Call, Died, FaultPlan
-from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.moving.rig import FILES, HURRIED, config, entries, keys, made, opened, stored

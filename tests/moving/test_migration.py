@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.config import MemoryBlobs as MemoryPlace
 from s3k_async.config import MemoryTable, VolumeConfig
 from s3k_async.errors import (
@@ -29,7 +30,6 @@ from s3k_async.oplog.java import JavaEntryV2, read_java, write_java
 from s3k_async.oplog.objects import ENTRY_BYTES
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.faults import Call, Died, FaultPlan
-from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.volumes import Volume, open_volume
 from tests.engines.volumes import fresh_name
 from tests.moving.rig import HURRIED

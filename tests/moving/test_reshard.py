@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.concurrency import gather
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
@@ -28,7 +29,6 @@ from s3k_async.moving import reshard, reshard_volume
 from s3k_async.moving.passes import Pass, Passed
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Put
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes import Volume, init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.moving.rig import FILES, HURRIED, config, entries, keys, made, opened, stored

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import VolumeConfig
 from s3k_async.fsck.decide import Finding
 from s3k_async.model import Entry
 from s3k_async.moving import dump_volume, load_volume, reshard_volume
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes.restoring import restore_volume
 from tests.moving.rig import HURRIED, config, entries, keys, made, opened
 

@@ -12,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from s3k_async import _native
+from s3k_async.backends.dynamodb.dynamodb_codec import (
+    encode_item,
+    encode_request,
+    encode_transaction_action,
+)
 from s3k_async.errors import InvalidArgumentError, InvalidPathError
-from s3k_async.stores.dynamodb_codec import encode_item, encode_request, encode_transaction_action
 from s3k_async.stores.items import (
     ABSENT,
     PARTITION,

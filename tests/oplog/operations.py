@@ -9,11 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.model import UNCOMMITTED, Content, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
 from s3k_async.oplog.reader import DamagedLog
 from s3k_async.stores.faults import FaultPlan
-from s3k_async.stores.memory_blobs import MemoryBlobs
 
 OBJECT = "123e4567-e89b-12d3-a456-426614174000"
 FIRST = "00000000-0000-4000-8000-000000000001"

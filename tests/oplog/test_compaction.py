@@ -11,6 +11,7 @@ from itertools import count
 import anyio
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.errors import LeaseExpiredError, LogFormatError, PartialFailureError, ServiceError
 from s3k_async.model import Entry
 from s3k_async.oplog import checkpoints, compaction
@@ -20,7 +21,6 @@ from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log import NativeLog
 from s3k_async.oplog.reader import DamagedLog, LogReader, Truth, latest
 from s3k_async.stores.faults import Call, Died, FaultPlan, Moment
-from s3k_async.stores.memory_blobs import MemoryBlobs
 from tests.oplog.operations import keys_of, log_blobs
 from tests.support import FakeClock, fake_sources
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.errors import (
     ConflictError,
     CredentialsError,
@@ -25,7 +26,6 @@ from s3k_async.oplog.segments import cut_lines
 from s3k_async.retry import RetryPolicy
 from s3k_async.stores.blobs import BlobInfo, Buffer
 from s3k_async.stores.faults import Call, Died, FaultPlan
-from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories, records_only

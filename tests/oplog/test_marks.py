@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.errors import UnreachableError
 from s3k_async.oplog.entries import entry_key
 from s3k_async.oplog.log import DisabledLog, NativeLog
 from s3k_async.oplog.marks import MARKS_UNDER_WAY, Marks
 from s3k_async.stores.faults import Call, Died, FaultPlan
-from s3k_async.stores.memory_blobs import MemoryBlobs
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories
 from tests.support import fake_sources

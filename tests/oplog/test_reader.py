@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.errors import ResponseLostError, UnreachableError
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.compaction import Compactor
@@ -22,7 +23,6 @@ from s3k_async.oplog.objects import ENTRY_BYTES, MANIFEST_BYTES
 from s3k_async.oplog.reader import DamagedLog, JavaLogReader, LogReader, Truth, latest
 from s3k_async.oplog.segments import Mark, encode_mark, encode_segment
 from s3k_async.stores.faults import FaultPlan
-from s3k_async.stores.memory_blobs import MemoryBlobs
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories, records_only
 from tests.support import FakeClock, fake_sources

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from s3k_async.backends.memory import memory_items
 from s3k_async.client import S3kClient
 from s3k_async.config import Tuning
 from s3k_async.model import Entry
 from s3k_async.planning import LaidTree, Service, Work, measure
 from s3k_async.requests import RequestCounter
-from s3k_async.stores import memory_items
 
 __all__ = ["MEMORY", "ONE_AT_A_TIME", "Counts", "laid", "made", "predicted"]
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.planning import deletion, renaming
 from s3k_async.planning.item_size import item_size, write_units
 from s3k_async.planning.service import Service
 from s3k_async.stores.items import Action, Delete, Put, Update
-from s3k_async.stores.memory_items import MemoryItems
 from tests.planning.counting import MEMORY, laid
 from tests.planning.test_counts import client_of, plant
 

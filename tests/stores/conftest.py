@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from s3k_async.stores.s3 import S3Blobs
-from s3k_async.stores.s3_wire import WireBlobs
+from s3k_async.backends.s3.s3_blobs import S3Blobs
+from s3k_async.backends.s3.s3_wire import WireBlobs
 from tests.engines.process import Engine
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s3k_async.stores.dynamodb_codec import (
+from s3k_async.backends.dynamodb.dynamodb_codec import (
     Expressions,
     decode_item,
     encode_item,

@@ -8,12 +8,12 @@ from itertools import count
 
 import pytest
 
+from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
+from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.config import DynamoTable
 from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, ResponseLostError
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.dynamodb import DynamoItems
-from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import ABSENT, Action, Condition, Delete, Key, Put, Update
 from s3k_async.stores.reliable_items import ReliableItems
 from tests.aws.places import Adapter, Items

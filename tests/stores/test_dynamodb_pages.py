@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from s3k_async.backends.dynamodb.dynamodb_codec import encode_item
+from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
+from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.config import AwsConfig, DynamoTable
 from s3k_async.errors import ThrottledError
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.dynamodb import DynamoItems
-from s3k_async.stores.dynamodb_codec import encode_item
-from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import (
     ABSENT,
     Item,

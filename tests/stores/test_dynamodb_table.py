@@ -8,6 +8,7 @@ from itertools import count
 
 import pytest
 
+from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
 from s3k_async.config import AwsConfig, DynamoTable, Secret
 from s3k_async.errors import (
     CredentialsError,
@@ -18,7 +19,6 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.dynamodb import DynamoItems
 from tests.engines.process import PATIENCE, Engine
 from tests.proxy import Answer, FaultProxy, Rewrite, dynamodb_error, json_answer
 from tests.support import FakeClock, fake_sources

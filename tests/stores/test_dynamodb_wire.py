@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.config import DynamoTable
 from s3k_async.errors import ConditionFailedError, ResponseLostError, S3kError, ThrottledError
-from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import ABSENT, Condition, Delete, Key, Put, Update, Value
 from tests.aws.places import settings
 from tests.proxy import Answer, FaultProxy, dynamodb_error, json_answer

@@ -7,6 +7,8 @@ from itertools import count
 import anyio
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import (
     ConditionFailedError,
     PermissionDeniedError,
@@ -15,8 +17,6 @@ from s3k_async.errors import (
 )
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Key, Put
-from s3k_async.stores.memory_blobs import MemoryBlobs
-from s3k_async.stores.memory_items import MemoryItems
 
 _names = (f"test-faults-{number}" for number in count())
 PUT = Put({"path": "p", "children": "a", "ver": 1}, ABSENT)

@@ -21,6 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from s3k_async.backends.local.local_blobs import LocalBlobs
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -34,8 +36,6 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.local import LocalBlobs
-from s3k_async.stores.memory_blobs import MemoryBlobs
 from tests.support import FakeClock, fake_sources, fork_and_run
 
 
@@ -340,7 +340,7 @@ async def test_racing_creations_have_one_winner(tmp_path: Path) -> None:
 _INCREMENT = """
 import asyncio, sys
 from s3k_async.errors import BlobChangedError
-from s3k_async.stores.local import LocalBlobs
+from s3k_async.backends.local.local_blobs import LocalBlobs
 
 async def main():
     blobs = LocalBlobs(sys.argv[1])
@@ -515,7 +515,7 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
 
 _ACKNOWLEDGE = """
 import asyncio, sys
-from s3k_async.stores.local import LocalBlobs
+from s3k_async.backends.local.local_blobs import LocalBlobs
 
 async def main():
     blobs = LocalBlobs(sys.argv[1])

@@ -6,6 +6,8 @@ from itertools import count
 
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import (
     BlobChangedError,
     ConditionFailedError,
@@ -14,8 +16,6 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.stores.items import ABSENT, Check, Condition, Delete, Item, Key, Put, Update
-from s3k_async.stores.memory_blobs import MemoryBlobs
-from s3k_async.stores.memory_items import MemoryItems
 from tests.support import FakeClock, fake_sources, fork_and_run
 
 _names = (f"test-memory-{number}" for number in count())

@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -19,7 +20,6 @@ from s3k_async.errors import (
 )
 from s3k_async.retry import RetryPolicy
 from s3k_async.stores.faults import Call, FaultPlan
-from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from tests.support import FakeClock, fake_sources
 

@@ -8,6 +8,7 @@ from itertools import count
 import anyio
 import pytest
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.concurrency import AdaptiveLimit
 from s3k_async.errors import (
     ConditionFailedError,
@@ -38,7 +39,6 @@ from s3k_async.stores.items import (
     Put,
     Update,
 )
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_items import ReliableItems
 from tests.support import FakeClock, fake_sources
 

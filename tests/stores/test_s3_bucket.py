@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from s3k_async.backends.s3.s3_blobs import S3Blobs
+from s3k_async.backends.s3.s3_wire import WireBlobs
 from s3k_async.config import AwsConfig, S3Bucket, Secret
 from s3k_async.errors import (
     ConfigError,
@@ -13,8 +15,6 @@ from s3k_async.errors import (
     VolumeExistsError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.s3 import S3Blobs
-from s3k_async.stores.s3_wire import WireBlobs
 from tests.engines.process import PATIENCE
 from tests.proxy import Answer, FaultProxy, s3_error
 from tests.stores.conftest import S3Way

@@ -9,10 +9,10 @@ from itertools import count, pairwise
 
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.config import AwsConfig, S3Bucket, Secret
 from s3k_async.errors import BlobNotFoundError, ResponseLostError, ServiceError, UnsupportedError
-from s3k_async.stores.memory_blobs import MemoryBlobs
-from s3k_async.stores.s3 import S3Blobs
 from tests.engines.process import PATIENCE, Engine
 from tests.proxy import Answer, Call, FaultProxy, s3_error, xml_answer
 from tests.stores.conftest import S3Way
@@ -151,7 +151,7 @@ async def test_five_gibibytes_is_the_limit(
 ) -> None:
     """What is sent for objects of such sizes, without the objects. The last: no more parts than
     there may be."""
-    monkeypatch.setattr("s3k_async.stores.s3._MAX_PARTS", 10_000 if part > 1 else 20)
+    monkeypatch.setattr("s3k_async.backends.s3.s3_blobs._MAX_PARTS", 10_000 if part > 1 else 20)
     async with FaultProxy() as proxy:
         aws = AwsConfig(
             endpoint=proxy.url,

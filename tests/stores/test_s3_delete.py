@@ -8,6 +8,7 @@ from itertools import count
 
 import pytest
 
+from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.config import S3Bucket
 from s3k_async.errors import (
     InvalidPathError,
@@ -21,7 +22,6 @@ from s3k_async.errors import (
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.reliable_blobs import ReliableBlobs
-from s3k_async.stores.s3 import S3Blobs
 from tests.engines.process import Engine
 from tests.proxy import LOSE_ANSWER, REFUSE, Answer, Call, Fault, FaultProxy, s3_error, xml_answer
 from tests.stores.conftest import S3Way

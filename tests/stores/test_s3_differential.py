@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from s3k_async.backends.s3.s3_blobs import S3Blobs
+from s3k_async.backends.s3.s3_wire import WireBlobs
 from s3k_async.config import S3Bucket
 from s3k_async.errors import S3kError
 from s3k_async.stores.blobs import BlobInfo, BlobPage, DeleteFailure
-from s3k_async.stores.s3 import S3Blobs
-from s3k_async.stores.s3_wire import WireBlobs
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
 

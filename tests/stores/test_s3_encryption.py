@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from s3k_async import S3kClient
+from s3k_async.backends.s3.s3_blobs import S3Blobs
+from s3k_async.backends.s3.s3_wire import WireBlobs
 from s3k_async.config import AwsConfig, MemoryTable, S3Bucket, Secret, Tuning, VolumeConfig
 from s3k_async.errors import ConfigError
-from s3k_async.stores.s3 import S3Blobs
-from s3k_async.stores.s3_wire import WireBlobs
 from s3k_async.volumes import init_volume, open_volume
 from tests.engines.process import PATIENCE, Engine
 from tests.engines.volumes import fresh_name

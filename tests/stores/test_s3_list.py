@@ -7,13 +7,13 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.config import AwsConfig, S3Bucket, Secret
 from s3k_async.errors import ResponseLostError, ServiceError
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.reliable_blobs import ReliableBlobs
-from s3k_async.stores.s3 import S3Blobs
 from tests.engines.process import PATIENCE
 from tests.proxy import Answer, FaultProxy, xml_answer
 from tests.stores.conftest import S3Way

@@ -7,6 +7,8 @@ from itertools import count
 
 import pytest
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.concurrency import AdaptiveLimit
 from s3k_async.errors import (
     OutcomeUnknownError,
@@ -29,8 +31,6 @@ from s3k_async.stores.items import (
     UnprocessedKeysError,
     Update,
 )
-from s3k_async.stores.memory_blobs import MemoryBlobs
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
 from tests.support import FakeClock, fake_sources

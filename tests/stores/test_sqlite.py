@@ -19,6 +19,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from s3k_async.backends.sqlite import sqlite_connections
+from s3k_async.backends.sqlite.sqlite_connections import APPLICATION_ID, _gate, sqlite_errors
+from s3k_async.backends.sqlite.sqlite_items import SqliteItems
+from s3k_async.backends.sqlite.write_queue import WriteQueue
 from s3k_async.errors import (
     ConditionFailedError,
     CorruptDataError,
@@ -31,11 +35,7 @@ from s3k_async.errors import (
     VolumeFormatError,
     VolumeNotFoundError,
 )
-from s3k_async.stores import sqlite_connections
 from s3k_async.stores.items import ABSENT, Condition, Delete, Item, Key, Put, Update
-from s3k_async.stores.sqlite import SqliteItems
-from s3k_async.stores.sqlite_connections import APPLICATION_ID, _gate, sqlite_errors
-from s3k_async.stores.write_queue import WriteQueue
 from tests.support import FakeClock, fake_sources, fork_and_run
 
 
@@ -392,7 +392,7 @@ _INCREMENT = """
 import asyncio, sys
 from s3k_async.errors import ConditionFailedError, ThrottledError
 from s3k_async.stores.items import Condition, Key, Update
-from s3k_async.stores.sqlite import SqliteItems
+from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 
 async def main():
     store, key = SqliteItems(sys.argv[1]), Key("p", "a")
@@ -427,7 +427,7 @@ async def test_processes_that_increment_one_item_lose_no_update(tmp_path: Path) 
 _ACKNOWLEDGE = """
 import asyncio, sys
 from s3k_async.stores.items import ABSENT, Put
-from s3k_async.stores.sqlite import SqliteItems
+from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 
 async def main():
     store = SqliteItems(sys.argv[1])
@@ -521,7 +521,7 @@ async def test_a_child_that_only_closes_or_exits_does_the_parents_database_no_ha
     script = (
         "import asyncio, os, sys\n"
         "from s3k_async.stores.items import ABSENT, Put\n"
-        "from s3k_async.stores.sqlite import SqliteItems\n"
+        "from s3k_async.backends.sqlite.sqlite_items import SqliteItems\n"
         "store = SqliteItems(sys.argv[1])\n"
         "put = lambda name: Put({'path': 'p', 'children': name, 'ver': 1}, ABSENT)\n"
         "async def main():\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from s3k_async.stores.sqlite import SqliteItems
-from s3k_async.stores.sqlite_connections import connect
+from s3k_async.backends.sqlite.sqlite_connections import connect
+from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 
 
 async def test_every_connection_waits_for_the_disk(tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ class World:
         return self
 
     async def drop(self) -> None:
-        from s3k_async.stores.memory_blobs import MemoryBlobs as Blobs
-        from s3k_async.stores.memory_items import MemoryItems as Items
+        from s3k_async.backends.memory.memory_blobs import MemoryBlobs as Blobs
+        from s3k_async.backends.memory.memory_items import MemoryItems as Items
 
         for config in (self.config, self.origin):
             await Items(config.name).drop()
@@ -219,7 +219,7 @@ class World:
 
     async def lose_table(self) -> None:
         """The table is gone, and what `s3k fsck restore` does."""
-        from s3k_async.stores.memory_items import MemoryItems as Items
+        from s3k_async.backends.memory.memory_items import MemoryItems as Items
 
         async def sleep(seconds: float) -> None:
             # No time passes, so that the lock is held without being renewed.

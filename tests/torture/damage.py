@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import LogMode, MemoryTable, Tuning, VolumeConfig
 from s3k_async.config import MemoryBlobs as MemoryLocation
 from s3k_async.fsck.gather import read_item
@@ -16,8 +18,6 @@ from s3k_async.model import UNCOMMITTED, Content, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, history_prefix
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update
-from s3k_async.stores.memory_blobs import MemoryBlobs
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_sources

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from s3k_async import _native
+from s3k_async.backends.dynamodb.dynamodb_codec import encode_item
+from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.errors import (
     InvalidArgumentError,
     InvalidPathError,
@@ -51,8 +53,6 @@ from s3k_async.oplog.java import read_java, write_java
 from s3k_async.oplog.reader import DamagedLog, LogReader
 from s3k_async.oplog.segments import Mark as SegmentMark
 from s3k_async.oplog.segments import Segment, decode_segment, encode_mark, encode_segment
-from s3k_async.stores.dynamodb_codec import encode_item
-from s3k_async.stores.memory_blobs import MemoryBlobs
 from tests.oplog import operations as samples
 
 __all__ = ["TARGETS", "Target"]

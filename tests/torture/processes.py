@@ -28,10 +28,10 @@ PRELOADED = [
     "pytest",
     "tests.torture.preloaded",
     "tests.torture.processes",
-    "s3k_async.stores.dynamodb_wire",
-    "s3k_async.stores.local",
-    "s3k_async.stores.s3_wire",
-    "s3k_async.stores.sqlite",
+    "s3k_async.backends.dynamodb.dynamodb_wire",
+    "s3k_async.backends.local.local_blobs",
+    "s3k_async.backends.s3.s3_wire",
+    "s3k_async.backends.sqlite.sqlite_items",
     "s3k_async.volumes",
 ]
 """What a client imports when it opens its volume, and the program that it comes from."""

@@ -47,7 +47,7 @@ class DynamoTable(TableLocation):
         return replace(self, aws=service)
 
     def open(self, opening: Opening) -> TableStore:
-        from s3k_async.stores.dynamodb_wire import WireItems
+        from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 
         return WireItems(self, opening.session, sources=opening.sources)
 

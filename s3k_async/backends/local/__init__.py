@@ -38,7 +38,7 @@ class LocalDirectory(BlobLocation):
         return text if text.startswith("file://") else absolute_path(text, base)
 
     def open(self, opening: Opening) -> BlobStore:  # noqa: ARG002
-        from s3k_async.stores.local import LocalBlobs
+        from s3k_async.backends.local.local_blobs import LocalBlobs
 
         return LocalBlobs(self.path)
 

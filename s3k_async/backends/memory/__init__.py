@@ -37,7 +37,7 @@ class MemoryTable(TableLocation):
         return cls(single_name(text.partition("://")[2], text))
 
     def open(self, opening: Opening) -> TableStore:
-        from s3k_async.stores.memory_items import MemoryItems
+        from s3k_async.backends.memory.memory_items import MemoryItems
 
         return MemoryItems(self.name, opening.faults, opening.sources)
 
@@ -74,7 +74,7 @@ class MemoryBlobs(BlobLocation):
         return cls(single_name(text.partition("://")[2], text))
 
     def open(self, opening: Opening) -> BlobStore:
-        from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
+        from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 
         return MemoryBlobStore(self.name, opening.faults, opening.sources)
 

@@ -40,7 +40,7 @@ class S3Bucket(BlobLocation):
         return replace(self, aws=service)
 
     def open(self, opening: Opening) -> BlobStore:
-        from s3k_async.stores.s3_wire import WireBlobs
+        from s3k_async.backends.s3.s3_wire import WireBlobs
 
         return WireBlobs(self, opening.session, opening.sources)
 

@@ -41,7 +41,7 @@ class SqliteFile(TableLocation):
         return f"sqlite:{absolute_path(re.sub('^sqlite:(//(?=/))?', '', text), base)}"
 
     def open(self, opening: Opening) -> TableStore:  # noqa: ARG002
-        from s3k_async.stores.sqlite import SqliteItems
+        from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 
         return SqliteItems(self.path)
 

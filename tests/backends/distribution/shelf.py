@@ -51,7 +51,7 @@ class ShelfTable(TableLocation):
         return replace(self, service=service)
 
     def open(self, opening: Opening) -> TableStore:
-        from s3k_async.stores.sqlite import SqliteItems
+        from s3k_async.backends.sqlite.sqlite_items import SqliteItems
 
         if not self.service.secret_access_key:
             raise ConfigError("a shelf needs a secret_access_key", path=self.label)
@@ -91,7 +91,7 @@ class ShelfBlobs(BlobLocation):
         return cls(_path(text).rstrip("/"))
 
     def open(self, opening: Opening) -> BlobStore:
-        from s3k_async.stores.local import LocalBlobs
+        from s3k_async.backends.local.local_blobs import LocalBlobs
 
         return LocalBlobs(self.path)
 

@@ -101,14 +101,14 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a file that is not synced",
-        "stores/local_files.py",
+        "backends/local/local_blob_files.py",
         "        os.fsync(descriptor)\n        return os.fstat(descriptor)",
         "        return os.fstat(descriptor)",
         f"{LOCAL}::test_file_and_directories_are_synced_before_a_put_is_acknowledged",
     ),
     Defect(
         "a directory that is not synced",
-        "stores/local_files.py",
+        "backends/local/local_blob_files.py",
         """            try:
                 os.fsync(parent)
             except OSError as error:
@@ -121,7 +121,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a table that does not wait for the disk",
-        "stores/sqlite_connections.py",
+        "backends/sqlite/sqlite_connections.py",
         '"synchronous=FULL"',
         '"synchronous=NORMAL"',
         "tests/stores/test_sqlite_durability.py::test_every_connection_waits_for_the_disk",
@@ -196,7 +196,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "an answer whose checksum is not compared",
-        "stores/dynamodb_wire.py",
+        "backends/dynamodb/dynamodb_wire.py",
         "    if announced is not None and announced != _native.crc32(answer.body):",
         "    if False:",
         "tests/stores/test_dynamodb_wire.py::test_a_refusal_with_another_checksum",

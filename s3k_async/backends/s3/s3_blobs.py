@@ -15,8 +15,9 @@ from s3k_async.aws.bounds import in_time, read_body
 from s3k_async.aws.encryption import encryption_parameters
 from s3k_async.aws.errors import Codes, map_exceptions, service_error
 from s3k_async.aws.session import AwsClient
+from s3k_async.backends.s3 import S3Bucket
+from s3k_async.backends.s3.s3_upload import S3Upload, request_body
 from s3k_async.concurrency import run_all
-from s3k_async.config import S3Bucket
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -41,7 +42,6 @@ from s3k_async.stores.blob_keys import (
 )
 from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
 from s3k_async.stores.page_guard import PageGuard, repeated
-from s3k_async.stores.s3_upload import S3Upload, request_body
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from s3k_async.aws.errors import Codes, map_exceptions
 from s3k_async.aws.session import AwsClient
-from s3k_async.config import DynamoTable
+from s3k_async.backends.dynamodb import DynamoTable
+from s3k_async.backends.dynamodb.dynamodb_codec import (
+    Wire,
+    decode_item,
+    decode_key,
+    encode_item,
+    encode_key,
+    encode_request,
+    encode_transaction_action,
+    encode_value,
+    parse_cursor,
+    write_cursor,
+)
 from s3k_async.errors import (
     NotAVolumeError,
     RequestTimeoutError,
@@ -24,18 +36,6 @@ from s3k_async.stores.actions import (
     validate_transaction,
 )
 from s3k_async.stores.batches import read_batches, require_loaded
-from s3k_async.stores.dynamodb_codec import (
-    Wire,
-    decode_item,
-    decode_key,
-    encode_item,
-    encode_key,
-    encode_request,
-    encode_transaction_action,
-    encode_value,
-    parse_cursor,
-    write_cursor,
-)
 from s3k_async.stores.items import (
     PARTITION,
     SORT,

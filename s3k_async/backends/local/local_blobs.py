@@ -13,6 +13,8 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from s3k_async.backends.local.local_blob_files import LocalFiles, write_fully
+from s3k_async.backends.local.local_walk import PRIVATE, blob_info, walk
 from s3k_async.errors import (
     CorruptDataError,
     InvalidPathError,
@@ -30,8 +32,6 @@ from s3k_async.stores.blob_keys import (
     part_numbers,
 )
 from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
-from s3k_async.stores.local_files import LocalFiles, write_fully
-from s3k_async.stores.local_walk import PRIVATE, blob_info, walk
 from s3k_async.stores.os_errors import os_errors
 from s3k_async.stores.threads import Threads
 

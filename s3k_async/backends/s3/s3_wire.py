@@ -25,11 +25,8 @@ from s3k_async.aws.encryption import encryption_headers
 from s3k_async.aws.errors import Codes, map_exceptions, service_error
 from s3k_async.aws.exchange import Bounds
 from s3k_async.aws.wire import Answer, Headers, Wire
-from s3k_async.config import S3Bucket
-from s3k_async.errors import BlobNotFoundError, ResponseLostError, S3kError
-from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.blobs import Buffer
-from s3k_async.stores.s3 import (
+from s3k_async.backends.s3 import S3Bucket
+from s3k_async.backends.s3.s3_blobs import (
     BY_COPY,
     BY_GET,
     BY_HEAD,
@@ -41,6 +38,9 @@ from s3k_async.stores.s3 import (
     S3Blobs,
     range_text,
 )
+from s3k_async.errors import BlobNotFoundError, ResponseLostError, S3kError
+from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.blobs import Buffer
 
 __all__ = ["WireBlobs"]
 

@@ -21,6 +21,23 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from typing import TypeAlias, TypeVar
 
+from s3k_async.backends.sqlite.sqlite_connections import (
+    APPLICATION_ID,
+    FORMAT,
+    Connections,
+    connect,
+    sqlite_errors,
+)
+from s3k_async.backends.sqlite.sqlite_rows import (
+    Row,
+    bound,
+    fetch,
+    found_of,
+    items_of,
+    key_from,
+    row_of,
+)
+from s3k_async.backends.sqlite.write_queue import WriteQueue
 from s3k_async.errors import S3kError, VolumeNotFoundError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.actions import (
@@ -52,16 +69,7 @@ from s3k_async.stores.items import (
 )
 from s3k_async.stores.modes import make_directories, open_private
 from s3k_async.stores.os_errors import os_errors, sync_directory
-from s3k_async.stores.sqlite_connections import (
-    APPLICATION_ID,
-    FORMAT,
-    Connections,
-    connect,
-    sqlite_errors,
-)
-from s3k_async.stores.sqlite_rows import Row, bound, fetch, found_of, items_of, key_from, row_of
 from s3k_async.stores.threads import Threads
-from s3k_async.stores.write_queue import WriteQueue
 
 __all__ = ["SqliteItems"]
 

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
+from s3k_async.backends.local.local_walk import PRIVATE, blob_info, opened_directory
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -25,7 +26,6 @@ from s3k_async.errors import (
 )
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import BlobInfo, Buffer
-from s3k_async.stores.local_walk import PRIVATE, blob_info, opened_directory
 from s3k_async.stores.modes import directory_mode, inherited, make_directories
 from s3k_async.stores.os_errors import os_errors, sync_directory
 

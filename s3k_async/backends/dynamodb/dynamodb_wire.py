@@ -1,5 +1,5 @@
 """The item port over a DynamoDB table by signed requests of our own; the table itself through
-`stores/dynamodb.py`."""
+`backends/dynamodb/dynamodb_items.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from s3k_async import _native
 from s3k_async.aws.answers import check_dynamodb
 from s3k_async.aws.errors import dynamodb_refusal, map_exceptions
 from s3k_async.aws.wire import Answer, Wire
-from s3k_async.config import DynamoTable
+from s3k_async.backends.dynamodb import DynamoTable
+from s3k_async.backends.dynamodb.dynamodb_codec import (
+    cursor_text,
+    decode_item,
+    decode_key,
+    parse_cursor,
+)
+from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems, check_advance
 from s3k_async.errors import ResponseLostError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.actions import (
@@ -22,8 +29,6 @@ from s3k_async.stores.actions import (
     validate_transaction,
 )
 from s3k_async.stores.batches import read_batches, require_loaded
-from s3k_async.stores.dynamodb import DynamoItems, check_advance
-from s3k_async.stores.dynamodb_codec import cursor_text, decode_item, decode_key, parse_cursor
 from s3k_async.stores.items import PARTITION, SORT, Action, Delete, Item, ItemPage, Key, Put, Update
 
 __all__ = ["WireItems"]
