@@ -22,6 +22,7 @@ from s3k_async.config import (
 from s3k_async.requests import Meter, Part, RequestCounter
 from s3k_async.retry import retry
 from s3k_async.sources import Sources
+from s3k_async.stores.ballast import Ballast
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ItemStore, ItemTable
@@ -100,6 +101,15 @@ class Connections:
         return ReliableBlobs(
             store, self.config.tuning.retry, self.sources, self._limit(part), meter
         )
+
+    def ballast(self) -> Ballast | None:
+        """The ballast file of an embedded volume."""
+        table = self.config.table
+        if not isinstance(table, SqliteFile):
+            return None
+        from s3k_async.stores.sqlite_connections import BALLAST
+
+        return Ballast(os.path.abspath(table.path) + BALLAST)
 
     async def patiently(self, call: Callable[[], Awaitable[T]]) -> T:
         """A call that may be sent again, under the volume's retry policy."""
