@@ -15,7 +15,7 @@ from s3k_async.stores.modes import open_private
 
 __all__ = ["LEFT", "OPENING", "SIZE", "Ballast"]
 
-SIZE: Final = 4 * 1024 * 1024
+SIZE: Final = 16 * 1024 * 1024
 """Bytes of the file, and the free space below which it is released."""
 OPENING: Final = 64 * 1024
 """Bytes that SQLite needs to open a database: its shared-memory index and the head of its log."""

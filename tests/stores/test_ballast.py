@@ -18,7 +18,7 @@ from s3k_async.stores.sqlite import SqliteItems
 from s3k_async.volumes import destroy_volume, init_volume
 from tests.conftest import unavailable
 
-DISK = 'mount -t tmpfs -o size=24m tmpfs "$1" && exec "$2" -m tests.stores.full_disk "$1"'
+DISK = 'mount -t tmpfs -o size=48m tmpfs "$1" && exec "$2" -m tests.stores.full_disk "$1"'
 
 
 def test_what_frees_space_works_on_a_full_disk(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_shrinking_ends_at_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kept.restore()
     assert not kept.shrink()
     monkeypatch.setattr(os, "statvfs", lambda _: _Disk(0))
-    assert sum(kept.shrink() for _ in range(100)) == SIZE // ballast.OPENING
+    assert sum(kept.shrink() for _ in range(1000)) == SIZE // ballast.OPENING
     assert (tmp_path / "ballast").stat().st_size == 0
 
 
