@@ -668,11 +668,12 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         atomic: bool,
         progress: ProgressCallback | None,
     ) -> ChangeResult:
-        if entry.is_dir and recursive:
-            tree = volume.atomic if atomic else volume.tree
-            return _result(await tree.delete(entry, progress=progress), "deleted", entry.path)
-        store = volume.store
-        await (store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
+        with volume.freeing_space():
+            if entry.is_dir and recursive:
+                tree = volume.atomic if atomic else volume.tree
+                return _result(await tree.delete(entry, progress=progress), "deleted", entry.path)
+            store = volume.store
+            await (store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
         tally = Tally("delete", progress)
         tally.add(entry)
         return tally.result

@@ -182,14 +182,16 @@ class ManyPaths:
         path that fails is listed and keeps no other from being done; a path that is named twice
         counts once. Raises ArgumentTypeError for what is no list.
         """
-        return await delete_many(
-            self._volume().store,
-            paths,
-            self._path,
-            lambda path: self.delete(path, recursive=recursive, missing_ok=missing_ok),
-            missing_ok=missing_ok,
-            progress=progress,
-        )
+        volume = self._volume()
+        with volume.freeing_space():
+            return await delete_many(
+                volume.store,
+                paths,
+                self._path,
+                lambda path: self.delete(path, recursive=recursive, missing_ok=missing_ok),
+                missing_ok=missing_ok,
+                progress=progress,
+            )
 
     def _paths(self, paths: Iterable[Path]) -> list[str]:
         if isinstance(paths, str | bytes):

@@ -9,6 +9,7 @@ from typing import ClassVar, Protocol, Self
 from s3k_async.aws.access import AwsConfig
 from s3k_async.errors import UnsupportedError
 from s3k_async.sources import SYSTEM, Sources
+from s3k_async.stores.ballast import Ballast
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import MAX_TRANSACTION, ItemStore, ItemTable
@@ -144,6 +145,10 @@ class TableLocation(Location):
     @property
     def home(self) -> str | None:
         """The directory of an embedded volume whose table this is; None: it is no local file."""
+        return None
+
+    def ballast(self) -> Ballast | None:
+        """Room on the table's disk for calls that free space; None: it is no local file."""
         return None
 
     @property

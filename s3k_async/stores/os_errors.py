@@ -17,9 +17,7 @@ from s3k_async.errors import (
 
 __all__ = ["MAKE_ROOM", "os_errors", "sync_directory"]
 
-MAKE_ROOM = (
-    "free a few MiB there and repeat the call (deleting needs them, too, to write its log first)"
-)
+MAKE_ROOM = "free space there, or delete files of the volume and run s3k gc, and repeat the call"
 """What to do about a full disk."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
 
 from s3k_async.calls import Calls
@@ -32,6 +32,7 @@ from s3k_async.requests import RequestCounter
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.storage.physical import PhysicalStorage
+from s3k_async.stores.ballast import Ballast
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ItemTable
 from s3k_async.stores.reliable_blobs import ReliableBlobs
@@ -78,7 +79,13 @@ class Volume:
     """Those of its client that are under way."""
     counter: RequestCounter
     """Counts the requests to all of its parts."""
+    _ballast: Ballast | None
     _stack: AsyncExitStack
+
+    def freeing_space(self) -> AbstractContextManager[None]:
+        """For calls that free space, or prepare it: on a full disk they may use the room of an
+        embedded volume's ballast file."""
+        return nullcontext() if self._ballast is None else self._ballast.released()
 
     async def close(self) -> None:
         """Wait for the log's marks that are being written, then release connections and files.
@@ -164,6 +171,7 @@ async def open_volume(
             read_only=not native,
             calls=Calls(record.name),
             counter=connections.counter,
+            _ballast=config.table.ballast(),
             _stack=stack.pop_all(),
         )
 

@@ -12,6 +12,7 @@ from anyio.to_thread import run_sync
 from s3k_async.aws.access import AwsConfig
 from s3k_async.backends.location import Opening, TableCapabilities, TableLocation, TableStore
 from s3k_async.backends.url_parts import absolute_path
+from s3k_async.stores.ballast import Ballast
 from s3k_async.stores.modes import make_parent
 
 __all__ = ["TABLE_FILE", "SqliteFile"]
@@ -68,6 +69,11 @@ class SqliteFile(TableLocation):
     @property
     def home(self) -> str:
         return os.path.dirname(os.path.abspath(self.path))
+
+    def ballast(self) -> Ballast:
+        from s3k_async.backends.sqlite.sqlite_connections import BALLAST
+
+        return Ballast(os.path.abspath(self.path) + BALLAST)
 
     @property
     def path_prefix(self) -> str:

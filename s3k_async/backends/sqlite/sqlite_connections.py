@@ -24,14 +24,17 @@ from s3k_async.errors import (
     VolumeFormatError,
     VolumeNotFoundError,
 )
+from s3k_async.stores.ballast import Ballast
 from s3k_async.stores.os_errors import MAKE_ROOM
 
-__all__ = ["APPLICATION_ID", "FORMAT", "Connections", "connect", "sqlite_errors"]
+__all__ = ["APPLICATION_ID", "BALLAST", "FORMAT", "Connections", "connect", "sqlite_errors"]
 
 APPLICATION_ID = 0x53334B54
 """`S3KT` in the database header: the file is a table of ours."""
 FORMAT = 1
 """`user_version` of the database header: the layout of its tables."""
+BALLAST = "-ballast"
+"""What the name of the ballast file adds to the database's."""
 _PRAGMAS = (
     "synchronous=FULL",
     "fullfsync=ON",
@@ -192,10 +195,25 @@ def connect(path: str, *, create: bool = False) -> sqlite3.Connection:
     """Open the database and see that it is a table of ours; with `create`, make an empty one
     instead.
 
+    On a full disk the ballast file makes the room that opening takes.
     Raises VolumeNotFoundError, NotAVolumeError, VolumeFormatError.
     """
     if os.path.isdir(path):
         raise NotAVolumeError("a directory is no SQLite table", path=path)
+    try:
+        return _connect(path, create=create)
+    except sqlite3.Error as error:
+        if not (_is_full(error) and Ballast(path + BALLAST).shrink()):
+            raise
+    return _connect(path, create=create)
+
+
+def _is_full(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE
+
+
+def _connect(path: str, *, create: bool) -> sqlite3.Connection:
     mode = "rwc" if create else "rw" + _on_read_only_media(path)
     connection = sqlite3.connect(
         f"file:{quote(os.fsencode(path))}?mode={mode}",

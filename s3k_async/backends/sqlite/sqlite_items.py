@@ -23,6 +23,7 @@ from typing import TypeAlias, TypeVar
 
 from s3k_async.backends.sqlite.sqlite_connections import (
     APPLICATION_ID,
+    BALLAST,
     FORMAT,
     Connections,
     connect,
@@ -54,6 +55,7 @@ from s3k_async.stores.actions import (
     validate_segment,
     validate_transaction,
 )
+from s3k_async.stores.ballast import Ballast
 from s3k_async.stores.items import (
     PARTITION,
     SORT,
@@ -91,7 +93,7 @@ _PAGES_REWRITTEN = 16_384
 """Used pages (64 MiB) up to which a database is written anew: others may have to wait for that,
 less than they do."""
 _PUT = "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)"
-_BESIDES = ("-wal", "-shm")
+_BESIDES = ("-wal", "-shm", BALLAST)
 
 _SCHEMA = f"""
 PRAGMA application_id = {APPLICATION_ID};
@@ -278,6 +280,7 @@ class SqliteItems:
             for suffix in ("", *_BESIDES):
                 _unlink(building + suffix)
         sync_directory(directory)
+        Ballast(self._path + BALLAST).restore()
         return True
 
     def _recognised(self) -> bool:

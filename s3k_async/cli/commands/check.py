@@ -204,7 +204,7 @@ def _run(
         try:
             if await volume.store.get(top) is None:
                 raise PathNotFoundError("no such file or directory", path=top)
-            with invocation.meter("fsck") as meter:
+            with volume.freeing_space(), invocation.meter("fsck") as meter:
                 return await work(volume, top, meter.part())
         finally:
             await volume.close()

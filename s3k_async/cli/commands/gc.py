@@ -112,7 +112,7 @@ def gc(invocation: Invocation, /, volume: str | None, **options: Any) -> None:
     async def work() -> tuple[Marked | None, Swept | None]:
         opened = await open_volume(config)
         try:
-            with invocation.meter("gc") as meter:
+            with opened.freeing_space(), invocation.meter("gc") as meter:
                 return await _collect(_collector(opened, asked, meter.part()), asked)
         finally:
             await opened.close()

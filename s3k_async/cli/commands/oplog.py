@@ -156,7 +156,7 @@ def compact(invocation: Invocation, volume: str | None, grace: float, yes: bool)
                 )
             if opened.log_blobs is None:
                 raise UnsupportedError("the volume has no operation log")
-            with invocation.meter("compact") as meter:
+            with opened.freeing_space(), invocation.meter("compact") as meter:
                 compactor = Compactor(opened.log_blobs, SYSTEM, grace=grace)
                 return await compactor.run(dry_run=not yes, progress=meter.part())
         finally:
