@@ -198,9 +198,9 @@ class ExclusiveLock:
             raise self._lose() from error
 
     async def dismiss(self, items: ReliableItems) -> None:
-        """Take from all deputies (`metadata.deputies`) what they may do, and wait until none can be
-        at it any more. Needed before the lock is given up for good: a task that everybody takes for
-        dead may still run. Raises LeaseExpiredError if the lock was lost.
+        """Change the lock id, so that all delegates (`metadata.lock_delegate`) stop, and wait until
+        none can be at work. Needed before the lock is given up for good: a task that Spark has
+        given up may still run. Raises LeaseExpiredError if the lock was lost.
         """
         async with self._turn:
             new = self._sources.uuid()

@@ -10,7 +10,7 @@ The leases and their margins:
   transaction is conditional on the owner in the record, or on what the item was.
 - volume lock (`exclusive`): 90 s, renewed every 15 s. Margin 45 s: bulk loads are unconditional, so
   the last one has to arrive before a takeover.
-- lock delegate (`deputies`): the holder's lease, read every 5 s and relied on for 15 s after a
+- lock delegate (`lock_delegate`): the holder's lease, read every 5 s and relied on for 15 s after a
   read. The same margin, for the same reason.
 - reservation and upload (`store`): `Tuning.lease`, not renewed. No margin, since publishing is
   conditional on id and version; garbage collection adds one of its own (`fsck.verdicts`).

@@ -1,12 +1,12 @@
-"""Those who work for the holder of a volume's exclusive lock in other processes: the tasks of a
-cluster.
+"""Worker processes that may write while another process, the driver, holds the volume lock: the
+tasks of a cluster.
 
-A deputy knows the lock by its id. It looks at the volume record again every few seconds, and sends
+A delegate knows the lock by its id. It reads the volume record again every few seconds, and sends
 nothing unless it has seen, LOOK_SECONDS ago at most, that the lock is held, with so much of the
 lease left that nobody can take it over while a request is on its way; when that is over, what it
-has under way is cancelled. Whoever holds the lock dismisses its deputies before giving it up for
-good: it changes the id and waits QUIET_SECONDS, as it does before its first change, and for the
-same reason. Whoever takes over interrupted work waits so as well.
+has under way is cancelled. The holder dismisses its delegates before giving the lock up for good:
+it changes the id and waits QUIET_SECONDS, as it does before its first change, and for the same
+reason. Whoever takes over interrupted work waits so as well.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from s3k_async.metadata.record import LOCK, LOCK_LEASE, RECORD_KEY, STATE
 from s3k_async.sources import Sources
 from s3k_async.stores.reliable_items import ReliableItems
 
-__all__ = ["Deputy"]
+__all__ = ["LockDelegate"]
 
 EVERY_SECONDS: Final = 5.0
 MARGIN_SECONDS: Final = LEASE_SECONDS - HELD_SECONDS
 """As the holder's own: what was sent last has this much time to arrive before a takeover."""
 
 
-class Deputy:
-    """One of them. `lock`: the id of the lock that it works under."""
+class LockDelegate:
+    """One worker process. `lock`: the id of the lock that it works under."""
 
     def __init__(self, lock: str, sources: Sources) -> None:
         self._sources = sources
