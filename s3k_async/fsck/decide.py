@@ -31,6 +31,7 @@ from s3k_async.fsck.facts import (
     Standing,
     standing,
 )
+from s3k_async.metadata.lease import expired
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord, Operation, job_of_segment, pending_segment
 from s3k_async.storage.physical import is_uri
@@ -218,7 +219,7 @@ class _Case:
         )
 
     def lease_runs(self, entry: Entry) -> bool:
-        return entry.is_reservation and entry.lease_ms > self.facts.now_ms
+        return entry.is_reservation and not expired(entry.lease_ms, self.facts.now_ms)
 
     def shown(self) -> bool:
         """Whether the table shows what the operation wrote. Marks change a directory's operation
@@ -693,7 +694,9 @@ CHANGES: Final[Table[ChangeFacts]] = Table(
     "each job record with the segments of its operations, and each other segment, of which the log "
     "knows no end",
     {
-        "lease runs": lambda found: found.job is not None and found.job.lease_ms > found.now_ms,
+        "lease runs": lambda found: (
+            found.job is not None and not expired(found.job.lease_ms, found.now_ms)
+        ),
         "entries one by one": lambda found: found.job is not None and found.job.kind == "mark",
         "published": lambda found: found.job is not None and found.job.is_published,
         "not published": lambda found: found.job is not None and not found.job.is_published,

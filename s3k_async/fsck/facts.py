@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from s3k_async.errors import ItemFormatError
 from s3k_async.metadata.jobs import JobRecord
+from s3k_async.metadata.lease import expired
 from s3k_async.metadata.marks import Mark, parse_mark
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import job_of_segment
@@ -259,7 +260,7 @@ def standing(facts: Facts) -> Standing:
             continue
         mark = _mark(entry)
         job = facts.jobs.get(mark.job) if mark else None
-        in_flux |= (job is not None and job.lease_ms > facts.now_ms) or (
+        in_flux |= (job is not None and not expired(job.lease_ms, facts.now_ms)) or (
             mark is not None and mark.job in facts.unreadable_jobs
         )
         stale.append(entry)

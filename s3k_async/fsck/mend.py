@@ -41,6 +41,7 @@ from s3k_async.fsck.look import CHUNK, item_facts, look_again, still_damaged
 from s3k_async.fsck.scans import is_newer_format
 from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import JobRecord
+from s3k_async.metadata.lease import expired
 from s3k_async.metadata.record import VolumeRecord
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import ROOT, Entry
@@ -351,7 +352,7 @@ class Mender:
     async def _abandoned(self, job: JobRecord) -> JobRecord:
         """The record of a job, read anew, whose lease has run out."""
         current = await self._store.jobs.record(job.id)
-        if current is None or current.lease_ms > self._sources.now_ms():
+        if current is None or not expired(current.lease_ms, self._sources.now_ms()):
             raise LeftError("the job is under way, or over", path=job.source)
         return current
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from s3k_async.metadata.lease import expired
 from s3k_async.model import ROOT, UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 
@@ -300,7 +301,7 @@ def _settled(
     if entry.is_dir:
         return Decision("committed", entry, path=path)
     if entry.is_reservation:
-        if entry.lease_ms > now_ms:
+        if not expired(entry.lease_ms, now_ms):
             return Decision("reservation_kept", entry, path=path)
         return Decision("reservation_over", None, path=path)
     if "://" in str(entry.physical):
@@ -329,7 +330,7 @@ def _follow(
             return Decision("bytes_missing", None, detail=f"{entry.physical}: missing", path=path)
         return Decision("rename_done", entry, before=before, detail=detail, path=path)
     if operation.kind == "create" and not entry.is_dir:
-        if entry.lease_ms > now_ms:
+        if not expired(entry.lease_ms, now_ms):
             return Decision("reservation_kept", entry, detail=detail, path=path)
         return Decision("reservation_over", None, detail=detail, path=path)
     return Decision(

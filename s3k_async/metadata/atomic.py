@@ -403,7 +403,7 @@ class AtomicChange:
         current = await self.store.settled(entry)
         if not self.target or current is None or not current.is_reservation:
             return current
-        if current.lease_ms > self.store.sources.now_ms():
+        if not self.store.ran_out(current):
             raise UncommittedFileError(
                 "the file is still being written and cannot be renamed", path=entry.path
             )

@@ -30,6 +30,7 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.changes import Outcome
 from s3k_async.metadata.codec import NEXT, to_item, unchanged
+from s3k_async.metadata.lease import require_unexpired
 from s3k_async.metadata.store import MetadataStore, Target
 from s3k_async.model import ROOT, Content, Entry
 from s3k_async.oplog.entries import Operation
@@ -207,10 +208,10 @@ class _Batch:
         if current is not None and not self.overwrite:
             self.published[path] = PathExistsError("the file exists", path=path)
             return
-        if now > target.lease_ms:
-            self.published[path] = LeaseExpiredError(
-                "writing took longer than the lease; nothing was published", path=path
-            )
+        try:
+            require_unexpired(target.lease_ms, now, path)
+        except LeaseExpiredError as error:
+            self.published[path] = error
             return
         base = current or Entry(
             path, False, target.object_id, version=1, ctime=now // 1000, mtime_ms=now

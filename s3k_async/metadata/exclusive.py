@@ -15,15 +15,15 @@ over.
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from copy import copy
+from dataclasses import replace
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 import anyio
 
-from s3k_async.concurrency import raise_first
 from s3k_async.errors import (
     BusyError,
     ConditionFailedError,
@@ -32,6 +32,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
+from s3k_async.metadata.lease import Lease, Moment, keep_renewed
 from s3k_async.metadata.record import (
     DESTROYING,
     LOCK,
@@ -43,12 +44,12 @@ from s3k_async.metadata.record import (
     RECORD_KEY,
     STATE,
     VolumeRecord,
+    is_locked,
     locked_message,
 )
 from s3k_async.sources import Sources
 from s3k_async.stores.items import OPERATION, Condition, Item, Update, Value
 from s3k_async.stores.reliable_items import ReliableItems
-from s3k_async.stores.sending import at_once
 
 __all__ = [
     "BELIEVED_SECONDS",
@@ -60,8 +61,6 @@ __all__ = [
     "ExclusiveLock",
     "LockPurpose",
     "RecordFence",
-    "now",
-    "seconds_since",
 ]
 
 LockPurpose: TypeAlias = Literal["load", "restore", "reshard"]
@@ -82,16 +81,12 @@ run alike."""
 _ATTEMPTS: Final = 10
 
 
-_NEVER: Final = (-math.inf, 0)
-
-
 class ExclusiveLock:
     """One holding of the lock. `subject` says what exactly is done (of a load, the dump; of a
     reshard, the target): interrupted work is only finished by work with the same purpose and
     subject."""
 
     def __init__(self, purpose: LockPurpose, subject: str, sources: Sources) -> None:
-        self.id = sources.uuid()
         self.purpose = purpose
         self.subject = subject
         self.done = 0
@@ -103,25 +98,29 @@ class ExclusiveLock:
         self.alone = False
         """Whether the volume was made with the lock, so that nobody can ever have had it open."""
         self._sources = sources
-        self._held_from: tuple[float, int] = _NEVER
+        self._lease = Lease.none(sources.uuid())
         self._turn = anyio.Lock()
 
+    @property
+    def id(self) -> str:
+        """The fencing token: the record's writes under the lock are conditional on it."""
+        return self._lease.owner
+
     def fields(self) -> dict[str, Value]:
-        """What the record says while the lock is held. The holding begins as soon as this is
-        written."""
-        self._held_from = now(self._sources)
+        """What the record says while the lock is held. The lease begins now."""
+        self._lease = self._new_lease()
         return {
             LOCK: self.id,
             LOCK_EPOCH: self.id,
             LOCK_PURPOSE: self.purpose,
             LOCK_SUBJECT: self.subject,
             LOCK_DONE: self.done,
-            LOCK_LEASE: self._lease(),
+            LOCK_LEASE: self._lease.expiry_ms,
         }
 
     def check(self) -> None:
         """Raises LeaseExpiredError unless the lock certainly is held."""
-        if seconds_since(self._held_from, self._sources) >= HELD_SECONDS:
+        if not self._lease.valid(Moment.now(self._sources)):
             raise LeaseExpiredError(
                 f"the volume lock was lost; repeat the {self.purpose} to finish it"
             )
@@ -159,9 +158,9 @@ class ExclusiveLock:
         raise BusyError("gave up: concurrent changes to the volume record", path=where)
 
     def _take_over(self, item: Item, where: str) -> None:
-        lease, done = item.get(LOCK_LEASE), item.get(LOCK_DONE)
+        done = item.get(LOCK_DONE)
         same = item.get(LOCK_PURPOSE) == self.purpose and item.get(LOCK_SUBJECT) == self.subject
-        if not same or (isinstance(lease, int) and lease > self._sources.now_ms()):
+        if not same or is_locked(item, self._sources.now_ms()):
             raise BusyError(locked_message(item, self._sources.now_ms()), path=where)
         self.done = done if isinstance(done, int) else 0
         self.touched = True
@@ -176,14 +175,10 @@ class ExclusiveLock:
         """
         finished = False
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._renew, items)
+            async with keep_renewed(partial(self._renew, items), RENEW_SECONDS, self._sources):
                 with items.loading(self.check):
                     yield
                 finished = True
-                tasks.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            raise_first(group)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._give_up(items, finished=finished)
@@ -203,14 +198,14 @@ class ExclusiveLock:
             raise self._lose() from error
 
     async def dismiss(self, items: ReliableItems) -> None:
-        """Take from all deputies (`metadata.deputies`) what they may do, and wait until none can be
-        at it any more. Needed before the lock is given up for good: a task that everybody takes for
-        dead may still run. Raises LeaseExpiredError if the lock was lost.
+        """Change the lock id, so that all delegates (`metadata.lock_delegate`) stop, and wait until
+        none can be at work. Needed before the lock is given up for good: a task that Spark has
+        given up may still run. Raises LeaseExpiredError if the lock was lost.
         """
         async with self._turn:
             new = self._sources.uuid()
             await self._change(items, {LOCK: new})
-            self.id = new
+            self._lease = replace(self._lease, owner=new)
         await self._sources.sleep(QUIET_SECONDS)
         self.check()
 
@@ -222,20 +217,10 @@ class ExclusiveLock:
         self.check()
 
     async def _renew(self, items: ReliableItems) -> None:
-        while True:
-            await self._sources.sleep(RENEW_SECONDS)
-            sent = now(self._sources)
-            changes: dict[str, Value] = {LOCK_LEASE: self._lease(), LOCK_DONE: self.done}
-            try:
-                with at_once():
-                    await self.change(items, changes)
-            except LeaseExpiredError:
-                return
-            except S3kError:
-                # `check` stops the holder once the lease has run out; until then the next round may
-                # succeed.
-                continue
-            self._held_from = sent
+        async with self._turn:
+            lease = self._new_lease()
+            await self._change(items, {LOCK_LEASE: lease.expiry_ms, LOCK_DONE: self.done})
+            self._lease = lease
 
     async def _give_up(self, items: ReliableItems, *, finished: bool) -> None:
         """Unlock; or, with the work half done, leave the lock to the next one, at once."""
@@ -259,25 +244,25 @@ class ExclusiveLock:
         return Condition(equals={LOCK: self.id}, missing=(STATE,))
 
     def _lose(self) -> LeaseExpiredError:
-        self._held_from = _NEVER
+        self._lease = Lease.none(self.id)
         return LeaseExpiredError(f"another client took over the volume lock of this {self.purpose}")
 
-    def _lease(self) -> int:
-        return self._sources.now_ms() + int(LEASE_SECONDS * 1000)
+    def _new_lease(self) -> Lease:
+        margin = LEASE_SECONDS - HELD_SECONDS
+        return Lease.granted(self.id, Moment.now(self._sources), LEASE_SECONDS, margin)
 
 
 class RecordFence:
     """Stops an open client once its volume was locked; see above.
 
-    `read` gives the record item, strongly consistent; `record` was read after the moment `since`
-    (of `now`).
+    `read` gives the record item, strongly consistent; `record` was read after the moment `since`.
     """
 
     def __init__(
         self,
         read: Callable[[], Awaitable[Item | None]],
         record: VolumeRecord,
-        since: tuple[float, int],
+        since: Moment,
         sources: Sources,
         where: str,
     ) -> None:
@@ -317,7 +302,7 @@ class RecordFence:
                 raise
 
     async def _look(self) -> None:
-        looked = now(self._sources)
+        looked = Moment.now(self._sources)
         item = await self._read()
         if (
             item is None
@@ -337,15 +322,4 @@ class RecordFence:
         self._looked = looked
 
     def _age(self) -> float:
-        return seconds_since(self._looked, self._sources)
-
-
-def now(sources: Sources) -> tuple[float, int]:
-    """A moment, by both clocks."""
-    return sources.monotonic(), sources.now_ms()
-
-
-def seconds_since(moment: tuple[float, int], sources: Sources) -> float:
-    """By the clock that went further: one may stand still while the machine sleeps."""
-    monotonic, wall = moment
-    return max(sources.monotonic() - monotonic, (sources.now_ms() - wall) / 1000)
+        return self._looked.seconds_to(Moment.now(self._sources))

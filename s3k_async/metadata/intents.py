@@ -18,12 +18,12 @@ from s3k_async.errors import (
     BusyError,
     ConflictError,
     IsDirectoryError,
-    LeaseExpiredError,
     NotDirectoryError,
     PathExistsError,
     PathNotFoundError,
     UncommittedFileError,
 )
+from s3k_async.metadata.lease import require_unexpired
 from s3k_async.metadata.marks import job_of
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import TreeResult
@@ -267,10 +267,8 @@ class _Deciding:
         same = current is not None and current.id == intent.object_id
         if current is not None and _is_there(intent, current):
             return
-        if self._now > intent.lease_ms and intent.source != "adopted":
-            raise LeaseExpiredError(
-                "writing took longer than the lease; nothing was published", path=path
-            )
+        if intent.source != "adopted":
+            require_unexpired(intent.lease_ms, self._now, path)
         if current is not None and current.is_dir:
             raise IsDirectoryError("a directory is at the path", path=path)
         if current is not None and not intent.overwrite and not self._store.ran_out(current):

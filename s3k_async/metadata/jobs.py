@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from typing import Literal, cast, get_args
 import anyio
 
 from s3k_async.calls import note_change
-from s3k_async.concurrency import raise_first, to_the_end
+from s3k_async.concurrency import to_the_end
 from s3k_async.errors import (
     ConditionFailedError,
     ItemFormatError,
@@ -30,6 +29,7 @@ from s3k_async.errors import (
     OutcomeUnknownError,
     S3kError,
 )
+from s3k_async.metadata.lease import Lease, Moment, expired, keep_renewed
 from s3k_async.metadata.marks import GONE, HERE, Mark, job_of
 from s3k_async.sources import Sources
 from s3k_async.stores.items import (
@@ -46,7 +46,6 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
-from s3k_async.stores.sending import at_once
 
 __all__ = [
     "JOB_PARTITION",
@@ -159,11 +158,11 @@ class Job:
     """A job that this client owns. `mark`, `gone` and `here` are what its entries carry."""
 
     def __init__(
-        self, identity: str, kind: JobKind, owner: str, sources: Sources, *, parts: int = 0
+        self, identity: str, kind: JobKind, lease: Lease, sources: Sources, *, parts: int = 0
     ) -> None:
         self.id = identity
         self.kind = kind
-        self.owner = owner
+        self.lease = lease
         self.parts = parts
         """Of a transaction: how many items list the paths that it marks."""
         self.mark = Mark(identity).text()
@@ -174,29 +173,26 @@ class Job:
         self._sources = sources
         self._calm = asyncio.Event()
         self._calm.set()
-        self._valid_until = sources.monotonic() + LEASE_SECONDS
-        self._lease_ms = sources.now_ms() + int(LEASE_SECONDS * 1000)
 
-    def extend(self, sent: float, lease_ms: int) -> None:
-        """The lease was granted until `lease_ms`, by a write that began at monotonic time `sent`.
-        One that has run out is not brought back: somebody may have acted on that.
-        """
+    @property
+    def owner(self) -> str:
+        """The fencing token of the record's writes."""
+        return self.lease.owner
+
+    def extend(self, lease: Lease) -> None:
+        """The lease was renewed. An expired one stays expired: the operation may have reacted to
+        that."""
         if not self.expired:
-            self._valid_until = sent + LEASE_SECONDS
-            self._lease_ms = lease_ms
+            self.lease = lease
 
     def lose(self) -> None:
-        """Somebody held the job for dead."""
-        self._valid_until = -math.inf
+        """Another client took the job over."""
+        self.lease = Lease.none(self.owner)
 
     @property
     def expired(self) -> bool:
-        """Whether the lease may have run out, by either clock: a monotonic one may stand still
-        while the machine sleeps."""
-        return (
-            self._sources.monotonic() >= self._valid_until
-            or self._sources.now_ms() >= self._lease_ms
-        )
+        """Whether the lease may have expired."""
+        return not self.lease.valid(Moment.now(self._sources))
 
     def check(self) -> None:
         """Raise LeaseExpiredError unless the lease certainly still runs."""
@@ -238,15 +234,15 @@ class Jobs:
         Afterwards the record of a job that is `over` is removed; that of any other is left to
         whoever comes next.
         """
-        job = Job(self._sources.uuid(), kind, self._sources.uuid(), self._sources, parts=parts)
-        sent, lease = self._sources.monotonic(), self._lease()
+        identity, lease = self._sources.uuid(), self._new_lease(self._sources.uuid())
+        job = Job(identity, kind, lease, self._sources, parts=parts)
         record: dict[str, Value] = {
             PARTITION: JOB_PARTITION,
             SORT: job.id,
             "kind": kind,
             "source": source,
             "target": target,
-            "lease": lease,
+            "lease": lease.expiry_ms,
             "started": self._sources.now_ms(),
             "owner": job.owner,
             OPERATION: job.id,
@@ -261,7 +257,6 @@ class Jobs:
             job.over = True  # nothing carries a mark of it
             await to_the_end(partial(self._end, job))
             raise
-        job.extend(sent, lease)
         async with self._owned(job):
             yield job
 
@@ -270,11 +265,11 @@ class Jobs:
         """Own a job whose owner is held for dead, for the time of the body; one that was not
         published is aborted by that. None: somebody else was faster. Afterwards as for `hold`.
         """
-        job = Job(record.id, record.kind, self._sources.uuid(), self._sources, parts=record.parts)
+        lease = self._new_lease(self._sources.uuid())
+        job = Job(record.id, record.kind, lease, self._sources, parts=record.parts)
         job.over = False
-        sent, lease = self._sources.monotonic(), self._lease()
         changed: dict[str, Value] = {
-            "lease": lease,
+            "lease": lease.expiry_ms,
             "owner": job.owner,
             OPERATION: self._sources.uuid(),
         }
@@ -290,7 +285,6 @@ class Jobs:
         except ConditionFailedError:
             yield None
             return
-        job.extend(sent, lease)
         async with self._owned(job):
             yield job
 
@@ -349,7 +343,7 @@ class Jobs:
 
     def lease_runs(self, record: JobRecord) -> bool:
         """Whether the owner's lease still runs."""
-        return record.lease_ms > self._sources.now_ms()
+        return not expired(record.lease_ms, self._sources.now_ms())
 
     async def is_live(self, mark: str) -> bool:
         """Whether the job that a mark names still holds its lease."""
@@ -367,36 +361,27 @@ class Jobs:
     @asynccontextmanager
     async def _owned(self, job: Job) -> AsyncIterator[None]:
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._renew, job)
+            async with keep_renewed(partial(self._renew, job), RENEW_SECONDS, self._sources):
                 yield
-                tasks.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            raise_first(group)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._end(job)
 
     async def _renew(self, job: Job) -> None:
-        while not job.expired:
-            await self._sources.sleep(RENEW_SECONDS)
-            sent, lease = self._sources.monotonic(), self._lease()
-            renewal = Update(
-                job_key(job.id),
-                Condition(equals={"owner": job.owner}),
-                set={"lease": lease, OPERATION: self._sources.uuid()},
-            )
-            try:
-                with job.renewing(), at_once():
-                    await self._items.write(renewal)
-            except ConditionFailedError:
-                job.lose()
-                return
-            except S3kError:
-                # Job.check stops the owner once the lease has run out; until then the next round
-                # may succeed.
-                continue
-            job.extend(sent, lease)
+        job.check()
+        lease = self._new_lease(job.owner)
+        renewal = Update(
+            job_key(job.id),
+            Condition(equals={"owner": job.owner}),
+            set={"lease": lease.expiry_ms, OPERATION: self._sources.uuid()},
+        )
+        try:
+            with job.renewing():
+                await self._items.write(renewal)
+        except ConditionFailedError:
+            job.lose()
+            job.check()
+        job.extend(lease)
 
     async def _end(self, job: Job) -> None:
         """Remove the record of a job that is over; the lease of any other is given up, so that
@@ -414,8 +399,8 @@ class Jobs:
             # A record that stays behind ends with its lease.
             _LOG.warning("the record of job %s could not be given up: %s", job.id, error)
 
-    def _lease(self) -> int:
-        return self._sources.now_ms() + int(LEASE_SECONDS * 1000)
+    def _new_lease(self, owner: str) -> Lease:
+        return Lease.granted(owner, Moment.now(self._sources), LEASE_SECONDS)
 
 
 def _state_of(item: Item | None, job: Job) -> JobState:

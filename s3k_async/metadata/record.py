@@ -33,6 +33,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
+from s3k_async.metadata.lease import expired
 from s3k_async.model import HashName, VolumeKind
 from s3k_async.retry import RetryPolicy, retry
 from s3k_async.sources import Sources
@@ -73,6 +74,7 @@ __all__ = [
     "create_record",
     "find_or_repair",
     "is_empty",
+    "is_locked",
     "load_or_repair",
     "location_text",
     "locked_message",
@@ -421,10 +423,16 @@ async def find_or_repair(
             return tagged
 
 
+def is_locked(item: Item, now_ms: int) -> bool:
+    """Whether the lease of the volume lock is valid."""
+    lease = item.get(LOCK_LEASE)
+    return isinstance(lease, int) and not expired(lease, now_ms)
+
+
 def locked_message(item: Item, now_ms: int) -> str:
     """What is told of a volume whose record says that it is locked."""
-    purpose, lease = str(item.get(LOCK_PURPOSE, "")), item.get(LOCK_LEASE)
-    if isinstance(lease, int) and lease > now_ms:
+    purpose = str(item.get(LOCK_PURPOSE, ""))
+    if is_locked(item, now_ms):
         return (
             f"the volume is locked by a {purpose} of another client; "
             "try again after it has finished"
@@ -480,8 +488,7 @@ async def mark_destroying(
     another one by now, BusyError if somebody holds its exclusive lock."""
     item = await store.get(RECORD_KEY) or {}
     seen = {name: item[name] for name in (LOCK, LOCK_LEASE) if name in item}
-    lease = seen.get(LOCK_LEASE)
-    if isinstance(lease, int) and lease > sources.now_ms():
+    if is_locked(item, sources.now_ms()):
         raise BusyError(locked_message(item, sources.now_ms()), path=where)
     missing = tuple(name for name in (LOCK, LOCK_LEASE) if name not in seen)
     unchanged = Condition(equals={"volume_id": record.volume_id, **seen}, missing=missing)

@@ -20,7 +20,6 @@ from s3k_async.errors import (
     ConditionFailedError,
     ConflictError,
     IsDirectoryError,
-    LeaseExpiredError,
     NotDirectoryError,
     OutcomeUnknownError,
     PathExistsError,
@@ -33,6 +32,7 @@ from s3k_async.metadata.changes import Outcome
 from s3k_async.metadata.codec import from_item, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.directories import DirectoryStore
 from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.lease import expired, expiry_ms, require_unexpired
 from s3k_async.metadata.marks import job_of
 from s3k_async.metadata.reader import ROOT_ENTRY
 from s3k_async.metadata.standing import Looks
@@ -95,7 +95,7 @@ class MetadataStore(DirectoryStore):
 
     def ran_out(self, entry: Entry) -> bool:
         """Whether this is a reservation whose writer is held for dead."""
-        return entry.is_reservation and entry.lease_ms <= self.sources.now_ms()
+        return entry.is_reservation and expired(entry.lease_ms, self.sources.now_ms())
 
     def target(self, path: str, current: Entry | None) -> Target:
         """What to write at a path at which `current` was seen."""
@@ -103,7 +103,7 @@ class MetadataStore(DirectoryStore):
             path=path,
             current=current,
             object_id=current.id if current is not None else self.sources.uuid(),
-            lease_ms=self.sources.now_ms() + int(self.tuning.lease * 1000),
+            lease_ms=expiry_ms(self.sources.now_ms(), self.tuning.lease),
         )
 
     async def publish(self, target: Target, content: Content, *, overwrite: bool = True) -> Entry:
@@ -463,10 +463,8 @@ class MetadataStore(DirectoryStore):
             ) from error
 
     def _need_lease(self, lease_ms: int, path: str) -> None:
-        if lease_ms and self.sources.now_ms() > lease_ms:
-            raise LeaseExpiredError(
-                "writing took longer than the lease; nothing was published", path=path
-            )
+        if lease_ms:
+            require_unexpired(lease_ms, self.sources.now_ms(), path)
 
     # Renaming a file
 

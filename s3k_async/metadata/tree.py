@@ -356,11 +356,10 @@ class Tree:
         meanwhile as it is now."""
         if len(page.without_reservations()) == len(page):
             return page
-        now = self._store.sources.now_ms()
         kept = []
         for entry in page:
             current: Entry | None = entry
-            if entry.is_reservation and entry.lease_ms <= now:
+            if self._store.ran_out(entry):
                 await self._store.abandon(entry)
                 current = await self._store.get(entry.path)
             if current is not None:

@@ -43,7 +43,7 @@ from s3k_async.paths import normalize
 from s3k_async.requests import Requests
 from s3k_async.settings import with_local_secrets
 from s3k_async.sources import SYSTEM
-from s3k_async.spark.deputies import deputised, while_held
+from s3k_async.spark.delegates import delegated, while_held
 from s3k_async.spark.dumping import shared_directory
 from s3k_async.spark.listing import TASKS_PER_CORE
 from s3k_async.spark.reports import JobRun
@@ -236,7 +236,7 @@ class _Tasks:
     def _stage(self, aim: Aim, parts: _Parts, lock: str, what: str) -> list[Any]:
         """What the tasks tell; raises what they refuse the dump for."""
         with self.job.stage(what), counted(self.spark, "load", what, self.progress) as counter:
-            work = _Deputies(self.config, lock, aim, self.dump, self.job.requests, counter)
+            work = _Delegates(self.config, lock, aim, self.dump, self.job.requests, counter)
             rows = _stage(self.spark, parts, self.count, work).collect()
         _refuse(rows)
         return rows
@@ -290,7 +290,7 @@ class _Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class _Deputies:
+class _Delegates:
     """Judges or loads, under the lock that the driver holds."""
 
     config: VolumeConfig
@@ -307,13 +307,13 @@ class _Deputies:
     async def _over(self, parts: _Parts) -> list[str]:
         """The first files without bytes."""
         missing: list[str] = []
-        async with deputised(self.config, self.lock) as (volume, deputy):
+        async with delegated(self.config, self.lock) as (volume, delegate):
             landing = self.dump.landing(volume)
             try:
                 async with aclosing(_portions(parts)) as portions:
                     async for portion in portions:
                         if self.aim == "load":
-                            await landing.load(portion, deputy.check)
+                            await landing.load(portion, delegate.check)
                         else:
                             await run_sync(landing.judge, portion)
                         if self.aim == "check":

@@ -28,7 +28,7 @@ from s3k_async.moving.passes import Pass, Passed
 from s3k_async.moving.reshard import ReshardResult, reshard_volume
 from s3k_async.requests import Requests
 from s3k_async.settings import with_local_secrets
-from s3k_async.spark.deputies import deputised, while_held
+from s3k_async.spark.delegates import delegated, while_held
 from s3k_async.spark.listing import TASKS_PER_CORE
 from s3k_async.spark.reports import JobRun
 from s3k_async.spark.settings import SparkVolume, spark_volume
@@ -128,10 +128,10 @@ class _Segments:
 
     async def _over(self, segment: int) -> tuple[Passed, S3kError | None]:
         total = Passed()
-        async with deputised(self.config, self.lock) as (volume, deputy):
+        async with delegated(self.config, self.lock) as (volume, delegate):
             try:
                 async with aclosing(
-                    self.work.over(volume, segment, self.count, deputy.check)
+                    self.work.over(volume, segment, self.count, delegate.check)
                 ) as pages:
                     async for passed in pages:
                         total += passed

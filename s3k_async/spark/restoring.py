@@ -41,7 +41,7 @@ from s3k_async.oplog.spill import Spill
 from s3k_async.paths import normalize
 from s3k_async.settings import with_local_secrets
 from s3k_async.sources import SYSTEM
-from s3k_async.spark.deputies import while_held
+from s3k_async.spark.delegates import while_held
 from s3k_async.spark.gathering import Scanned, Scans
 from s3k_async.spark.pieces import Run
 from s3k_async.spark.restoring_tasks import DECIDED, WRITTEN, decider, writer

@@ -21,7 +21,7 @@ from s3k_async.fsck.restore_tree import entry_line, entry_of, is_plain
 from s3k_async.fsck.restoring import Decision, decide_object
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import LogRecord
-from s3k_async.spark.deputies import deputised
+from s3k_async.spark.delegates import delegated
 from s3k_async.spark.gathering import Batches
 from s3k_async.spark.piles import parts_of
 from s3k_async.volumes.restoring import write_entries
@@ -143,5 +143,5 @@ def writer(
 
 
 async def _write(config: VolumeConfig, lock: str, entries: Sequence[Entry], trail: str) -> None:
-    async with deputised(config, lock) as (volume, _):
+    async with delegated(config, lock) as (volume, _):
         await write_entries(volume, entries, AuditTrail(volume.log_blobs, trail))

@@ -15,8 +15,9 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.metadata.atomic import AtomicTree
-from s3k_async.metadata.exclusive import RecordFence, now
+from s3k_async.metadata.exclusive import RecordFence
 from s3k_async.metadata.keys import KeyScheme
+from s3k_async.metadata.lease import Moment
 from s3k_async.metadata.legacy import check_suffixes
 from s3k_async.metadata.record import (
     RECORD_KEY,
@@ -120,7 +121,7 @@ async def open_volume(
         items, table = connections.table()
         where = config.table.label
         await require_table(connections, table, where)
-        since = now(sources)
+        since = Moment.now(sources)
         record = await _record(connections, items, table, where, locked=locked)
         native = record.kind == "native"
         log_at = log_location(config) if native else config.log

@@ -35,8 +35,8 @@ from s3k_async.metadata.exclusive import (
     ExclusiveLock,
     LockPurpose,
     RecordFence,
-    now,
 )
+from s3k_async.metadata.lease import Moment
 from s3k_async.metadata.record import RECORD_KEY, TAG
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import Sources
@@ -340,7 +340,7 @@ async def test_many_calls_share_one_look_at_a_table_that_does_not_answer(rig: Ri
         await anyio.wait_all_tasks_blocked()
         raise UnreachableError("no answer", path="t")
 
-    fence = RecordFence(read, record, now(rig.sources), rig.sources, "t")
+    fence = RecordFence(read, record, Moment.now(rig.sources), rig.sources, "t")
     rig.clock.advance(3600)
 
     async def look() -> None:

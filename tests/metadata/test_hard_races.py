@@ -27,6 +27,7 @@ from s3k_async.fsck.decide import Facts, decide
 from s3k_async.metadata.atomic import AtomicTree
 from s3k_async.metadata.batches import publish_many
 from s3k_async.metadata.jobs import Job, Jobs
+from s3k_async.metadata.lease import Lease, Moment
 from s3k_async.metadata.marks import GONE
 from s3k_async.metadata.settling import Settling
 from s3k_async.metadata.store import MetadataStore
@@ -152,7 +153,7 @@ async def test_a_job_whose_lease_ran_out_does_not_get_it_back(rig: Rig) -> None:
     async with rig.store.jobs.hold("mark", "/a") as job:
         job.check()
         rig.clock.advance(31)
-        job.extend(rig.clock.monotonic(), rig.clock.now_ms() + 30_000)
+        job.extend(Lease.granted(job.owner, Moment.now(rig.sources), 30.0))
         with pytest.raises(LeaseExpiredError):
             job.check()
 

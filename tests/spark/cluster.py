@@ -211,7 +211,7 @@ def carry(orders: Orders, spark: SparkSession) -> None:
     """A dump is loaded when the table is lost; an executor dies when one of its tasks has loaded a
     portion."""
 
-    class Dying(loading._Deputies):
+    class Dying(loading._Delegates):
         def rows(self, parts: Any) -> Iterator[Any]:
             load = Landing.load
 
@@ -223,13 +223,13 @@ def carry(orders: Orders, spark: SparkSession) -> None:
                     kill_executor()
 
             with patch.object(Landing, "load", loaded):
-                yield from loading._Deputies.rows(self, parts)
+                yield from loading._Delegates.rows(self, parts)
 
     dumped = os.path.join(orders.place, "dumped")
     dump(spark, orders.volume, dumped, partitions=4)
     on(orders.volume, lambda volume: volume.table.drop())
     nobody_else = patch.object(exclusive, "QUIET_SECONDS", 0.0)
-    with nobody_else, patch.object(loading, "_Deputies", Dying):
+    with nobody_else, patch.object(loading, "_Delegates", Dying):
         done = loading.load(spark, orders.volume, dumped, partitions=4)
     assert (done.entries, done.skipped) == (FILES + 2, 0)
 

@@ -158,7 +158,7 @@ async def test_on_services(spark: SparkSession, new_volume: VolumeMaker, tmp_pat
 
 
 @dataclass(frozen=True)
-class Failing(loading._Deputies):
+class Failing(loading._Delegates):
     """The task that is the first to be done with a portion fails then."""
 
     directory: str = ""
@@ -185,7 +185,7 @@ class Failing(loading._Deputies):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Landing, "judge", judged)
             patch.setattr(Landing, "load", loaded)
-            yield from loading._Deputies.rows(self, parts)
+            yield from loading._Delegates.rows(self, parts)
 
 
 def failing_at(
@@ -199,7 +199,7 @@ def failing_at(
         if what == stage or repeated:
             (directory / "failed").unlink(missing_ok=True)
             with patch.context() as inner:
-                inner.setattr(loading, "_Deputies", partial(Failing, directory=str(directory)))
+                inner.setattr(loading, "_Delegates", partial(Failing, directory=str(directory)))
                 if not repeated:
                     return once(self, aim, parts, lock, what)
                 with pytest.raises(PythonException, match="done a portion"):
@@ -296,7 +296,7 @@ def test_a_task_that_outlives_the_lock_does_nothing(
     before, log = on(place, items_of), on(place, logged)
     _, facts = loading._opened(str(dumped / "dump"))
     for parts, lock in begun:
-        late = loading._Deputies(place, lock, "load", facts, _Ignored(), _Ignored())  # type: ignore[arg-type]
+        late = loading._Delegates(place, lock, "load", facts, _Ignored(), _Ignored())  # type: ignore[arg-type]
         with pytest.raises(LeaseExpiredError):
             asyncio.run(late._over(parts))
     assert (on(place, items_of), on(place, logged)) == (before, log)

@@ -144,9 +144,9 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a writer that does not look at its lease",
-        "metadata/store.py",
-        "        if lease_ms and self.sources.now_ms() > lease_ms:",
-        "        if False:",
+        "metadata/lease.py",
+        "    if now_ms > expiry_ms:",
+        "    if False:",
         "tests/metadata/test_store.py::test_a_writer_past_its_lease_publishes_nothing",
     ),
     Defect(

@@ -1,4 +1,4 @@
-"""Tasks that work on a volume whose exclusive lock the driver holds: see `metadata.deputies`.
+"""Tasks that work on a volume whose exclusive lock the driver holds: see `metadata.lock_delegate`.
 
 The driver's coroutine holds and renews the lock on the loop, while Spark runs a stage from a
 thread.
@@ -17,12 +17,12 @@ from anyio.to_thread import run_sync
 from pyspark.sql import SparkSession
 
 from s3k_async.config import VolumeConfig
-from s3k_async.metadata.deputies import Deputy
+from s3k_async.metadata.lock_delegate import LockDelegate
 from s3k_async.settings import with_local_secrets
 from s3k_async.sources import SYSTEM
 from s3k_async.volumes import Volume, open_volume
 
-__all__ = ["deputised", "while_held"]
+__all__ = ["delegated", "while_held"]
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ async def while_held(spark: SparkSession, stage: Callable[[], T]) -> T:
 
 
 @asynccontextmanager
-async def deputised(config: VolumeConfig, lock: str) -> AsyncIterator[tuple[Volume, Deputy]]:
+async def delegated(config: VolumeConfig, lock: str) -> AsyncIterator[tuple[Volume, LockDelegate]]:
     """In a task: the locked volume, for as long as the lock of this id certainly is held; then the
     body is cancelled.
 
@@ -66,8 +66,8 @@ async def deputised(config: VolumeConfig, lock: str) -> AsyncIterator[tuple[Volu
         replace(with_local_secrets(config), suffix_count=None, hash=None), locked=True
     )
     try:
-        deputy = Deputy(lock, SYSTEM)
-        async with deputy.at_work(volume.items):
-            yield volume, deputy
+        delegate = LockDelegate(lock, SYSTEM)
+        async with delegate.at_work(volume.items):
+            yield volume, delegate
     finally:
         await volume.close()

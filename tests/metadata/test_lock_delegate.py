@@ -15,7 +15,6 @@ import pytest
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.errors import BusyError, LeaseExpiredError, UnreachableError, UnsupportedError
-from s3k_async.metadata.deputies import Deputy
 from s3k_async.metadata.exclusive import (
     HELD_SECONDS,
     LEASE_SECONDS,
@@ -23,6 +22,7 @@ from s3k_async.metadata.exclusive import (
     QUIET_SECONDS,
     ExclusiveLock,
 )
+from s3k_async.metadata.lock_delegate import LockDelegate
 from s3k_async.metadata.record import DESTROYING, LOCK, RECORD_KEY, STATE
 from s3k_async.sources import Sources
 from s3k_async.stores.items import Condition, Item, Key, Update
@@ -30,7 +30,7 @@ from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.exclusive import exclusive_volume
 from tests.support import FakeClock, fake_sources
 
-_names = (f"deputies-{number}" for number in count())
+_names = (f"delegates-{number}" for number in count())
 ITEM: Item = {"path": "ks://v/-sf0", "children": "a", "ver": 1}
 
 
@@ -77,10 +77,10 @@ def lock_of(rig: Rig) -> ExclusiveLock:
     return ExclusiveLock("restore", "/", rig.sources)
 
 
-async def test_a_deputy_writes_for_as_long_as_the_lock_is_held(rig: Rig) -> None:
+async def test_a_delegate_writes_for_as_long_as_the_lock_is_held(rig: Rig) -> None:
     lock = lock_of(rig)
     async with exclusive_volume(rig.config, lock, sources=rig.sources), rig.volume() as volume:
-        async with Deputy(lock.id, rig.sources).at_work(volume.items):
+        async with LockDelegate(lock.id, rig.sources).at_work(volume.items):
             for number in range(20):
                 await rig.pass_by(13)
                 await volume.items.load([{**ITEM, "ver": number}])
@@ -89,26 +89,26 @@ async def test_a_deputy_writes_for_as_long_as_the_lock_is_held(rig: Rig) -> None
         assert (await volume.items.get(Key("ks://v/-sf0", "a")) or {})["ver"] == 19
 
 
-async def test_nobody_is_deputy_of_a_lock_that_is_not_held(rig: Rig) -> None:
+async def test_nobody_is_delegate_of_a_lock_that_is_not_held(rig: Rig) -> None:
     lock = lock_of(rig)
     async with rig.volume() as volume:
         with pytest.raises(LeaseExpiredError):
-            async with Deputy(lock.id, rig.sources).at_work(volume.items):
+            async with LockDelegate(lock.id, rig.sources).at_work(volume.items):
                 raise AssertionError
         async with exclusive_volume(rig.config, lock, sources=rig.sources):
             with pytest.raises(LeaseExpiredError):
-                async with Deputy("another", rig.sources).at_work(volume.items):
+                async with LockDelegate("another", rig.sources).at_work(volume.items):
                     raise AssertionError
 
 
-async def test_before_the_lock_is_given_up_no_deputy_writes_any_more(rig: Rig) -> None:
+async def test_before_the_lock_is_given_up_no_delegate_writes_any_more(rig: Rig) -> None:
     """Dismissed, each stops in time for what it has sent to arrive while the volume is still
     locked."""
     lock = lock_of(rig)
     ended: list[float] = []
 
     async def work(volume: Volume, held: str) -> None:
-        async with Deputy(held, rig.sources).at_work(volume.items):
+        async with LockDelegate(held, rig.sources).at_work(volume.items):
             while True:
                 ended[:] = [rig.clock.seconds]
                 await volume.items.load([ITEM])
@@ -149,7 +149,7 @@ async def test_a_lock_goes_on_under_its_new_id(rig: Rig) -> None:
             await open_volume(rig.config, sources=rig.sources)
 
 
-async def test_a_deputy_that_cannot_look_stops(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_delegate_that_cannot_look_stops(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = lock_of(rig)
     async with exclusive_volume(rig.config, lock, sources=rig.sources), rig.volume() as volume:
 
@@ -157,12 +157,12 @@ async def test_a_deputy_that_cannot_look_stops(rig: Rig, monkeypatch: pytest.Mon
             raise UnreachableError("no answer")
 
         async def work() -> None:
-            deputy = Deputy(lock.id, rig.sources)
-            async with deputy.at_work(volume.items):
+            delegate = LockDelegate(lock.id, rig.sources)
+            async with delegate.at_work(volume.items):
                 with monkeypatch.context() as cut:
                     cut.setattr(MemoryItems, "get", silent)
                     await rig.pass_by(LOOK_SECONDS - 6)
-                    deputy.check()
+                    delegate.check()
                     await rig.pass_by(7)
                     await volume.items.load([ITEM])
 
@@ -186,7 +186,7 @@ async def test_what_waits_to_be_sent_is_not_sent_when_the_lock_is_given_up(
 
     async def work(volume: Volume, held: str) -> None:
         with pytest.raises(LeaseExpiredError):
-            async with Deputy(held, rig.sources).at_work(volume.items):
+            async with LockDelegate(held, rig.sources).at_work(volume.items):
                 await volume.items.load([ITEM])
 
     monkeypatch.setattr(MemoryItems, "load", waiting)
@@ -209,10 +209,10 @@ async def test_a_lease_that_runs_out_ends_the_work_before_anybody_can_take_it_ov
         await lock.take(volume.items, volume.record, "here")  # and it is never renewed
 
         async def work() -> None:
-            deputy = Deputy(lock.id, rig.sources)
-            async with deputy.at_work(volume.items):
+            delegate = LockDelegate(lock.id, rig.sources)
+            async with delegate.at_work(volume.items):
                 await rig.pass_by(HELD_SECONDS)
-                deputy.check()
+                delegate.check()
                 at_work.append(True)
                 await rig.pass_by(2)
                 at_work.append(True)
@@ -227,6 +227,6 @@ async def test_nobody_writes_into_a_volume_that_is_being_destroyed(rig: Rig) -> 
     async with exclusive_volume(rig.config, lock, sources=rig.sources), rig.volume() as volume:
         await volume.items.write(Update(RECORD_KEY, Condition(), {STATE: DESTROYING}))
         with pytest.raises(LeaseExpiredError):
-            async with Deputy(lock.id, rig.sources).at_work(volume.items):
+            async with LockDelegate(lock.id, rig.sources).at_work(volume.items):
                 raise AssertionError
         await volume.items.write(Update(RECORD_KEY, Condition(), {}, (STATE,)))

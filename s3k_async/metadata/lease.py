@@ -1,0 +1,148 @@
+"""Leases: expiry, validity by two clocks, margin, and renewal in the background.
+
+The table stores the owner and the expiry in epoch milliseconds. Other clients compare the expiry
+with their wall clock (`expired`). The holder is stricter (`Lease.valid`): it counts from the moment
+before its request was sent, by a wall clock and a monotonic one, and stops a margin earlier.
+
+The leases and their margins:
+
+- transaction record (`jobs`): 30 s, renewed every 10 s. No margin, since each write of the
+  transaction is conditional on the owner in the record, or on what the item was.
+- volume lock (`exclusive`): 90 s, renewed every 15 s. Margin 45 s: bulk loads are unconditional, so
+  the last one has to arrive before a takeover.
+- lock delegate (`lock_delegate`): the holder's lease, read every 5 s and relied on for 15 s after a
+  read. The same margin, for the same reason.
+- reservation and upload (`store`): `Tuning.lease`, not renewed. No margin, since publishing is
+  conditional on id and version; garbage collection adds one of its own (`fsck.verdicts`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Self
+
+import anyio
+
+from s3k_async.concurrency import raise_first
+from s3k_async.errors import LeaseExpiredError, S3kError
+from s3k_async.sources import Sources
+from s3k_async.stores.sending import at_once
+
+__all__ = ["Lease", "Moment", "expired", "expiry_ms", "keep_renewed", "require_unexpired"]
+
+CHECK_SECONDS: Final = 1.0
+"""Interval at which the check of `keep_renewed` is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time by both clocks."""
+
+    monotonic: float
+    wall_ms: int
+
+    @classmethod
+    def now(cls, sources: Sources) -> Self:
+        return cls(sources.monotonic(), sources.now_ms())
+
+    def seconds_to(self, later: Moment) -> float:
+        """By the clock that advanced more: a monotonic one may stop while the machine sleeps."""
+        return max(later.monotonic - self.monotonic, (later.wall_ms - self.wall_ms) / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease as its holder, or a delegate of the holder, may rely on it."""
+
+    owner: str
+    """The fencing token: writes under the lease are conditional on it."""
+    expiry_ms: int
+    """When other clients may take over, epoch milliseconds; the stored attribute."""
+    since: Moment
+    """Before the request that granted, renewed or read it was sent."""
+    duration: float
+    """Seconds after `since` for which it is relied on."""
+    margin: float = 0.0
+    """Seconds before the expiry at which it ends for the holder: time for the last requests to
+    arrive, and for clocks that differ."""
+
+    @classmethod
+    def granted(cls, owner: str, since: Moment, seconds: float, margin: float = 0.0) -> Self:
+        """A lease of so many seconds, by a request that is sent after `since`."""
+        return cls(owner, expiry_ms(since.wall_ms, seconds), since, seconds - margin, margin)
+
+    @classmethod
+    def none(cls, owner: str) -> Self:
+        """A lease that was not granted, or is lost."""
+        return cls(owner, 0, Moment(-math.inf, 0), 0.0)
+
+    def valid(self, now: Moment) -> bool:
+        """Whether the lease certainly is held."""
+        left = (self.expiry_ms - now.wall_ms) / 1000
+        return self.since.seconds_to(now) < self.duration and left >= self.margin
+
+
+def expiry_ms(now_ms: int, seconds: float) -> int:
+    """The expiry of a lease that begins now, epoch milliseconds."""
+    return now_ms + int(seconds * 1000)
+
+
+def expired(expiry_ms: int, now_ms: int) -> bool:
+    """Whether another client may take over what a stored lease protects."""
+    return expiry_ms <= now_ms
+
+
+def require_unexpired(expiry_ms: int, now_ms: int, path: str) -> None:
+    """Raise LeaseExpiredError if uploaded bytes may no longer be published. The millisecond of the
+    expiry still counts: publishing is conditional on what another client would change."""
+    if now_ms > expiry_ms:
+        raise LeaseExpiredError(
+            "writing took longer than the lease; nothing was published", path=path
+        )
+
+
+@asynccontextmanager
+async def keep_renewed(
+    renew: Callable[[], Awaitable[object]],
+    interval: float,
+    sources: Sources,
+    *,
+    check: Callable[[], object] | None = None,
+) -> AsyncIterator[None]:
+    """Await `renew` every `interval` seconds for the time of the body. Its requests do not wait for
+    their turn.
+
+    LeaseExpiredError of `renew` ends the renewals, not the body: the holder checks its lease before
+    each write. Any other S3kError is followed by the next attempt, since the lease may still be
+    valid by then. With `check`, which raises LeaseExpiredError, the body is cancelled as soon as
+    the lease is over, together with requests that were checked but not sent yet.
+    """
+
+    async def renewals() -> None:
+        while True:
+            await sources.sleep(interval)
+            try:
+                with at_once():
+                    await renew()
+            except LeaseExpiredError:
+                return
+            except S3kError:
+                continue
+
+    async def checks(check: Callable[[], object]) -> None:
+        while True:
+            await sources.sleep(CHECK_SECONDS)
+            check()
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(renewals)
+            if check is not None:
+                tasks.start_soon(checks, check)
+            yield
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise_first(group)

@@ -1,0 +1,66 @@
+"""Worker processes that may write while another process, the driver, holds the volume lock: the
+tasks of a cluster.
+
+A delegate knows the lock by its id. It reads the volume record again every few seconds, and sends
+nothing unless it has seen, LOOK_SECONDS ago at most, that the lock is held, with so much of the
+lease left that nobody can take it over while a request is on its way; when that is over, what it
+has under way is cancelled. The holder dismisses its delegates before giving the lock up for good:
+it changes the id and waits QUIET_SECONDS, as it does before its first change, and for the same
+reason. Whoever takes over interrupted work waits so as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+
+from s3k_async.errors import LeaseExpiredError
+from s3k_async.metadata.exclusive import HELD_SECONDS, LEASE_SECONDS, LOOK_SECONDS
+from s3k_async.metadata.lease import Lease, Moment, keep_renewed
+from s3k_async.metadata.record import LOCK, LOCK_LEASE, RECORD_KEY, STATE
+from s3k_async.sources import Sources
+from s3k_async.stores.reliable_items import ReliableItems
+
+__all__ = ["LockDelegate"]
+
+EVERY_SECONDS: Final = 5.0
+MARGIN_SECONDS: Final = LEASE_SECONDS - HELD_SECONDS
+"""As the holder's own: what was sent last has this much time to arrive before a takeover."""
+
+
+class LockDelegate:
+    """One worker process. `lock`: the id of the lock that it works under."""
+
+    def __init__(self, lock: str, sources: Sources) -> None:
+        self._sources = sources
+        self._lease = Lease.none(lock)
+
+    def check(self) -> None:
+        """Raises LeaseExpiredError unless the lock certainly is held."""
+        if not self._lease.valid(Moment.now(self._sources)):
+            raise LeaseExpiredError("the volume lock of this job is no longer held")
+
+    @asynccontextmanager
+    async def at_work(self, items: ReliableItems) -> AsyncIterator[None]:
+        """For the time of the body `items.load` may be used, as long as the lock is held. Raises
+        LeaseExpiredError if it is not, the body being cancelled, and the store's errors.
+        """
+        await self._look(items)
+        # The check ends the work with what it has under way: a request that waits for credentials
+        # or a connection was checked already, and must not be sent any more.
+        look = partial(self._look, items)
+        async with keep_renewed(look, EVERY_SECONDS, self._sources, check=self.check):
+            with items.loading(self.check):
+                yield
+
+    async def _look(self, items: ReliableItems) -> None:
+        lock, looked = self._lease.owner, Moment.now(self._sources)
+        record = await items.get(RECORD_KEY) or {}
+        lease = record.get(LOCK_LEASE)
+        if STATE in record or record.get(LOCK) != lock or not isinstance(lease, int):
+            self._lease = Lease.none(lock)
+        else:
+            self._lease = Lease(lock, lease, looked, LOOK_SECONDS, MARGIN_SECONDS)
+        self.check()
