@@ -25,9 +25,10 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.stores.faults import Call, Died, FaultPlan, Moment
+from tests.level import TORTURE
 from tests.torture.crash import Arm, Paths, Scenario, World, world_of
 from tests.torture.crash_scenarios import LOOKS, OWN, SCENARIOS, verb_of
-from tests.torture.measure import TORTURE, report, seed_of_run
+from tests.torture.measure import report, seed_of_run
 
 RECOVERABLE = {
     "interrupted_change",

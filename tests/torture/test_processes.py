@@ -10,9 +10,10 @@ from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.level import TORTURE
 from tests.torture.ledger import check
 from tests.torture.load import read_tree
-from tests.torture.measure import TORTURE, report, seed_of_run
+from tests.torture.measure import report, seed_of_run
 from tests.torture.processes import Killed, kill_round, settle
 
 ROUNDS = (
