@@ -1,5 +1,5 @@
 # make demo   what it does, shown on a real tree of files
-# make test   every check and every test
+# make test   every check, and the tests of every part on real engines; make test-full: all tests
 # make runtime   the package in .venv, with its dependencies and nothing for its development
 # make lint   ruff, mypy, rustfmt and clippy alone; make coverage: the test suite, with the lines that it misses
 # make torture   crashes, killed processes and faults in full; make mutants: defects that the tests must find
@@ -17,6 +17,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH):$(HOME)/.cargo/bin
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export CARGO_TARGET_DIR := $(CURDIR)/target
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
+# Workers, and the processes that tests start, compile each module once.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv/.stamp-packages
 RUNTIME := .venv/.stamp-runtime
@@ -25,11 +27,12 @@ ENGINES := .engines/.stamp
 BENCH := .venv/.stamp-bench
 CANNED := target/canned/release/canned
 SOURCES := $(shell find rust -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
-PYTEST := .venv/bin/python -m pytest
-WORKERS ?= 2
+# More workers than cores: many tests wait for an engine. Tests of one Spark session stay in one.
+WORKERS ?= 4
+PYTEST := .ci/pytest -n $(WORKERS) --dist loadgroup
 RUNS ?= 1000000
 
-.PHONY: help venv build runtime engines lint lint-python lint-rust test-rust test test-full coverage torture mutants fuzz demo bench bench-quick lint-bench house clean always
+.PHONY: help venv build runtime engines lint lint-python lint-rust test-rust checks test test-full coverage torture mutants fuzz demo bench bench-quick lint-bench house clean always
 
 help:
 	@sed -n '/^$$/q;s/^# //p' Makefile
@@ -79,22 +82,27 @@ lint-rust: $(NATIVE)
 test-rust: $(NATIVE)
 	@cargo test --quiet --locked
 
-test: lint test-rust $(ENGINES)
-	@.ci/pytest -n $(WORKERS) --dist worksteal -m "not slow"
+# mypy has one thread: it runs beside the compiler.
+checks: $(VENV) $(NATIVE)
+	@$(MAKE) --no-print-directory lint-rust test-rust & rust=$$!; \
+	$(MAKE) --no-print-directory lint-python && wait $$rust || { wait; exit 1; }
 
-test-full: export S3K_TEST_ROUNDS ?= 200
-test-full: lint test-rust $(ENGINES)
-	@$(PYTEST) -n $(WORKERS) --dist worksteal
+test: checks $(ENGINES)
+	@$(PYTEST) -m "not slow"
+
+test-full: export S3K_TEST_LEVEL := full
+test-full: checks $(ENGINES)
+	@$(PYTEST)
 
 # A report on the terminal, and one in target/coverage that shows the lines.
 coverage: export COVERAGE_FILE := $(CURDIR)/target/.coverage
 coverage: $(VENV) $(NATIVE) $(ENGINES)
-	@.ci/pytest -n $(WORKERS) --dist worksteal -m "not slow" --cov=s3k_async --cov-branch \
+	@$(PYTEST) -m "not slow" --cov=s3k_async --cov-branch \
 		--cov-report=term:skip-covered --cov-report=html:target/coverage
 
-torture: export S3K_TORTURE := 1
+torture: export S3K_TEST_LEVEL := torture
 torture: $(VENV) $(NATIVE) $(ENGINES)
-	@$(PYTEST) -n $(WORKERS) --dist worksteal tests/torture
+	@.venv/bin/python -m pytest -n 2 --dist worksteal tests/torture
 
 mutants: $(VENV) $(NATIVE) $(ENGINES)
 	@.venv/bin/python -u -m tests.torture.mutants

@@ -1,7 +1,7 @@
 """Engines for the tests that need one, and the rule that CI skips none of them.
 
-An engine starts with the first test that asks for it, once for each test process, and ends with the
-session.
+An engine starts with the first test that asks for it, once for all workers of a run, and ends with
+the last worker that uses it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from tests.engines import dynoxide as dynoxide_engine
 from tests.engines import extenddb as extenddb_engine
 from tests.engines import moto_s3 as moto_s3_engine
 from tests.engines import seaweedfs as seaweedfs_engine
-from tests.engines.process import ENGINES, Engine, running
+from tests.engines.process import Engine
+from tests.engines.selection import in_short_run
+from tests.engines.sharing import shared
 from tests.engines.volumes import BACKENDS, Rooms, VolumeMaker, backend_params
+from tests.level import FULL
 
 MUST_RUN = ("engine", "spark")
 """Markers of tests that may be skipped where something is missing, but not in CI."""
@@ -40,10 +43,18 @@ def unavailable(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+@pytest.hookimpl(tryfirst=True)  # before groups and marks are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if ENGINE_FIXTURES & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if fixtures & ENGINE_FIXTURES:
             item.add_marker("engine")
+        if "spark" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("spark"))  # one session in one worker
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            name = item.nodeid.partition("[")[0].removeprefix("tests/")
+            if not in_short_run(name, item.callspec.params.values()):
+                item.add_marker("slow")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -73,47 +84,48 @@ def _reason(longrepr: object) -> str:
 
 @pytest.fixture(scope="session")
 def rounds() -> int:
-    """How often a race is run: 20, or what S3K_TEST_ROUNDS says (`make test-full`: 200)."""
-    return int(os.environ.get("S3K_TEST_ROUNDS", "20"))
+    """How often a race is run."""
+    return 200 if FULL else 5
 
 
 @pytest.fixture(scope="session")
-def dynamodb_local() -> Iterator[Engine]:
+def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """DynamoDB Local."""
-    yield from _engine(dynamodb_local_engine)
+    yield from _engine(dynamodb_local_engine, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def dynoxide() -> Iterator[Engine]:
+def dynoxide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """dynoxide, another DynamoDB."""
-    yield from _engine(dynoxide_engine)
+    yield from _engine(dynoxide_engine, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def extenddb() -> Iterator[Engine]:
+def extenddb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """ExtendDB, a DynamoDB that checks signatures and throttles."""
-    yield from _engine(extenddb_engine)
+    yield from _engine(extenddb_engine, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def seaweedfs() -> Iterator[Engine]:
+def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """SeaweedFS, an S3 that checks signatures."""
-    yield from _engine(seaweedfs_engine)
+    yield from _engine(seaweedfs_engine, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def moto_s3() -> Iterator[Engine]:
+def moto_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """moto, an S3 in Python."""
-    yield from _engine(moto_s3_engine)
+    yield from _engine(moto_s3_engine, tmp_path_factory)
 
 
-def _engine(module: ModuleType) -> Iterator[Engine]:
+def _engine(module: ModuleType, places: pytest.TempPathFactory) -> Iterator[Engine]:
     reason = module.missing()
     if reason is not None:
         unavailable(reason)
     name = module.__name__.rpartition(".")[2]
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    with running(module.start, ENGINES / "logs" / f"{name}-{worker}.log") as server:
+    base = places.getbasetemp()
+    of_run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with shared(module.start, of_run / name) as server:
         yield server
 
 

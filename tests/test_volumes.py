@@ -46,8 +46,10 @@ from s3k_async.volumes.claims import CLAIM
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
 from tests.support import fake_sources
 
-everywhere = volume_backends("memory", "embedded", "dynamodb_local+seaweedfs", "dynoxide+moto")
-tagged = volume_backends("memory", "embedded", "dynoxide+moto")
+everywhere = volume_backends(
+    "memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "dynoxide+moto"
+)
+tagged = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto")
 
 
 def in_memory(**changes: Any) -> VolumeConfig:
@@ -122,7 +124,7 @@ async def test_a_volume_is_opened_as_it_was_made(new_volume: VolumeMaker) -> Non
 
 
 @pytest.mark.parametrize(
-    "blobs", ["memory", "local", pytest.param("moto_s3", marks=pytest.mark.engine)]
+    "blobs", ["memory", "local", pytest.param("seaweedfs", marks=pytest.mark.engine)]
 )
 @pytest.mark.parametrize(
     "table", ["memory", "sqlite", pytest.param("dynoxide", marks=pytest.mark.engine)]
@@ -141,7 +143,7 @@ async def test_any_table_with_any_place(
     }
     if table == "dynoxide":
         tables[table] = DynamoTable(name, request.getfixturevalue(table).aws())
-    if blobs == "moto_s3":
+    if blobs == "seaweedfs":
         places[blobs] = S3Bucket(name, "some/prefix/", request.getfixturevalue(blobs).aws())
     config = VolumeConfig(name, tables[table], places[blobs])
     await init_volume(config)
@@ -453,7 +455,7 @@ class WatchedSession(aioboto3.Session):
         return super().client(service_name, *arguments, **options)
 
 
-@volume_backends("dynoxide+moto")
+@volume_backends("dynoxide+seaweedfs", "dynoxide+moto")
 async def test_each_part_may_have_its_own_session(new_volume: VolumeMaker) -> None:
     config = new_volume()
     assert isinstance(config.table, DynamoTable)

@@ -320,9 +320,9 @@ DATA = (
 
 @pytest.fixture(scope="module")
 def volume(
-    dynoxide: Engine, moto_s3: Engine, tmp_path_factory: pytest.TempPathFactory
+    dynoxide: Engine, seaweedfs: Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
-    with served(dynoxide, moto_s3, tmp_path_factory.mktemp("served")) as volume:
+    with served(dynoxide, seaweedfs, tmp_path_factory.mktemp("served")) as volume:
         yield volume
         assert asyncio.run(volume.problems()) == []
 

@@ -87,7 +87,9 @@ def contents(top: Path) -> dict[str, bytes | None]:
     }
 
 
-@volume_backends("memory", "embedded", "dynamodb_local+seaweedfs", "dynoxide+moto")
+@volume_backends(
+    "memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "dynoxide+moto"
+)
 def test_the_job(
     cli: Cli, new_volume: VolumeMaker, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ NAMES = [
 ]
 DIRECTORIES = ["/a/b", "/a/b!", "/a/é", "/a.b/c", "/empty"]
 
-pytestmark = volume_backends("memory", "embedded", "dynoxide+moto")
+pytestmark = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto")
 
 
 @pytest.fixture(autouse=True)

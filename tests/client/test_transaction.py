@@ -50,7 +50,7 @@ from tests.client.transacting import (
 from tests.engines.volumes import volume_backends
 
 backends = volume_backends("memory", "embedded")
-everywhere = volume_backends("memory", "embedded", "dynoxide+moto")
+everywhere = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto")
 
 
 @everywhere

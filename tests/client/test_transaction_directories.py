@@ -35,7 +35,7 @@ from tests.client.transacting import (
 )
 from tests.engines.volumes import volume_backends
 
-backends = volume_backends("memory", "embedded", "dynoxide+moto")
+backends = volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynoxide+moto")
 
 TREE = {
     "/d": None,

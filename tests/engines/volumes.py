@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -70,9 +70,16 @@ def backend_params(*names: str) -> list[Any]:
     ]
 
 
-def volume_backends(*names: str) -> pytest.MarkDecorator:
-    """Run a test that takes `new_volume` on the named combinations only."""
-    return pytest.mark.parametrize("new_volume", backend_params(*names), indirect=True)
+def volume_backends(*names: str, slow: Sequence[str] = ()) -> pytest.MarkDecorator:
+    """Run a test that takes `new_volume` on the named combinations only; on those of `slow` with
+    this mark."""
+    chosen = backend_params(*names)
+    if slow:
+        chosen += [
+            pytest.param(*each.values, id=each.id, marks=[*each.marks, pytest.mark.slow])
+            for each in backend_params(*slow)
+        ]
+    return pytest.mark.parametrize("new_volume", chosen, indirect=True)
 
 
 def module_volume_backends(*names: str) -> pytest.MarkDecorator:

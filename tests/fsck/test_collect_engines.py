@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
-import pytest
 from anyio.lowlevel import checkpoint
 
 from s3k_async.client import S3kClient
@@ -27,7 +26,7 @@ from s3k_async.errors import (
 from s3k_async.fsck.verdicts import Ages
 from s3k_async.sources import SYSTEM
 from s3k_async.volumes import init_volume, open_volume
-from tests.engines.volumes import VolumeMaker, backend_params
+from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.fsck.garbage import gc_of, live_keys, stored_keys
 
 AGES: Final = Ages(grace=0.0, lease=1.0, late=3.0)
@@ -46,18 +45,6 @@ LOST: Final = (
 )
 """What racing clients may meet. Missing bytes are not among it: without a grace period a reader may
 meet them, but only until it looks again."""
-
-
-def backends() -> list[Any]:
-    quick = ("embedded", "dynoxide+seaweedfs")
-    slow = backend_params("memory", "dynamodb_local+seaweedfs")
-    return [
-        *backend_params(*quick),
-        *(
-            pytest.param(*each.values, id=each.id, marks=[*each.marks, pytest.mark.slow])
-            for each in slow
-        ),
-    ]
 
 
 class Crowd:
@@ -115,7 +102,7 @@ class Crowd:
             await checkpoint()
 
 
-@pytest.mark.parametrize("new_volume", backends(), indirect=True)
+@volume_backends("embedded", "dynoxide+seaweedfs", slow=["memory", "dynamodb_local+seaweedfs"])
 async def test_a_loop_of_collections_beside_a_crowd_loses_nothing(
     new_volume: VolumeMaker, tmp_path: Path
 ) -> None:

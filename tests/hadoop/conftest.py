@@ -17,7 +17,10 @@ from tests.engines.volumes import BACKENDS, Rooms, VolumeMaker, backend_params
 from tests.hadoop.ground import Ground
 
 
-@pytest.fixture(scope="session", params=backend_params("embedded", "dynamodb_local+seaweedfs"))
+@pytest.fixture(
+    scope="session",
+    params=backend_params("embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs"),
+)
 def hadoop_volume(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[VolumeConfig]:

@@ -24,7 +24,7 @@ from tests.integration.surfaces import (
 )
 
 pytestmark = pytest.mark.engine
-everywhere = volume_backends("dynamodb_local+seaweedfs", "dynoxide+moto")
+everywhere = volume_backends("dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "dynoxide+moto")
 
 FILES = 130
 MANY_FILES = 3000
@@ -187,7 +187,7 @@ def test_the_job_with_3000_files(
     check_clean(commands, do_job(surface, many_files))
 
 
-@volume_backends("dynamodb_local+seaweedfs")
+@volume_backends("dynoxide+seaweedfs", "dynamodb_local+seaweedfs")
 def test_what_one_surface_writes_the_others_read(
     config: VolumeConfig, commands: CommandLine, tmp_path: Path
 ) -> None:

@@ -56,7 +56,7 @@ def write(fs: PyFileSystem, rows: pa.Table, **options: object) -> None:
     )
 
 
-@volume_backends("memory", "embedded", "dynamodb_local+seaweedfs")
+@volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs")
 @pytest.mark.parametrize("base", ["/d", "d/"])
 def test_a_filter_on_a_partition_opens_nothing_else(fs: PyFileSystem, base: str) -> None:
     write(fs, table(100, day=[n % 5 for n in range(100)]))
@@ -159,7 +159,7 @@ def wide(fs: PyFileSystem) -> pq.FileMetaData:
     return pq.read_metadata("/wide", filesystem=fs)
 
 
-@volume_backends("embedded", "dynamodb_local+seaweedfs")
+@volume_backends("embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs")
 @pytest.mark.parametrize("pre_buffer", [True, False])
 def test_of_a_wide_file_no_more_is_fetched_than_is_asked_for(
     fs: PyFileSystem, wide: pq.FileMetaData, pre_buffer: bool

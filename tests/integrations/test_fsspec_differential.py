@@ -4,7 +4,6 @@ patterns."""
 from __future__ import annotations
 
 import asyncio
-import os
 import posixpath
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from s3k_async.integrations.fsspec import S3kFileSystem
 from s3k_async.volumes import init_volume
 from tests.client.rig import memory_config
+from tests.level import FULL
 
 NAMES = ["a", "b", "ab", "a.x", "b.x", ".a", "{a}", "[a]"]
 PATTERNS = [
@@ -133,7 +133,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     fs.close_session()
 
 
-EXAMPLES = 100 if "S3K_TEST_ROUNDS" in os.environ else 6
+EXAMPLES = 100 if FULL else 6
 examples = settings(
     max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES
 )

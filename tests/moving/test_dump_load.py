@@ -143,7 +143,7 @@ async def test_bytes_are_copied_along(form: DumpForm, target: str) -> None:
         assert replace(entry, physical=was.physical, etag=was.etag) == was
 
 
-@volume_backends("embedded", "dynamodb_local+seaweedfs")
+@volume_backends("embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs")
 async def test_from_one_engine_to_another_and_back(new_volume: VolumeMaker, tmp_path: Path) -> None:
     """Entry for entry; the bytes are copied, so the physical keys are others."""
     first, third = new_volume(), new_volume()

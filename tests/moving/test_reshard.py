@@ -46,7 +46,7 @@ async def check_readable(settings: VolumeConfig) -> None:
         assert {status.name async for status in fs.list("/a")} == {"1", "2", "deep"}
 
 
-@volume_backends("memory", "embedded", "dynamodb_local+seaweedfs")
+@volume_backends("memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs")
 async def test_the_suffix_count_of_a_volume_can_be_changed(new_volume: VolumeMaker) -> None:
     settings = await made(replace(new_volume(), suffix_count=3))
     wanted = await entries(settings)

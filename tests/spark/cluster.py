@@ -59,6 +59,7 @@ def session() -> SparkSession:
 
     settings: dict[str, bool | float | int | str | None] = {
         "spark.executor.memory": "500m",
+        "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],  # as the driver's
         "spark.driver.memory": "512m",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -302,7 +302,7 @@ async def busy(new_volume: VolumeMaker) -> VolumeConfig:
     return config
 
 
-@volume_backends("embedded", "dynoxide+seaweedfs")
+@volume_backends("dynoxide+seaweedfs", slow=["embedded"])
 async def test_no_live_byte_goes_beside_a_crowd_of_writers(
     spark: SparkSession, busy: VolumeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

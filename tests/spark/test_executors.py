@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
+everywhere = volume_backends("dynoxide+seaweedfs", slow=["embedded"])
 
 TASKS = 12
 """More than there are workers, those included that earlier tests have left."""

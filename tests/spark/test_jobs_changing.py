@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
+everywhere = volume_backends("dynoxide+seaweedfs", slow=["embedded"])
 embedded = volume_backends("embedded")
 
 COUNT = 60

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
+everywhere = volume_backends("dynoxide+seaweedfs", slow=["embedded"])
 embedded = volume_backends("embedded")
 
 OBJECTS = {

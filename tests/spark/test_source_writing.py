@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 embedded = volume_backends("embedded")
-everywhere = volume_backends("embedded", "dynoxide+seaweedfs")
+everywhere = volume_backends("dynoxide+seaweedfs", slow=["embedded"])
 
 SCHEMA = "id bigint, day string"
 

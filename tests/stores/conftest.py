@@ -19,9 +19,9 @@ class S3Way(NamedTuple):
 
 
 WAYS: dict[str, tuple[type[S3Blobs], str]] = {
-    "wire, SeaweedFS": (WireBlobs, "seaweedfs"),
-    "wire, moto": (WireBlobs, "moto_s3"),
-    "reference, SeaweedFS": (S3Blobs, "seaweedfs"),
+    "wire+seaweedfs": (WireBlobs, "seaweedfs"),
+    "wire+moto_s3": (WireBlobs, "moto_s3"),
+    "reference+seaweedfs": (S3Blobs, "seaweedfs"),
 }
 
 

@@ -18,6 +18,7 @@ from s3k_async.stores.items import ABSENT, Action, Condition, Delete, Key, Put, 
 from s3k_async.stores.reliable_items import ReliableItems
 from tests.aws.places import Adapter, Items
 from tests.engines.process import Engine
+from tests.engines.volumes import fresh_name
 from tests.proxy import CLOSE_AFTER, LOSE_ANSWER, REFUSE, Fault, FaultProxy, dynamodb_error
 
 A, B = Key("p", "a"), Key("p", "b")
@@ -31,9 +32,9 @@ async def proxy(dynamodb: Engine) -> AsyncIterator[FaultProxy]:
 
 
 WAYS: dict[str, tuple[Adapter, str]] = {
-    "wire, DynamoDB Local": (WireItems, "dynamodb_local"),
-    "wire, dynoxide": (WireItems, "dynoxide"),
-    "reference, dynoxide": (DynamoItems, "dynoxide"),
+    "wire+dynamodb_local": (WireItems, "dynamodb_local"),
+    "wire+dynoxide": (WireItems, "dynoxide"),
+    "reference+dynoxide": (DynamoItems, "dynoxide"),
 }
 
 
@@ -52,7 +53,7 @@ def dynamodb(way: str, request: pytest.FixtureRequest) -> Engine:
 @pytest.fixture
 async def items(proxy: FaultProxy, dynamodb: Engine, way: str) -> AsyncIterator[Items]:
     aws = replace(dynamodb.aws(), endpoint=proxy.url)
-    store = WAYS[way][0](DynamoTable(f"lost-{next(_tables)}", aws))
+    store = WAYS[way][0](DynamoTable(fresh_name("lost"), aws))
     await store.create()
     yield store
     proxy.clear()

@@ -29,6 +29,7 @@ from s3k_async.stores.items import (
 from s3k_async.stores.reliable_items import ReliableItems
 from tests.aws.places import Adapter, Items
 from tests.engines.process import Engine
+from tests.engines.volumes import fresh_name
 from tests.proxy import Answer, Call, FaultProxy, Rewrite, json_answer
 
 _tables = count()
@@ -48,7 +49,7 @@ def adapter(request: pytest.FixtureRequest) -> Adapter:
 
 @pytest.fixture
 async def items(proxy: FaultProxy, dynoxide: Engine, adapter: Adapter) -> AsyncIterator[Items]:
-    store = adapter(DynamoTable(f"pages-{next(_tables)}", through(proxy, dynoxide)))
+    store = adapter(DynamoTable(fresh_name("pages"), through(proxy, dynoxide)))
     await store.create()
     yield store
     await store.drop()

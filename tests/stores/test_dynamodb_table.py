@@ -20,6 +20,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from tests.engines.process import PATIENCE, Engine
+from tests.engines.volumes import fresh_name
 from tests.proxy import Answer, FaultProxy, Rewrite, dynamodb_error, json_answer
 from tests.support import FakeClock, fake_sources
 
@@ -200,7 +201,7 @@ async def test_tags_of_no_table(items: DynamoItems, proxy: FaultProxy) -> None:
 
 
 async def test_dynamodb_local_has_no_tags(dynamodb_local: Engine) -> None:
-    items = DynamoItems(DynamoTable(f"tags-{next(_tables)}", dynamodb_local.aws()))
+    items = DynamoItems(DynamoTable(fresh_name("tags"), dynamodb_local.aws()))
     await items.create()
     for call in (items.read_tag("s3k"), items.write_tag("s3k", "v")):
         with pytest.raises(UnsupportedError):
@@ -210,7 +211,7 @@ async def test_dynamodb_local_has_no_tags(dynamodb_local: Engine) -> None:
 
 
 async def test_tags_on_an_engine_that_has_them(dynoxide: Engine) -> None:
-    items = DynamoItems(DynamoTable(f"tags-{next(_tables)}", dynoxide.aws()))
+    items = DynamoItems(DynamoTable(fresh_name("tags"), dynoxide.aws()))
     await items.create()
     assert await items.read_tag("s3k:volume") is None
     await items.write_tag("s3k:volume", "v=1 n=10 h=xxh3 /+-=._:@")
@@ -225,7 +226,7 @@ async def test_tags_on_an_engine_that_has_them(dynoxide: Engine) -> None:
 @pytest.mark.parametrize("engine", ["dynamodb_local", "dynoxide"])
 async def test_a_foreign_table_is_left_alone(engine: str, request: pytest.FixtureRequest) -> None:
     server: Engine = request.getfixturevalue(engine)
-    name = f"foreign-{next(_tables)}"
+    name = fresh_name("foreign")
     maker = DynamoItems(DynamoTable(name, server.aws()))
     client = await maker._client()
     await client.create_table(
@@ -244,7 +245,7 @@ async def test_a_foreign_table_is_left_alone(engine: str, request: pytest.Fixtur
 async def test_a_table_that_vanishes_between_the_description_and_the_call(dynoxide: Engine) -> None:
     async with FaultProxy(dynoxide.endpoint) as proxy:
         aws = replace(dynoxide.aws(), endpoint=proxy.url)
-        items = DynamoItems(DynamoTable(f"gone-{next(_tables)}", aws))
+        items = DynamoItems(DynamoTable(fresh_name("gone"), aws))
         await items.create()
         proxy.rule(NO_TABLE, target="DeleteTable", times=1)
         proxy.rule(Rewrite(lambda answer: NO_TABLE), target="DescribeTable", skip=1)

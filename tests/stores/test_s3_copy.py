@@ -14,6 +14,7 @@ from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.config import AwsConfig, S3Bucket, Secret
 from s3k_async.errors import BlobNotFoundError, ResponseLostError, ServiceError, UnsupportedError
 from tests.engines.process import PATIENCE, Engine
+from tests.engines.volumes import fresh_name
 from tests.proxy import Answer, Call, FaultProxy, s3_error, xml_answer
 from tests.stores.conftest import S3Way
 
@@ -35,7 +36,7 @@ async def proxy(engine: Engine) -> AsyncIterator[FaultProxy]:
 @pytest.fixture
 async def blobs(proxy: FaultProxy, engine: Engine, s3_way: S3Way) -> AsyncIterator[S3Blobs]:
     aws = replace(engine.aws(), endpoint=proxy.url)
-    store = s3_way.adapter(S3Bucket(f"copy-{next(_buckets)}", "v/", aws))
+    store = s3_way.adapter(S3Bucket(fresh_name("copy"), "v/", aws))
     await store.create()
     yield store
     proxy.clear()
@@ -120,7 +121,7 @@ async def test_a_source_that_vanishes_meanwhile(blobs: S3Blobs, proxy: FaultProx
 
 async def test_between_prefixes_and_buckets(blobs: S3Blobs, proxy: FaultProxy) -> None:
     aws = blobs._location.aws
-    other = type(blobs)(S3Bucket(f"copy-{next(_buckets)}", "", aws))
+    other = type(blobs)(S3Bucket(fresh_name("copy"), "", aws))
     await other.create()
     await blobs.put("a.id=1", b"x")
     assert other.can_copy_from(blobs)

@@ -23,6 +23,7 @@ from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from tests.engines.process import Engine
+from tests.engines.volumes import fresh_name
 from tests.proxy import LOSE_ANSWER, REFUSE, Answer, Call, Fault, FaultProxy, s3_error, xml_answer
 from tests.stores.conftest import S3Way
 
@@ -44,7 +45,7 @@ async def proxy(engine: Engine) -> AsyncIterator[FaultProxy]:
 @pytest.fixture
 async def blobs(proxy: FaultProxy, engine: Engine, s3_way: S3Way) -> AsyncIterator[S3Blobs]:
     aws = replace(engine.aws(), endpoint=proxy.url)
-    store = s3_way.adapter(S3Bucket(f"delete-{next(_buckets)}", PREFIX, aws))
+    store = s3_way.adapter(S3Bucket(fresh_name("delete"), PREFIX, aws))
     await store.create()
     yield store
     proxy.clear()

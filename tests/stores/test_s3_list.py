@@ -15,6 +15,7 @@ from s3k_async.sources import SYSTEM
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from tests.engines.process import PATIENCE
+from tests.engines.volumes import fresh_name
 from tests.proxy import Answer, FaultProxy, xml_answer
 from tests.stores.conftest import S3Way
 
@@ -211,7 +212,7 @@ ODD = [
 
 
 async def test_odd_keys_on_an_engine(s3_way: S3Way) -> None:
-    blobs = s3_way.adapter(S3Bucket("odd-keys", "pre fix+%/", s3_way.engine.aws()))
+    blobs = s3_way.adapter(S3Bucket(fresh_name("odd-keys"), "pre fix+%/", s3_way.engine.aws()))
     await blobs.create()
     for key in ODD:
         await blobs.put(key, key.encode())

@@ -16,6 +16,7 @@ from s3k_async.retry import RetryPolicy, retry
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from tests.engines.process import Engine
+from tests.engines.volumes import fresh_name
 from tests.proxy import (
     CLOSE_AFTER,
     LOSE_ANSWER,
@@ -46,7 +47,7 @@ async def proxy(engine: Engine) -> AsyncIterator[FaultProxy]:
 @pytest.fixture
 async def blobs(proxy: FaultProxy, engine: Engine, s3_way: S3Way) -> AsyncIterator[S3Blobs]:
     aws = replace(engine.aws(), endpoint=proxy.url)
-    store = s3_way.adapter(S3Bucket(f"upload-{next(_buckets)}", "v/", aws))
+    store = s3_way.adapter(S3Bucket(fresh_name("upload"), "v/", aws))
     await store.create()
     yield store
     proxy.clear()

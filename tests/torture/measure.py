@@ -1,4 +1,4 @@
-"""How much is tried, by which seed, and the record of it."""
+"""The seed of a run, and the record of what was tried."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ import random
 import sys
 from pathlib import Path
 
-__all__ = ["TORTURE", "report", "seed_of_run"]
-
-TORTURE = bool(os.environ.get("S3K_TORTURE"))
-"""Whether everything is tried (`make torture`), or a share of it (`make test`)."""
+__all__ = ["report", "seed_of_run"]
 
 
 def seed_of_run() -> str:

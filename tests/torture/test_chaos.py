@@ -14,10 +14,11 @@ from s3k_async.config import VolumeConfig
 from s3k_async.fsck.verdicts import Ages
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.level import TORTURE
 from tests.torture.chaos import TOP, Chaos, Plan, run_chaos
 from tests.torture.ledger import named
 from tests.torture.load import read_tree
-from tests.torture.measure import TORTURE, report, seed_of_run
+from tests.torture.measure import report, seed_of_run
 from tests.torture.overlap import check_overlapping
 from tests.torture.processes import settle
 

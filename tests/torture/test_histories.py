@@ -21,6 +21,8 @@ FAULTS = Rates(lost=0.02, throttled=0.02, killed=0.002)
 KINDS = {"answer lost before", "answer lost after", "throttled", "killed"}
 CALLS = 8
 """Calls that each client of a history makes."""
+MANY = 200
+"""Histories of a scene in `make test-full`."""
 REAL_ENGINES = volume_backends("embedded", "dynoxide+seaweedfs")
 
 
@@ -28,10 +30,6 @@ def seed_of_run() -> int:
     seed = int(os.environ.get("S3K_TEST_SEED") or random.SystemRandom().randrange(2**32))
     sys.stdout.write(f"S3K_TEST_SEED={seed}\n")
     return seed
-
-
-def long_rounds() -> int:
-    return int(os.environ.get("S3K_TEST_ROUNDS", "200"))
 
 
 async def run_many(scene: str, rounds: int, rates: Rates = NO_FAULTS) -> Counter[str]:
@@ -79,13 +77,13 @@ async def test_histories_with_faults_are_linearizable(scene: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("scene", SCENES)
 async def test_many_histories_are_linearizable(scene: str) -> None:
-    await run_many(scene, long_rounds())
+    await run_many(scene, MANY)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scene", SCENES)
 async def test_many_histories_with_faults_are_linearizable(scene: str) -> None:
-    faults = await run_many(scene, long_rounds(), FAULTS)
+    faults = await run_many(scene, MANY, FAULTS)
     assert faults.keys() == KINDS
 
 
@@ -103,7 +101,7 @@ async def test_histories_on_real_engines_are_linearizable(
 async def test_many_histories_on_real_engines_are_linearizable(
     scene: str, new_volume: VolumeMaker
 ) -> None:
-    await on_engine(scene, new_volume, max(1, long_rounds() // 20))
+    await on_engine(scene, new_volume, MANY // 20)
 
 
 async def on_engine(scene: str, new_volume: VolumeMaker, rounds: int) -> None:

@@ -68,7 +68,7 @@ def test_a_volume_does_what_a_dictionary_does(machine: type[VolumeMachine], exam
 def test_a_volume_does_what_a_dictionary_does_for_long(
     machine: type[VolumeMachine], share: float
 ) -> None:
-    explore(machine, int(share * int(os.environ.get("S3K_TEST_ROUNDS", "200"))))
+    explore(machine, int(share * 200))
 
 
 def test_every_verb_is_in_the_model() -> None:

@@ -10,16 +10,14 @@ from s3k_async import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.level import FULL, TORTURE
 from tests.torture.ledger import check
 from tests.torture.load import read_tree
-from tests.torture.measure import TORTURE, report, seed_of_run
+from tests.torture.measure import report, seed_of_run
 from tests.torture.processes import Killed, kill_round, settle
 
-ROUNDS = (
-    {"embedded": 200, "dynoxide+seaweedfs": 200}
-    if TORTURE
-    else {"embedded": 14, "dynoxide+seaweedfs": 6}
-)
+EMBEDDED, ENGINES = (200, 200) if TORTURE else (14, 6) if FULL else (6, 4)
+ROUNDS = {"embedded": EMBEDDED, "dynoxide+seaweedfs": ENGINES}
 ON_ONE_VOLUME = 10
 
 

@@ -11,9 +11,10 @@ from s3k_async import S3kClient
 from s3k_async.concurrency import gather
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.level import TORTURE
 from tests.torture.ledger import Ledger, check
 from tests.torture.load import ROLES, perform, read_tree
-from tests.torture.measure import TORTURE, report, seed_of_run
+from tests.torture.measure import report, seed_of_run
 from tests.torture.wire import ALL_KINDS, bad_network
 
 STEPS = 150 if TORTURE else 20

@@ -100,7 +100,7 @@ def run(copy: Path, tests: Sequence[str], patience: float = PATIENCE) -> tuple[i
         "no:cacheprovider",
         *tests,
     ]
-    environment = {**os.environ, "S3K_TORTURE": "1"}  # a share might pass a defect by
+    environment = {**os.environ, "S3K_TEST_LEVEL": "torture"}  # a share might pass a defect by
     try:
         done = subprocess.run(
             command,
