@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import LeaseExpiredError, UnreachableError
 from s3k_async.metadata.exclusive import HELD_SECONDS, LEASE_SECONDS, RENEW_SECONDS, ExclusiveLock
 from s3k_async.metadata.jobs import Jobs
@@ -23,7 +24,6 @@ from s3k_async.metadata.record import LOCK, LOCK_LEASE, RECORD_KEY
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.items import ABSENT, Put
-from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_items import ReliableItems
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_sources, fork_and_run
