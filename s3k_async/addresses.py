@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import TypeAlias
 
-from s3k_async.backends.sqlite import TABLE_FILE
+from s3k_async.backends.url_parts import TABLE_FILE
 from s3k_async.errors import ArgumentTypeError, CrossVolumeError
 
 __all__ = ["SCHEME", "TABLE_FILE", "Path", "inside"]

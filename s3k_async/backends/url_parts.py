@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import Final
 from urllib.parse import unquote
 
 from s3k_async.errors import ConfigError
 
-__all__ = ["absolute_path", "file_url_path", "single_name"]
+__all__ = ["TABLE_FILE", "absolute_path", "file_url_path", "single_name"]
+
+TABLE_FILE: Final = "metadata.sqlite"
+"""The table of an embedded volume, in its directory."""
 
 
 def absolute_path(path: str, base: str | None) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 
 from s3k_async.backends.registry import BLOBS, TABLES
 from s3k_async.backends.s3 import s3_prefix
-from s3k_async.backends.sqlite import TABLE_FILE
+from s3k_async.backends.url_parts import TABLE_FILE
 from s3k_async.config import (
     ENCRYPTIONS,
     AwsConfig,

@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Self
 
 from anyio.to_thread import run_sync
 
 from s3k_async.aws.access import AwsConfig
 from s3k_async.backends.location import Opening, TableCapabilities, TableLocation, TableStore
-from s3k_async.backends.url_parts import absolute_path
+from s3k_async.backends.url_parts import TABLE_FILE, absolute_path
 from s3k_async.stores.ballast import Ballast
 from s3k_async.stores.modes import make_parent
 
-__all__ = ["TABLE_FILE", "SqliteFile"]
-
-TABLE_FILE: Final = "metadata.sqlite"
-"""The table of an embedded volume, in its directory."""
+__all__ = ["SqliteFile"]
 
 
 @dataclass(frozen=True, slots=True)
