@@ -34,6 +34,7 @@ from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ABSENT, Item, Put
 from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume, creation, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM, belongs_to_a_volume
 from s3k_async.volumes.restoring import restore_volume
@@ -62,7 +63,7 @@ async def opened(config: VolumeConfig, faults: FaultPlan | None = None) -> Async
 
 
 async def everything(blobs: BlobStore) -> Bytes:
-    return {info.key: await blobs.get(info.key) async for info in blobs.list_all()}
+    return {info.key: await blobs.get(info.key) async for info in list_all(blobs)}
 
 
 async def fill(config: VolumeConfig) -> Bytes:

@@ -41,6 +41,7 @@ from s3k_async.stores.faults import Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Put
 from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
@@ -105,7 +106,7 @@ async def test_a_volume_is_opened_as_it_was_made(new_volume: VolumeMaker) -> Non
         await write(volume, "/a/b", b"content")
         assert volume.log.failed_commits == 0
         assert volume.log_blobs is not None
-        logged = [info.key async for info in volume.log_blobs.list_all()]
+        logged = [info.key async for info in list_all(volume.log_blobs)]
         assert any(key.startswith("entries/") and key.endswith(".committed") for key in logged)
     async with opened(volume.config) as again:
         assert await read(again, "/a/b") == b"content"
@@ -514,10 +515,10 @@ async def test_what_is_not_the_volumes_stays(new_volume: VolumeMaker) -> None:
         assert left == 3
         assert await volume.blobs.get("somebody/elses") == b"precious"
         assert await volume.log_blobs.get("notes.txt") == b"precious"
-        kept = {info.key async for info in volume.blobs.list_all()}
+        kept = {info.key async for info in list_all(volume.blobs)}
         assert await volume.place.get("part-0") == b"outside of the scope"
         assert kept == {"somebody/elses", "part-0"}
-        assert [info.key async for info in volume.log_blobs.list_all()] == ["notes.txt"]
+        assert [info.key async for info in list_all(volume.log_blobs)] == ["notes.txt"]
     with pytest.raises(VolumeNotFoundError):
         await open_volume(config)
 

@@ -47,7 +47,7 @@ from s3k_async.stores.items import (
     Put,
     Update,
 )
-from s3k_async.stores.page_guard import PageGuard, repeated
+from s3k_async.stores.pagination import PageGuard, repeated
 
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb import DynamoDBClient

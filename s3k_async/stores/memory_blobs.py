@@ -227,16 +227,6 @@ class MemoryBlobs:
                     [bucket.blobs[key].info for key in keys], keys[-1] if more else None
                 )
 
-    async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
-        cursor: str | None = None
-        while True:
-            page = await self.list(prefix, cursor=cursor, after=after)
-            for info in page.blobs:
-                yield info
-            cursor = page.next
-            if cursor is None:
-                return
-
     async def start_upload(self, key: str) -> MemoryUpload:
         check_key(key)
         async with self._call("start_upload", key):

@@ -20,13 +20,13 @@ from s3k_async.errors import (
     PermissionDeniedError,
     ReadOnlyVolumeError,
 )
-from s3k_async.metadata.keys import ENTRY_PREFIX
-from s3k_async.metadata.record import VolumeRecord, load_or_repair, mark_destroying
+from s3k_async.metadata.record import VolumeRecord, has_entries, load_or_repair, mark_destroying
 from s3k_async.oplog.reader import DamagedLog, LogReader
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.faults import FaultPlan
-from s3k_async.stores.items import PARTITION, ItemStore
+from s3k_async.stores.items import ItemStore
+from s3k_async.stores.pagination import list_all, scan_all
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.volumes.adapters import Connections, log_location, table_text
 from s3k_async.volumes.claims import CLAIM, read_claim, require_claim, table_identity
@@ -77,7 +77,7 @@ async def destroy_volume(
             destroying=True,
         )
         require_agreement(record, config, where)
-        if not force and await _has_entries(items):
+        if not force and await has_entries(items):
             raise DirectoryNotEmptyError(
                 "the volume holds files or directories; destroying it needs force", path=where
             )
@@ -132,17 +132,6 @@ def _remove_home(table: str) -> None:
             ) from error
 
 
-async def _has_entries(items: ItemStore) -> bool:
-    cursor: str | None = None
-    while True:
-        page = await items.scan(0, 1, cursor=cursor)
-        if any(str(item[PARTITION]).startswith(ENTRY_PREFIX) for item in page.items):
-            return True
-        if page.next is None:
-            return False
-        cursor = page.next
-
-
 async def _require_owner(
     blobs: ReliableBlobs, ours: re.Pattern[str], record: VolumeRecord, table: str
 ) -> None:
@@ -156,7 +145,7 @@ async def _require_owner(
         return
     if ours is _DATA and not record.scope:
         return  # only what table and log name is deleted
-    async for info in blobs.below(record.scope).list_all():
+    async for info in list_all(blobs.below(record.scope)):
         if ours.fullmatch(info.key):
             raise NotAVolumeError(
                 "the location does not carry the volume's mark; s3k init --take-over writes it "
@@ -198,7 +187,7 @@ async def _clear_named(
     if await data.exists():
         async for keys in _named(items, log if has_log else None):
             await _delete(data, keys)
-        async for info in data.list_all():
+        async for info in list_all(data):
             left += info.key != CLAIM and (within is None or not info.key.startswith(within))
     if log is not None and has_log:
         left += await _clear(log, _LOG)
@@ -213,14 +202,9 @@ async def _clear_named(
 async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[str]]:
     """The keys of bytes that entries of the table or records of the log name, in batches; some more
     than once."""
-    cursor: str | None = None
-    while True:
-        page = await items.scan(0, 1, cursor=cursor)
-        keys = [str(item.get("physpath", "")) for item in page.items]
+    async for page in scan_all(items):
+        keys = [str(item.get("physpath", "")) for item in page]
         yield [key for key in keys if _DATA.fullmatch(key)]
-        if page.next is None:
-            break
-        cursor = page.next
     if log is None:
         return
     batch: set[str] = set()
@@ -243,7 +227,7 @@ async def _clear(blobs: ReliableBlobs, ours: re.Pattern[str]) -> int:
     """Delete the objects whose keys match; how many others there are."""
     left = 0
     batch: list[str] = []
-    async for info in blobs.list_all():
+    async for info in list_all(blobs):
         if ours.fullmatch(info.key):
             batch.append(info.key)
         else:

@@ -28,6 +28,7 @@ from s3k_async.oplog.entries import Operation
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.faults import FaultPlan
+from s3k_async.stores.pagination import scan_all
 from s3k_async.volumes.adapters import Connections, log_location, table_text
 from s3k_async.volumes.claims import CLAIM, Claim, read_claim
 from s3k_async.volumes.exclusive import exclusive_volume
@@ -268,13 +269,8 @@ async def _need_empty(volume: Volume, where: str) -> None:
 
 async def _entries(volume: Volume) -> AsyncIterator[Sequence[Entry]]:
     """What the table holds. Raises ItemFormatError for what is no entry: repair comes first."""
-    cursor: str | None = None
-    while True:
-        page = await volume.items.scan(0, 1, cursor=cursor)
-        yield from_items(page.items, volume.store.keys, records=True)
-        if page.next is None:
-            return
-        cursor = page.next
+    async for items in scan_all(volume.items):
+        yield from_items(items, volume.store.keys, records=True)
 
 
 async def write_tree(

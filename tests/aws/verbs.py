@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from s3k_async.stores.blobs import Unfinished
 from s3k_async.stores.items import ABSENT, Key, Put
+from s3k_async.stores.pagination import list_all
 from s3k_async.stores.s3 import S3Blobs
 from s3k_async.stores.s3_upload import S3Upload
 from tests.aws.places import Items
@@ -54,7 +55,7 @@ async def _uploads(blobs: S3Blobs) -> list[Unfinished]:
 
 
 async def _all(blobs: S3Blobs) -> list[Any]:
-    return [each async for each in blobs.list_all()]
+    return [each async for each in list_all(blobs)]
 
 
 BLOB_WRITES: Mapping[str, BlobCall] = {

@@ -17,6 +17,7 @@ from s3k_async.fsck.verdicts import Ages
 from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.sources import Sources
 from s3k_async.stores.faults import Died, FaultPlan
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.support import FakeClock, fake_sources
@@ -52,7 +53,7 @@ def gc_of(
 
 async def stored_keys(volume: Volume) -> set[str]:
     """Every physical key that there is."""
-    return {info.key async for info in volume.blobs.list_all() if ".id=" in info.key}
+    return {info.key async for info in list_all(volume.blobs) if ".id=" in info.key}
 
 
 async def live_keys(client: S3kClient) -> set[str]:

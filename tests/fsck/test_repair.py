@@ -40,6 +40,7 @@ from s3k_async.oplog.reader import LogReader, Truth, latest
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Put
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
@@ -353,11 +354,11 @@ async def test_an_error_of_the_store_is_not_taken_for_damage() -> None:
         volume = await open_volume(
             scene.volume.config, sources=scene.volume.store.sources, faults=faults
         )
-        before = {info.key async for info in scene.log_blobs.list_all()}
+        before = {info.key async for info in list_all(scene.log_blobs)}
         with pytest.raises(ServiceError):
             await repair_volume(volume, dry_run=False, grace=GRACE)
         await volume.close()
-        assert {info.key async for info in scene.log_blobs.list_all()} == before
+        assert {info.key async for info in list_all(scene.log_blobs)} == before
     finally:
         await scene.end()
 
@@ -370,7 +371,7 @@ async def test_a_damaged_log_object_is_kept_in_quarantine() -> None:
         (key,) = await scene.log_keys(entry.id, "committed")
         data = await scene.log_blobs.get(key)
         await repair(scene)
-        kept = [info.key async for info in scene.log_blobs.list_all("quarantine/")]
+        kept = [info.key async for info in list_all(scene.log_blobs, "quarantine/")]
         assert [await scene.log_blobs.get(each) for each in kept] == [data]
     finally:
         await scene.end()
@@ -465,7 +466,7 @@ async def test_a_repair_does_nothing_that_is_not_in_the_audit_trail(tmp_path: Pa
             "restore_entry",
             "done",
         ]
-        stored = [info.key async for info in scene.log_blobs.list_all(f"audit/{report.run}/")]
+        stored = [info.key async for info in list_all(scene.log_blobs, f"audit/{report.run}/")]
         assert b"".join([await scene.log_blobs.get(key) for key in stored]) == file.read_bytes()
     finally:
         await scene.end()
@@ -504,7 +505,7 @@ async def test_a_dry_run_writes_nothing_and_tells_everything() -> None:
             )
         before = [
             sorted(map(str, (await scene.volume.items.scan(0, 1)).items)),
-            [info async for info in scene.log_blobs.list_all()],
+            [info async for info in list_all(scene.log_blobs)],
         ]
         report = await repair_volume(scene.volume, grace=GRACE)
         assert report.dry_run
@@ -517,7 +518,7 @@ async def test_a_dry_run_writes_nothing_and_tells_everything() -> None:
         }
         assert before == [
             sorted(map(str, (await scene.volume.items.scan(0, 1)).items)),
-            [info async for info in scene.log_blobs.list_all()],
+            [info async for info in list_all(scene.log_blobs)],
         ]
     finally:
         await scene.end()
@@ -616,7 +617,7 @@ async def test_items_that_are_quarantined_are_kept_whole() -> None:
         }
         await scene.volume.items.write(Put(item, ABSENT))
         await repair(scene)
-        (info,) = [info async for info in scene.log_blobs.list_all("quarantine/items/")]
+        (info,) = [info async for info in list_all(scene.log_blobs, "quarantine/items/")]
         assert json.loads(await scene.log_blobs.get(info.key)) == item
         assert (await verify_volume(scene.volume, grace=GRACE)).clean
     finally:

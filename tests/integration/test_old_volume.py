@@ -22,6 +22,7 @@ from s3k_async.moving.retirement import RETIRED
 from s3k_async.oplog.reader import JavaLogReader
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.dynamodb import DynamoItems
+from s3k_async.stores.pagination import list_all
 from s3k_async.stores.s3 import S3Blobs
 from s3k_async.volumes import open_volume
 from tests.engines.process import Engine
@@ -128,7 +129,7 @@ async def test_verify_finds_damage(old: OldVolume) -> None:
     lost = await old.file("/logs/lost", b"lost")
     gone = await old.file("/logs/gone", b"gone")
     unknown = await old.file("/logs/unknown", b"unknown")
-    keys = {info.key async for info in old.blobs.list_all()}
+    keys = {info.key async for info in list_all(old.blobs)}
     await old.blobs.delete(next(key for key in keys if key.endswith(f".id={lost}")))
     await old.delete_item("/logs/gone")
     await old.blobs.delete(f"{unknown}.info")
@@ -181,5 +182,5 @@ async def test_it_becomes_a_native_volume_over_the_same_bytes(
         async with S3kClient(config=config) as fs:
             for number in range(20):
                 assert await fs.read(f"/logs/day=1/part-{number:05}") == b"%d" % number
-        retired = [info.key async for info in old.blobs.list_all(RETIRED)]
+        retired = [info.key async for info in list_all(old.blobs, RETIRED)]
         assert len(retired) == 21

@@ -31,6 +31,7 @@ from s3k_async.oplog.compaction import Compactor
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.faults import Died, FaultPlan, Moment
 from s3k_async.stores.items import PARTITION, SORT, Condition, Delete, Key
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoring import restore_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
@@ -294,7 +295,7 @@ async def test_what_a_restore_writes_is_in_its_audit_trail_before(
     assert volume.log_blobs is not None
     named = [
         json.loads(line)
-        for info in [info async for info in volume.log_blobs.list_all(f"audit/{report.run}/")]
+        for info in [info async for info in list_all(volume.log_blobs, f"audit/{report.run}/")]
         for line in (await volume.log_blobs.get(info.key)).splitlines()
     ]
     assert {line["path"] for line in named} == {entry.path async for entry in entries_of(volume)}

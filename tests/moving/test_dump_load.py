@@ -39,6 +39,7 @@ from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.reader import LogReader, latest
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.moving.rig import FILES, HURRIED, config, entries, keys, made, opened, stored
@@ -86,7 +87,7 @@ async def share(source: VolumeConfig, target: VolumeConfig) -> None:
         assert isinstance(target.data, MemoryBlobs)
         scope = (await init_volume(target, sources=HURRIED)).scope
         place = MemoryBlobStore(target.data.name)
-        async for info in volume.blobs.list_all():
+        async for info in list_all(volume.blobs):
             if ".id=" in info.key:
                 await place.put(scope + info.key, await volume.blobs.get(info.key))
 

@@ -30,6 +30,7 @@ from s3k_async.oplog.objects import ENTRY_BYTES
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume, open_volume
 from tests.engines.volumes import fresh_name
 from tests.moving.rig import HURRIED
@@ -73,7 +74,7 @@ class Scene:
 
     async def blobs(self) -> dict[str, bytes]:
         store = MemoryBlobs(self.old.name)
-        return {info.key: await store.get(info.key) async for info in store.list_all()}
+        return {info.key: await store.get(info.key) async for info in list_all(store)}
 
     @property
     def log(self) -> dict[str, bytes]:
@@ -286,7 +287,7 @@ async def test_a_log_in_a_bucket_of_several_volumes(scene: Scene) -> None:
     await scene.dumped()
     await scene.load()
     assert (await scene.retire()).moved == len(scene.log)
-    left = [info.key async for info in shared.list_all() if not info.key.startswith(RETIRED)]
+    left = [info.key async for info in list_all(shared) if not info.key.startswith(RETIRED)]
     assert len(left) == 3
     assert {f"{identity}.info", f"{GUARD}.info"} < set(left)
     assert f"{GUARD}.info" in await scene.blobs()

@@ -14,6 +14,7 @@ from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
 from s3k_async.oplog.reader import DamagedLog
 from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
+from s3k_async.stores.pagination import list_all
 
 OBJECT = "123e4567-e89b-12d3-a456-426614174000"
 FIRST = "00000000-0000-4000-8000-000000000001"
@@ -63,7 +64,7 @@ async def log_blobs(faults: FaultPlan | None = None) -> MemoryBlobs:
 
 async def keys_of(blobs: MemoryBlobs) -> list[str]:
     """The keys of everything that is stored."""
-    return [info.key async for info in blobs.list_all()]
+    return [info.key async for info in list_all(blobs)]
 
 
 def make_directories(number: int) -> list[Operation]:

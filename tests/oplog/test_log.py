@@ -26,6 +26,7 @@ from s3k_async.retry import RetryPolicy
 from s3k_async.stores.blobs import BlobInfo, Buffer
 from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
+from s3k_async.stores.pagination import list_all
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories, records_only
@@ -455,7 +456,7 @@ async def test_long_operations_make_more_segments(monkeypatch: pytest.MonkeyPatc
         if one.after is not None
     ]
     pending = await log.begin(operations)
-    sizes = [info.size async for info in blobs.list_all("segments/")]
+    sizes = [info.size async for info in list_all(blobs, "segments/")]
     assert len(sizes) > 8
     assert max(sizes) < 20_500
     assert {record.operation for record in await logged(blobs)} == set(operations)

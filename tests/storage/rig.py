@@ -11,6 +11,7 @@ from s3k_async.sources import Sources
 from s3k_async.storage.physical import PhysicalStorage
 from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
+from s3k_async.stores.pagination import list_all
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_sources
@@ -39,7 +40,7 @@ class StorageRig:
         return self
 
     async def keys(self) -> list[str]:
-        return [info.key async for info in self.bare.list_all()]
+        return [info.key async for info in list_all(self.bare)]
 
     def count(self, method: str) -> int:
         return sum(call.method == method for call in self.faults.calls)

@@ -30,6 +30,7 @@ from s3k_async.model import Entry
 from s3k_async.oplog.reader import LogReader
 from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.stores.faults import Died, FaultPlan
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoring import restore_volume
 from tests.engines.volumes import fresh_name
@@ -203,7 +204,7 @@ class World:
             assert swept.failures == []
             return {
                 info.key
-                async for info in volume.blobs.list_all()
+                async for info in list_all(volume.blobs)
                 if object_id_of(info.key) is not None
             }
 
