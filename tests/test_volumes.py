@@ -39,12 +39,13 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.record import TAG, VolumeRecord
 from s3k_async.settings import resolve
-from s3k_async.stores.faults import Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Put
+from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Died, FaultPlan
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
-from tests.support import fake_sources
+from tests.support import fake_sources, under
 
 everywhere = volume_backends(
     "memory", "embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs", "dynoxide+moto"
@@ -58,8 +59,10 @@ def in_memory(**changes: Any) -> VolumeConfig:
 
 
 @asynccontextmanager
-async def opened(config: VolumeConfig, **options: Any) -> AsyncIterator[Volume]:
-    volume = await open_volume(config, **options)
+async def opened(
+    config: VolumeConfig, faults: FaultPlan | None = None, **options: Any
+) -> AsyncIterator[Volume]:
+    volume = await under(faults, open_volume(config, **options))
     try:
         yield volume
     finally:
@@ -107,7 +110,7 @@ async def test_a_volume_is_opened_as_it_was_made(new_volume: VolumeMaker) -> Non
         await write(volume, "/a/b", b"content")
         assert volume.log.failed_commits == 0
         assert volume.log_blobs is not None
-        logged = [info.key async for info in volume.log_blobs.list_all()]
+        logged = [info.key async for info in list_all(volume.log_blobs)]
         assert any(key.startswith("entries/") and key.endswith(".committed") for key in logged)
     async with opened(volume.config) as again:
         assert await read(again, "/a/b") == b"content"
@@ -261,7 +264,7 @@ async def test_what_differs_from_the_record_is_named_and_changes_nothing(
     plan = FaultPlan()
     for attempt in (open_volume, destroy_volume):
         with pytest.raises(VolumeMismatchError, match=field):
-            await attempt(replace(config, **change), faults=plan)
+            await under(plan, attempt(replace(config, **change)))
     assert not {call.method for call in plan.calls} & {
         "write",
         "transact",
@@ -302,7 +305,7 @@ async def test_what_cannot_be_made_touches_nothing(
 ) -> None:
     plan = FaultPlan()
     with pytest.raises(error):
-        await init_volume(in_memory(**change), faults=plan)
+        await under(plan, init_volume(in_memory(**change)))
     assert plan.calls == []
 
 
@@ -314,7 +317,7 @@ async def test_a_table_of_somebody_else_is_not_touched() -> None:
     plan = FaultPlan()
     for attempt in (init_volume, open_volume, destroy_volume):
         with pytest.raises(NotAVolumeError):
-            await attempt(config, faults=plan)
+            await under(plan, attempt(config))
     assert not {call.method for call in plan.calls} & {
         "write",
         "transact",
@@ -365,7 +368,7 @@ async def test_log_and_data_in_one_place_are_kept_apart() -> None:
 
 async def calls_of(config: VolumeConfig, action: Any, **options: Any) -> int:
     plan = FaultPlan()
-    await action(config, faults=plan, **options)
+    await under(plan, action(config, **options))
     return len(plan.calls)
 
 
@@ -376,7 +379,7 @@ async def test_init_that_dies_anywhere_is_finished_by_the_next(when: Any) -> Non
         plan = FaultPlan()
         plan.die(number, when=when)
         with pytest.raises(Died):
-            await init_volume(config, faults=plan)
+            await under(plan, init_volume(config))
         await init_volume(config, exist_ok=True)
         async with opened(config) as volume:
             assert await volume.table.read_tag(TAG) == volume.record.to_tag()
@@ -398,7 +401,7 @@ async def test_destroy_that_dies_anywhere_is_finished_by_the_next(when: Any) -> 
         plan = FaultPlan()
         plan.die(number, when=when)
         with pytest.raises(Died):
-            await destroy_volume(config, faults=plan, force=True)
+            await under(plan, destroy_volume(config, force=True))
         if await MemoryItems(config.name).exists():
             destroying = any(call.method in ("delete_many", "drop") for call in plan.calls)
             if destroying:
@@ -435,7 +438,7 @@ async def test_an_open_that_fails_leaves_nothing_open(monkeypatch: pytest.Monkey
         plan = FaultPlan()
         plan.die(number)
         with pytest.raises(Died):
-            await open_volume(config, faults=plan)
+            await under(plan, open_volume(config))
         assert held == []
 
 
@@ -516,10 +519,10 @@ async def test_what_is_not_the_volumes_stays(new_volume: VolumeMaker) -> None:
         assert left == 3
         assert await volume.blobs.get("somebody/elses") == b"precious"
         assert await volume.log_blobs.get("notes.txt") == b"precious"
-        kept = {info.key async for info in volume.blobs.list_all()}
+        kept = {info.key async for info in list_all(volume.blobs)}
         assert await volume.place.get("part-0") == b"outside of the scope"
         assert kept == {"somebody/elses", "part-0"}
-        assert [info.key async for info in volume.log_blobs.list_all()] == ["notes.txt"]
+        assert [info.key async for info in list_all(volume.log_blobs)] == ["notes.txt"]
     with pytest.raises(VolumeNotFoundError):
         await open_volume(config)
 
@@ -564,7 +567,7 @@ async def test_objects_that_cannot_be_deleted_are_named_and_the_volume_can_be_de
     key = volume.record.scope + entry.physical
     plan.refuse(key, PermissionDeniedError("locked"))
     with pytest.raises(PartialFailureError) as caught:
-        await destroy_volume(config, force=True, faults=plan)
+        await under(plan, destroy_volume(config, force=True))
     assert [key for key, _ in caught.value.failures] == [entry.physical]
     assert await destroy_volume(config, force=True) == 0
 

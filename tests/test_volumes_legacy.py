@@ -22,6 +22,7 @@ from s3k_async.errors import (
 )
 from s3k_async.fsck.repair import verify_volume
 from s3k_async.stores.items import ABSENT, Item, ItemStore, Put
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import destroy_volume, init_volume, open_volume
 from tests.engines.volumes import fresh_name, fresh_table
 from tests.old_volume import suffix
@@ -84,7 +85,7 @@ async def legacy(request: pytest.FixtureRequest) -> AsyncIterator[Legacy]:
         await items.create()
         yield Legacy(items, config)
     else:
-        from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
+        from s3k_async.testing import DynamoItems
 
         with fresh_table(request.getfixturevalue("dynoxide")) as table:
             store = DynamoItems(table)
@@ -265,7 +266,7 @@ async def test_init_does_not_guess_whose_an_empty_table_is(legacy: Legacy) -> No
             await init_volume(config, exist_ok=exist_ok)
     assert (await legacy.items.scan(0, 1)).items == []
     store = MemoryBlobStore(str(getattr(config.data, "name", "")))
-    assert [info async for info in store.list_all()] == []
+    assert [info async for info in list_all(store)] == []
     missing = replace(config, table=MemoryTable(fresh_name("missing")))
     with pytest.raises(ConfigError, match="kind"):
         await init_volume(missing)

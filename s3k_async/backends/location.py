@@ -11,7 +11,6 @@ from s3k_async.errors import UnsupportedError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.ballast import Ballast
 from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import MAX_TRANSACTION, ItemStore, ItemTable
 
 __all__ = [
@@ -38,8 +37,6 @@ class Opening:
     """An aioboto3 session, for backends on AWS; None: one of its own."""
     sources: Sources = SYSTEM
     """Time, randomness and ids."""
-    faults: FaultPlan | None = None
-    """Faults to inject, for backends in memory."""
 
 
 @dataclass(frozen=True, slots=True)

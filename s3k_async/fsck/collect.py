@@ -37,6 +37,7 @@ from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import MAX_DELETION, BlobStore, Unfinished
 from s3k_async.stores.items import Item
+from s3k_async.stores.pagination import list_all
 
 __all__ = ["BATCH", "Collector", "Seen", "Sweeper", "Swept"]
 
@@ -346,7 +347,7 @@ class _News:
         it one version further, so later versions cannot come first."""
         known = set(verdict.operations)
         last = max((version for version, _ in known), default=None)
-        async for info in self._log.list_all(history_prefix(verdict.blob.key[-36:])):
+        async for info in list_all(self._log, history_prefix(verdict.blob.key[-36:])):
             try:
                 key = parse_key(info.key)
             except LogFormatError:

@@ -33,6 +33,7 @@ from s3k_async.oplog.spill import Spill
 from s3k_async.stores.blobs import BlobInfo, BlobStore, Unfinished
 from s3k_async.stores.items import Item
 from s3k_async.stores.key_ranges import HEX, KeyRange, hex_ranges, key_ranges
+from s3k_async.stores.pagination import list_pages
 
 __all__ = [
     "MOST",
@@ -395,13 +396,10 @@ async def table_digest(place: Place) -> str:
 
 
 async def _pages(blobs: BlobStore, keys: KeyRange) -> AsyncIterator[list[BlobInfo]]:
-    cursor: str | None = None
-    while True:
-        page = await blobs.list(keys.prefix, cursor=cursor, after=keys.after)
-        found = [blob for blob in page.blobs if not keys.until or blob.key <= keys.until]
+    async for page in list_pages(blobs, keys.prefix, after=keys.after):
+        found = [blob for blob in page if not keys.until or blob.key <= keys.until]
         yield found
-        cursor = page.next
-        if cursor is None or len(found) < len(page.blobs):
+        if len(found) < len(page):
             return
 
 

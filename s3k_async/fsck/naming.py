@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from s3k_async.errors import BusyError, ItemFormatError
@@ -16,6 +17,7 @@ from s3k_async.metadata.record import LOCK, RECORD_KEY, STATE
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.storage.physical import is_uri
 from s3k_async.stores.items import PARTITION, SORT, Item, ItemStore
+from s3k_async.stores.pagination import query_all, scan_all
 
 __all__ = [
     "SEGMENTS",
@@ -108,13 +110,8 @@ async def scan_segment(
     items: ItemStore, segment: int, segments: int = SEGMENTS
 ) -> AsyncIterator[list[Item]]:
     """The items of entries in one part of the table, page by page."""
-    cursor: str | None = None
-    while True:
-        page = await items.scan(segment, segments, cursor=cursor)
-        yield [item for item in page.items if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
-        if page.next is None:
-            return
-        cursor = page.next
+    async for page in scan_all(items, segment, segments):
+        yield [item for item in page if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
 
 
 def digest_of(items: Iterable[Item]) -> int:
@@ -130,17 +127,14 @@ def digest_of(items: Iterable[Item]) -> int:
 async def open_transactions(items: ItemStore) -> bool:
     """Whether there is a job of kind `transaction`, at work or left behind: operations that the log
     holds as pending may then become visible however old they are."""
-    cursor: str | None = None
-    while True:
-        page = await items.query(JOB_PARTITION, cursor=cursor)
-        if any(
-            PART_SEPARATOR not in str(item[SORT]) and item.get("kind") == "transaction"
-            for item in page.items
-        ):
-            return True
-        if page.next is None:
-            return False
-        cursor = page.next
+    async with aclosing(query_all(items, JOB_PARTITION)) as pages:
+        async for page in pages:
+            if any(
+                PART_SEPARATOR not in str(item[SORT]) and item.get("kind") == "transaction"
+                for item in page
+            ):
+                return True
+    return False
 
 
 async def need_settled(items: ItemStore, before: Item | None = None) -> Item:

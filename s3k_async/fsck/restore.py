@@ -24,6 +24,7 @@ from s3k_async.oplog.reader import LogReader
 from s3k_async.oplog.spill import Spill
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import BlobInfo, BlobStore
+from s3k_async.stores.pagination import list_all
 
 __all__ = ["RestorePlan", "plan_restore"]
 
@@ -106,7 +107,7 @@ class RestorePlan:
         """Keep which bytes exist."""
         seen = 0
         blobs: list[BlobInfo] = []
-        async for blob in merge([data.list_all(digit) for digit in HEX], limit=len(HEX)):
+        async for blob in merge([list_all(data, digit) for digit in HEX], limit=len(HEX)):
             blobs.append(blob)
             if len(blobs) == RECORDS_AT_ONCE:
                 seen += len(blobs)

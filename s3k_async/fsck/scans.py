@@ -28,6 +28,7 @@ from s3k_async.oplog.segments import FORMAT as SEGMENT_FORMAT
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import PARTITION, SORT, Item, Key
 from s3k_async.stores.key_ranges import KeyRange, list_range
+from s3k_async.stores.pagination import scan_all
 
 __all__ = ["Thing", "blob_things", "checked_entry", "is_newer_format", "log_things", "table_things"]
 
@@ -55,13 +56,8 @@ async def table_things(
 ) -> AsyncIterator[list[Thing]]:
     """What one of the table's scan segments holds, page by page, added to the counts. Raises the
     store's errors."""
-    cursor: str | None = None
-    while True:
-        page = await ground.store.items.scan(segment, segments, cursor=cursor)
-        yield _of_items(ground, page.items, counts)
-        if page.next is None:
-            return
-        cursor = page.next
+    async for items in scan_all(ground.store.items, segment, segments):
+        yield _of_items(ground, items, counts)
 
 
 def _of_items(ground: Ground, items: Iterable[Item], counts: Counts) -> list[Thing]:

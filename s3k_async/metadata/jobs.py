@@ -46,6 +46,7 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.stores.pagination import query_all
 
 __all__ = [
     "JOB_PARTITION",
@@ -331,15 +332,10 @@ class Jobs:
 
     async def records(self) -> AsyncGenerator[JobRecord, None]:
         """The records of all jobs of the volume, by id. Raises ItemFormatError."""
-        cursor: str | None = None
-        while True:
-            page = await self._items.query(JOB_PARTITION, cursor=cursor)
-            for item in page.items:
+        async for page in query_all(self._items, JOB_PARTITION):
+            for item in page:
                 if PART_SEPARATOR not in str(item[SORT]):
                     yield record_from(item)
-            if page.next is None:
-                return
-            cursor = page.next
 
     def lease_runs(self, record: JobRecord) -> bool:
         """Whether the owner's lease still runs."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +21,7 @@ from s3k_async.metadata.codec import from_item
 from s3k_async.metadata.keys import ENTRY_PREFIX, KeyScheme
 from s3k_async.model import ROOT
 from s3k_async.stores.items import PARTITION, SORT, Item, ItemStore, Key
+from s3k_async.stores.pagination import scan_all
 
 __all__ = ["check_suffixes"]
 
@@ -62,13 +64,11 @@ async def _start(items: ItemStore, partition: str) -> list[Item]:
 
 async def _segment(items: ItemStore, segment: int) -> list[Item]:
     found: list[Item] = []
-    cursor: str | None = None
-    while len(found) < SAMPLE // SEGMENTS:
-        page = await items.scan(segment, SEGMENTS, cursor=cursor, limit=SAMPLE // SEGMENTS)
-        found.extend(page.items)
-        if page.next is None:
-            break
-        cursor = page.next
+    async with aclosing(scan_all(items, segment, SEGMENTS, limit=SAMPLE // SEGMENTS)) as pages:
+        async for page in pages:
+            found.extend(page)
+            if len(found) >= SAMPLE // SEGMENTS:
+                break
     return found
 
 

@@ -16,6 +16,7 @@ from s3k_async.metadata.ordered import in_order
 from s3k_async.metadata.visibility import Seeing, Sight
 from s3k_async.model import ROOT, Entry
 from s3k_async.stores.items import Item, ItemStore
+from s3k_async.stores.pagination import query_all, scan_all
 
 __all__ = ["ROOT_ENTRY", "EntryReader"]
 
@@ -172,13 +173,8 @@ class EntryReader:
         Raises ValueError unless 0 <= segment < segments.
         """
         below = ROOT if path == ROOT else path + "/"
-        cursor: str | None = None
-        while True:
-            page = await self.items.scan(segment, segments, cursor=cursor)
-            yield from_items(page.items, self.keys, records=True).below(below)
-            if page.next is None:
-                return
-            cursor = page.next
+        async for page in scan_all(self.items, segment, segments):
+            yield from_items(page, self.keys, records=True).below(below)
 
     def _see(self) -> Seeing:
         """How one call sees what it reads."""
@@ -202,11 +198,5 @@ class EntryReader:
         self, partition: str, limit: int | None = None, *, first: int | None = None
     ) -> AsyncIterator[Entries]:
         """One partition in pages of `limit` items, the first of them of `first`."""
-        cursor: str | None = None
-        while True:
-            page = await self.items.query(partition, cursor=cursor, limit=first or limit)
-            first = None
-            yield from_items(page.items, self.keys)
-            if page.next is None:
-                return
-            cursor = page.next
+        async for page in query_all(self.items, partition, limit=limit, first=first):
+            yield from_items(page, self.keys)

@@ -15,6 +15,7 @@ import logging
 import os
 import re
 from collections.abc import Collection, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
@@ -33,6 +34,7 @@ from s3k_async.errors import (
     VolumeMismatchError,
     VolumeNotFoundError,
 )
+from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.metadata.lease import expired
 from s3k_async.model import HashName, VolumeKind
 from s3k_async.retry import RetryPolicy, retry
@@ -51,6 +53,7 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.stores.pagination import scan_all
 
 __all__ = [
     "APPEARANCE",
@@ -73,6 +76,7 @@ __all__ = [
     "beside",
     "create_record",
     "find_or_repair",
+    "has_entries",
     "is_empty",
     "is_locked",
     "load_or_repair",
@@ -322,14 +326,20 @@ def beside(data: str) -> str:
 
 async def is_empty(store: ItemStore) -> bool:
     """Whether the table holds no item at all."""
-    cursor: str | None = None
-    while True:
-        page = await store.scan(0, 1, cursor=cursor, limit=1)
-        if page.items:
-            return False
-        if page.next is None:
-            return True
-        cursor = page.next
+    async with aclosing(scan_all(store, limit=1)) as pages:
+        async for page in pages:
+            if page:
+                return False
+    return True
+
+
+async def has_entries(store: ItemStore) -> bool:
+    """Whether the table holds an entry of any volume."""
+    async with aclosing(scan_all(store)) as pages:
+        async for page in pages:
+            if any(str(item[PARTITION]).startswith(ENTRY_PREFIX) for item in page):
+                return True
+    return False
 
 
 async def load_or_repair(

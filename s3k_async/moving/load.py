@@ -18,15 +18,14 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.metadata.exclusive import ExclusiveLock
-from s3k_async.metadata.keys import ENTRY_PREFIX
+from s3k_async.metadata.record import has_entries
 from s3k_async.model import Entry, Progress
 from s3k_async.moving.formats import DumpEnd, DumpFile, DumpHeader, open_dump
 from s3k_async.moving.landing import SHOWN, Landing, lacking_bytes, off_loop
 from s3k_async.moving.parents import Parents
 from s3k_async.requests import RequestCounter, Requests, counted
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.faults import FaultPlan
-from s3k_async.stores.items import PARTITION, ItemStore
+from s3k_async.stores.items import ItemStore
 from s3k_async.stores.os_errors import os_errors
 from s3k_async.volumes import Volume
 from s3k_async.volumes.claims import renew
@@ -97,7 +96,6 @@ async def load_volume(
     progress: Callable[[Progress], object] | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
-    faults: FaultPlan | None = None,
     counter: RequestCounter | None = None,
 ) -> LoadResult:
     """Load the dump in the file `source` into an empty volume, which is made if it does not exist
@@ -136,7 +134,6 @@ async def load_volume(
         bytes_from=bytes_from,
         sources=sources,
         session=session,
-        faults=faults,
         counter=counter,
     )
 
@@ -151,7 +148,6 @@ async def load_by(
     bytes_from: Volume | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
-    faults: FaultPlan | None = None,
     counter: RequestCounter | None = None,
 ) -> LoadResult:
     """`load_volume`, whoever does it."""
@@ -170,7 +166,6 @@ async def load_by(
         adopting=adopt,
         sources=sources,
         session=session,
-        faults=faults,
         counter=counter,
     ) as volume:
         # A table that is made anew for bytes that were there may have been in use until it was
@@ -212,16 +207,10 @@ def _alone(
 
 
 async def _require_empty(items: ItemStore, config: VolumeConfig) -> None:
-    cursor: str | None = None
-    while True:
-        page = await items.scan(0, 1, cursor=cursor)
-        if any(str(item[PARTITION]).startswith(ENTRY_PREFIX) for item in page.items):
-            raise DirectoryNotEmptyError(
-                "a dump is loaded into an empty volume; this one is not", path=config.name
-            )
-        if page.next is None:
-            return
-        cursor = page.next
+    if await has_entries(items):
+        raise DirectoryNotEmptyError(
+            "a dump is loaded into an empty volume; this one is not", path=config.name
+        )
 
 
 def _require_bytes(

@@ -16,6 +16,7 @@ from s3k_async.errors import ConditionFailedError, CorruptDataError, ItemFormatE
 from s3k_async.metadata.codec import from_items
 from s3k_async.metadata.keys import ENTRY_PREFIX, KeyScheme
 from s3k_async.stores.items import MAX_TRANSACTION, PARTITION, SORT, Condition, Delete, Item, Key
+from s3k_async.stores.pagination import scan_all
 from s3k_async.volumes import Volume
 
 __all__ = ["Pass", "PassName", "Passed"]
@@ -54,15 +55,10 @@ class Pass:
         Raises ItemFormatError and InvalidPathError (`check`), CorruptDataError (`clean`), what
         `held` raises, and the store's errors.
         """
-        cursor: str | None = None
-        while True:
-            page = await volume.items.scan(segment, segments, cursor=cursor)
-            items = [item for item in page.items if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
+        async for page in scan_all(volume.items, segment, segments):
+            items = [item for item in page if str(item[PARTITION]).startswith(ENTRY_PREFIX)]
             if items:
                 yield await self._do(volume, items, held)
-            if page.next is None:
-                return
-            cursor = page.next
 
     async def _do(
         self, volume: Volume, items: Sequence[Item], held: Callable[[], object]

@@ -32,6 +32,7 @@ from s3k_async.model import ROOT, Progress
 from s3k_async.oplog.java import JavaEntryV2, read_java, write_java
 from s3k_async.oplog.objects import ENTRY_BYTES, read_object
 from s3k_async.stores.blobs import BlobInfo, BlobStore
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume
 
 __all__ = ["GRACE_SECONDS", "GUARD", "RETIRED", "Retirement", "retire_log"]
@@ -238,7 +239,7 @@ class _Moving:
 
     async def _batches(self) -> AsyncIterator[Sequence[BlobInfo]]:
         batch: list[BlobInfo] = []
-        async for info in self.blobs.list_all():
+        async for info in list_all(self.blobs):
             if _LOG_KEY.fullmatch(info.key) and info.key != f"{GUARD}.info":
                 batch.append(info)
             if len(batch) == _BATCH:

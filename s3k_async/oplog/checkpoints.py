@@ -35,6 +35,7 @@ from s3k_async.oplog.entries import (
 )
 from s3k_async.oplog.objects import MANIFEST_BYTES, read_object
 from s3k_async.stores.blobs import BlobStore
+from s3k_async.stores.pagination import list_all
 
 __all__ = [
     "MANIFESTS",
@@ -230,7 +231,7 @@ class CheckpointReader:
     async def valid(self) -> list[Checkpoint | DamagedLog]:
         """The checkpoints that have a manifest, and manifests that cannot be understood."""
         found: list[Checkpoint | DamagedLog] = []
-        async for info in self._blobs.list_all(MANIFESTS):
+        async for info in list_all(self._blobs, MANIFESTS):
             try:
                 found.append(
                     decode_manifest(
@@ -245,7 +246,7 @@ class CheckpointReader:
 
     async def keys(self) -> frozenset[str]:
         """The keys of all manifests, which are not read."""
-        return frozenset([info.key async for info in self._blobs.list_all(MANIFESTS)])
+        return frozenset([info.key async for info in list_all(self._blobs, MANIFESTS)])
 
     async def records(self, *, object_ids: Collection[str] | None = None) -> AsyncIterator[Finding]:
         """Every operation of every valid checkpoint, or those on some objects; a part that is

@@ -39,6 +39,7 @@ from s3k_async.oplog.reader import LogReader, latest
 from s3k_async.oplog.spill import Spill
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import MAX_DELETION, BlobStore
+from s3k_async.stores.pagination import list_all
 
 __all__ = ["GRACE_SECONDS", "MAX_SEGMENTS", "TOMBSTONE_SECONDS", "Compaction", "Compactor"]
 
@@ -206,7 +207,7 @@ class Compactor:
         """The keys of the manifests and parts that fsck has put into quarantine."""
         found = set()
         for prefix in (MANIFESTS, PARTS):
-            async for info in self._blobs.list_all(QUARANTINED + prefix):
+            async for info in list_all(self._blobs, QUARANTINED + prefix):
                 found.add(info.key.removeprefix(QUARANTINED).rpartition(".")[0])
         return found
 
@@ -218,7 +219,7 @@ class Compactor:
             each.key for each in await self._reader.checkpoints.valid()
         } | await self._quarantined()
         limit_ms = self._began_ms - int(TOMBSTONE_SECONDS * 1000)
-        async for info in self._blobs.list_all(PARTS):
+        async for info in list_all(self._blobs, PARTS):
             owner = owner_of_part(info.key)
             if owner is not None and MANIFESTS + owner not in valid and info.mtime_ms < limit_ms:
                 _note(spill, [info.key], _PART)

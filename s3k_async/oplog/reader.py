@@ -44,6 +44,7 @@ from s3k_async.oplog.objects import ENTRY_BYTES, OBJECT_BYTES, read_object
 from s3k_async.oplog.segments import Mark, Segment, decode_segment
 from s3k_async.stores.blobs import BlobInfo, BlobStore
 from s3k_async.stores.key_ranges import KeyRange, list_range
+from s3k_async.stores.pagination import list_all
 
 __all__ = [
     "DamagedLog",
@@ -201,7 +202,7 @@ class LogReader:
         """
         stored: dict[str, int] = {}
         for prefix in (_ENTRIES, _SEGMENTS):
-            async for info in self._blobs.list_all(prefix):
+            async for info in list_all(self._blobs, prefix):
                 stem = info.key.rpartition(".")[0]
                 stored[stem] = max(info.mtime_ms, stored.get(stem, 0))
 
@@ -276,7 +277,7 @@ class LogReader:
         covered = await self._covered()
         sizes: dict[str, int] = {}
         damage: list[DamagedLog] = []
-        async for info in self._blobs.list_all(_SEGMENTS):
+        async for info in list_all(self._blobs, _SEGMENTS):
             try:
                 segment = _segment_id(info.key)
             except LogFormatError as error:

@@ -49,6 +49,7 @@ from s3k_async.spark.reports import (
     spark_schema,
 )
 from s3k_async.spark.settings import SparkVolume, patient, spark_volume
+from s3k_async.stores.pagination import list_all, list_first_level
 from s3k_async.sync import S3kSyncClient
 
 __all__ = ["import_objects", "objects_below", "objects_of_inventory"]
@@ -68,7 +69,6 @@ _OBJECTS: Final = pa.schema(
     [("uri", pa.string()), ("size", pa.int64()), ("path", pa.string()), ("etag", pa.string())]
 )
 _PIECE: Final = "name string, start string, until string"
-_LAST: Final = "\U0010ffff"
 ROWS: Final = 10_000
 """Of a batch."""
 
@@ -276,25 +276,17 @@ def _first_level(
 
     async def pages(client: S3kClient) -> AsyncIterator[Sequence[str | Found]]:
         volume = client._volume()
-        after = ""
-        while True:
-            page = await volume.place.list(prefix, after=after)
+        async for page in list_first_level(volume.place, prefix):
             found: dict[str | Found, None] = {}
-            last = ""
-            for blob in page.blobs:
-                name, followed, _ = blob.key[len(prefix) :].partition("/")
-                last = prefix + name + followed
-                if followed:
-                    found[last] = None
+            for blob in page:
+                name, slash, _ = blob.key[len(prefix) :].partition("/")
+                if slash:
+                    found[f"{prefix}{name}/"] = None
                 elif not _is_none(volume, blob.key):
                     found[volume.place.uri(blob.key), blob.size, f"{target}/{name}", blob.etag] = (
                         None
                     )
             yield list(found)
-            if page.next is None:
-                return
-            # Behind all that begins with the last name.
-            after = f"{last}{_LAST}" if last.endswith("/") else last
 
     return pages
 
@@ -323,7 +315,7 @@ def _objects(
     async def pages(client: S3kClient) -> AsyncIterator[Sequence[pa.RecordBatch]]:
         volume = client._volume()
         rows: list[Found] = []
-        async for blob in volume.place.list_all(name, after=start):
+        async for blob in list_all(volume.place, name, after=start):
             if until is not None and blob.key > until:
                 break
             if _is_none(volume, blob.key):

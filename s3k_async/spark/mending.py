@@ -41,6 +41,7 @@ from s3k_async.spark.results import (
     mended_of,
     result_of,
 )
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume
 
 __all__ = ["Turn", "mend_round"]
@@ -176,7 +177,7 @@ def _was_repeated(job: Job, turn: Turn, told: Sequence[Told]) -> bool:
     known = {row.line.decode() for each in told for row in each.rows("trail")}
 
     async def all_trails() -> set[str]:
-        return {info.key.split("/")[2] async for info in blobs.list_all(f"audit/{turn.trail('')}")}
+        return {info.key.split("/")[2] async for info in list_all(blobs, f"audit/{turn.trail('')}")}
 
     written = {name.partition("-")[2] for name in job.run(all_trails)}
     return bool(written - known - {"driver"})

@@ -165,9 +165,6 @@ class BlobStore(Protocol):
         """One page of the blobs whose key starts with `prefix` and, without a cursor, follows
         `after`."""
 
-    def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
-        """Every blob whose key starts with `prefix` and follows `after`, page by page."""
-
     async def start_upload(self, key: str) -> Upload:
         """Begin a multipart upload."""
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from s3k_async.stores.blobs import BlobInfo, BlobStore
+from s3k_async.stores.pagination import LAST, list_all
 
 __all__ = ["HEX", "KeyRange", "hex_ranges", "key_ranges", "list_range"]
 
@@ -16,7 +17,6 @@ HEX: Final = "0123456789abcdef"
 _DIGITS: Final = 8
 """Digits of a cut: shorter than an id, so that none is one."""
 _OF_A_DIGIT: Final = 16 ** (_DIGITS - 1)
-_LAST: Final = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class KeyRange:
 
 async def list_range(blobs: BlobStore, keys: KeyRange) -> AsyncIterator[BlobInfo]:
     """Every blob of a range: a listing from where it begins, whose end is seen here."""
-    async for blob in blobs.list_all(keys.prefix, after=keys.after):
+    async for blob in list_all(blobs, keys.prefix, after=keys.after):
         if keys.until and blob.key > keys.until:
             return
         yield blob
@@ -52,9 +52,9 @@ def key_ranges(count: int) -> list[list[KeyRange]]:
     first, *others = hex_ranges(count)
     # What comes last before 0, and before a.
     gaps = [
-        KeyRange(until=f"/{_LAST}"),
-        KeyRange(after=f"9{_LAST}", until=f"`{_LAST}"),
-        KeyRange(after=f"f{_LAST}"),
+        KeyRange(until=f"/{LAST}"),
+        KeyRange(after=f"9{LAST}", until=f"`{LAST}"),
+        KeyRange(after=f"f{LAST}"),
     ]
     return [[*first, *gaps], *others]
 

@@ -99,11 +99,6 @@ class PrefixedBlobs:
         page = await self._store.list(self._prefix + prefix, cursor=cursor, limit=limit, after=full)
         return BlobPage([self._own(info) for info in page.blobs], page.next)
 
-    async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
-        full = self._prefix + after if after else ""
-        async for info in self._store.list_all(self._prefix + prefix, after=full):
-            yield self._own(info)
-
     async def start_upload(self, key: str) -> Upload:
         return _Upload(self, await self._store.start_upload(self._prefix + key))
 

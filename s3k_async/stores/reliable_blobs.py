@@ -32,7 +32,6 @@ from s3k_async.stores.blobs import (
     Unfinished,
     Upload,
 )
-from s3k_async.stores.page_guard import PageGuard
 from s3k_async.stores.prefixed_blobs import PrefixedBlobs, origin_of
 from s3k_async.stores.reliable_items import LOST
 from s3k_async.stores.sending import Sender, call_time
@@ -192,18 +191,6 @@ class ReliableBlobs:
             "ListObjectsV2",
             lambda: self._store.list(prefix, cursor=cursor, limit=limit, after=after),
         )
-
-    async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
-        cursor: str | None = None
-        pages = PageGuard(self._store.uri("-").removesuffix("-") + prefix)  # a prefix is no key
-        while True:
-            page = await self.list(prefix, cursor=cursor, after=after)
-            for info in page.blobs:
-                yield info
-            cursor = page.next
-            if cursor is None:
-                return
-            pages.follow(cursor)
 
     async def start_upload(self, key: str) -> Upload:
         upload = await self._sender.write(

@@ -13,7 +13,7 @@ from s3k_async.config import BlobLocation, VolumeConfig
 from s3k_async.requests import Meter, Part, RequestCounter
 from s3k_async.retry import retry
 from s3k_async.sources import Sources
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.stores.interception import INTERCEPTOR, Interceptor
 from s3k_async.stores.items import ItemTable
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
@@ -40,10 +40,10 @@ class Connections:
     config: VolumeConfig
     sources: Sources
     session: object | None
-    faults: FaultPlan | None
     stack: AsyncExitStack
     counter: RequestCounter = field(default_factory=RequestCounter)
     """Counts the requests of the client that the volume is opened for."""
+    interceptor: Interceptor | None = field(default_factory=INTERCEPTOR.get)
     _limits: dict[Part, AdaptiveLimit] = field(default_factory=dict)
 
     def table(self) -> tuple[ReliableItems, ItemTable]:
@@ -51,6 +51,8 @@ class Connections:
         location = self.config.table
         require_capabilities(location)
         store = location.open(self._opening("table"))
+        if self.interceptor is not None:
+            store = self.interceptor.items(store)
         self.stack.push_async_callback(store.close)
         meter = Meter("table", self.counter)
         return ReliableItems(
@@ -61,6 +63,8 @@ class Connections:
         """The blobs at a place; `part` is `data` or `log`."""
         require_capabilities(location)
         store = location.open(self._opening(part))
+        if self.interceptor is not None:
+            store = self.interceptor.blobs(store)
         self.stack.push_async_callback(store.close)
         meter = Meter(part, self.counter)
         return ReliableBlobs(
@@ -81,4 +85,4 @@ class Connections:
 
     def _opening(self, part: Part) -> Opening:
         session = self.session.get(part) if isinstance(self.session, Mapping) else self.session
-        return Opening(session, self.sources, self.faults)
+        return Opening(session, self.sources)

@@ -31,6 +31,7 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.record import SCOPE, VolumeRecord, location_text, scope_of
 from s3k_async.stores.blobs import BlobStore
+from s3k_async.stores.pagination import list_first_level
 
 __all__ = [
     "CLAIM",
@@ -51,7 +52,6 @@ CLAIM: Final = "s3k-volume.json"
 """Key of the mark, below the location's root."""
 _MOST: Final = 64 * 1024
 """Bytes of a mark that are read."""
-_LAST: Final = "\U0010ffff"
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SCOPED: Final = re.compile(rf"{re.escape(SCOPE)}{_UUID}", re.ASCII)
 """The first component of the keys of a native volume."""
@@ -120,10 +120,8 @@ async def require_unclaimed(blobs: BlobStore, *, adopting: bool = False) -> None
     adopted, of no native one with a scope. Only the first level is listed, a directory by one
     request. Raises VolumeExistsError.
     """
-    after = ""
-    while True:
-        page = await blobs.list(after=after)
-        for info in page.blobs:
+    async for page in list_first_level(blobs):
+        for info in page:
             first, slash, _ = info.key.partition("/")
             if _SCOPED.fullmatch(first) if slash else not adopting and _OLD.fullmatch(first):
                 raise VolumeExistsError(
@@ -132,10 +130,6 @@ async def require_unclaimed(blobs: BlobStore, *, adopting: bool = False) -> None
                     " bucket, prefix or directory, or migrate that volume (docs/moving.md)",
                     path=blobs.uri(info.key),
                 )
-        if page.next is None:
-            return
-        first, slash, _ = page.blobs[-1].key.partition("/") if page.blobs else (after, "", "")
-        after = f"{first}/{_LAST}" if slash else first
 
 
 async def claim(

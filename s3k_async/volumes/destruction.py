@@ -20,13 +20,12 @@ from s3k_async.errors import (
     PermissionDeniedError,
     ReadOnlyVolumeError,
 )
-from s3k_async.metadata.keys import ENTRY_PREFIX
-from s3k_async.metadata.record import VolumeRecord, load_or_repair, mark_destroying
+from s3k_async.metadata.record import VolumeRecord, has_entries, load_or_repair, mark_destroying
 from s3k_async.oplog.reader import DamagedLog, LogReader
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.faults import FaultPlan
-from s3k_async.stores.items import PARTITION, ItemStore
+from s3k_async.stores.items import ItemStore
+from s3k_async.stores.pagination import list_all, scan_all
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.volumes.adapters import Connections, log_location
 from s3k_async.volumes.claims import CLAIM, read_claim, require_claim, table_identity
@@ -46,7 +45,6 @@ async def destroy_volume(
     force: bool = False,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
-    faults: FaultPlan | None = None,
 ) -> int:
     """Remove a volume with everything in it; how many objects that are not the volume's were left
     where they were.
@@ -64,7 +62,7 @@ async def destroy_volume(
     if config.kind == "s3k-1.0":
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be destroyed", path=where)
     async with AsyncExitStack() as stack:
-        connections = Connections(config, sources, session, faults, stack)
+        connections = Connections(config, sources, session, stack)
         items, table = connections.table()
         await require_table(connections, table, where)
         record = await load_or_repair(
@@ -77,7 +75,7 @@ async def destroy_volume(
             destroying=True,
         )
         require_agreement(record, config, where)
-        if not force and await _has_entries(items):
+        if not force and await has_entries(items):
             raise DirectoryNotEmptyError(
                 "the volume holds files or directories; destroying it needs force", path=where
             )
@@ -117,17 +115,6 @@ def _remove_home(directory: str) -> None:
             ) from error
 
 
-async def _has_entries(items: ItemStore) -> bool:
-    cursor: str | None = None
-    while True:
-        page = await items.scan(0, 1, cursor=cursor)
-        if any(str(item[PARTITION]).startswith(ENTRY_PREFIX) for item in page.items):
-            return True
-        if page.next is None:
-            return False
-        cursor = page.next
-
-
 async def _require_owner(
     blobs: ReliableBlobs, ours: re.Pattern[str], record: VolumeRecord, table: str
 ) -> None:
@@ -141,7 +128,7 @@ async def _require_owner(
         return
     if ours is _DATA and not record.scope:
         return  # only what table and log name is deleted
-    async for info in blobs.below(record.scope).list_all():
+    async for info in list_all(blobs.below(record.scope)):
         if ours.fullmatch(info.key):
             raise NotAVolumeError(
                 "the location does not carry the volume's mark; s3k init --take-over writes it "
@@ -183,7 +170,7 @@ async def _clear_named(
     if await data.exists():
         async for keys in _named(items, log if has_log else None):
             await _delete(data, keys)
-        async for info in data.list_all():
+        async for info in list_all(data):
             left += info.key != CLAIM and (within is None or not info.key.startswith(within))
     if log is not None and has_log:
         left += await _clear(log, _LOG)
@@ -198,14 +185,9 @@ async def _clear_named(
 async def _named(items: ItemStore, log: BlobStore | None) -> AsyncIterator[list[str]]:
     """The keys of bytes that entries of the table or records of the log name, in batches; some more
     than once."""
-    cursor: str | None = None
-    while True:
-        page = await items.scan(0, 1, cursor=cursor)
-        keys = [str(item.get("physpath", "")) for item in page.items]
+    async for page in scan_all(items):
+        keys = [str(item.get("physpath", "")) for item in page]
         yield [key for key in keys if _DATA.fullmatch(key)]
-        if page.next is None:
-            break
-        cursor = page.next
     if log is None:
         return
     batch: set[str] = set()
@@ -228,7 +210,7 @@ async def _clear(blobs: ReliableBlobs, ours: re.Pattern[str]) -> int:
     """Delete the objects whose keys match; how many others there are."""
     left = 0
     batch: list[str] = []
-    async for info in blobs.list_all():
+    async for info in list_all(blobs):
         if ours.fullmatch(info.key):
             batch.append(info.key)
         else:

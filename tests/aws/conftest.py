@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.backends.s3.s3_wire import WireBlobs
+from s3k_async.testing import DynamoItems
 from tests.aws.places import Adapter, OpenBlobs, OpenItems, open_blobs, open_items
 
 

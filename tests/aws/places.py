@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeAlias
 
-from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret
+from s3k_async.testing import DynamoItems
 from tests.engines.process import PATIENCE
 
 __all__ = [

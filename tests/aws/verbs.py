@@ -10,6 +10,7 @@ from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.backends.s3.s3_upload import S3Upload
 from s3k_async.stores.blobs import Unfinished
 from s3k_async.stores.items import ABSENT, Key, Put
+from s3k_async.stores.pagination import list_all
 from tests.aws.places import Items
 
 __all__ = [
@@ -54,7 +55,7 @@ async def _uploads(blobs: S3Blobs) -> list[Unfinished]:
 
 
 async def _all(blobs: S3Blobs) -> list[Any]:
-    return [each async for each in blobs.list_all()]
+    return [each async for each in list_all(blobs)]
 
 
 BLOB_WRITES: Mapping[str, BlobCall] = {

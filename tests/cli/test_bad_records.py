@@ -19,6 +19,7 @@ from s3k_async.oplog.entries import seal
 from s3k_async.oplog.objects import ENTRY_BYTES, OBJECT_BYTES
 from s3k_async.settings import resolve
 from s3k_async.stores.items import Condition, Update
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume, open_volume
 from tests.cli.conftest import Cli, Done
 
@@ -221,7 +222,7 @@ async def plant_log(volume: Volume) -> list[str]:
     assert volume.log_blobs is not None
     blobs = volume.log_blobs
     committed = [
-        info.key async for info in blobs.list_all("entries/") if info.key.endswith(".committed")
+        info.key async for info in list_all(blobs, "entries/") if info.key.endswith(".committed")
     ]
     found = [await blobs.get(key) for key in committed]
     whole = next(data for data in found if json.loads(data.partition(b"\n")[0])["kind"] == "update")
@@ -245,7 +246,7 @@ async def plant_log(volume: Volume) -> list[str]:
 async def log_sizes(volume: Volume, prefix: str = "") -> dict[str, int]:
     """The objects of the log and their sizes."""
     assert volume.log_blobs is not None
-    return {info.key: info.size async for info in volume.log_blobs.list_all(prefix)}
+    return {info.key: info.size async for info in list_all(volume.log_blobs, prefix)}
 
 
 def test_damaged_log_objects_are_named_and_mended(

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from s3k_async.settings import resolve
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import open_volume
 from tests.cli.conftest import Cli
 
@@ -39,7 +40,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 def keys(volume: str) -> int:
     async def count() -> int:
         opened = await open_volume(resolve(volume))
-        found = [info async for info in opened.blobs.list_all() if ".id=" in info.key]
+        found = [info async for info in list_all(opened.blobs) if ".id=" in info.key]
         await opened.close()
         return len(found)
 

@@ -13,7 +13,8 @@ import pytest
 from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ClosedClientError, OutcomeUnknownError
-from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import TUNING, faulty_client, memory_config
 from tests.engines.volumes import VolumeMaker, volume_backends
@@ -67,7 +68,7 @@ async def left_pending(config: VolumeConfig) -> set[str]:
     volume = await open_volume(config)
     try:
         assert volume.log_blobs is not None
-        keys = {blob.key async for blob in volume.log_blobs.list_all()}
+        keys = {blob.key async for blob in list_all(volume.log_blobs)}
     finally:
         await volume.close()
     pending = {key.removesuffix(".pending") for key in keys if key.endswith(".pending")}
@@ -77,7 +78,7 @@ async def left_pending(config: VolumeConfig) -> set[str]:
 async def bytes_left(config: VolumeConfig) -> int:
     volume = await open_volume(config)
     try:
-        return len([blob.key async for blob in volume.blobs.list_all() if ".id=" in blob.key])
+        return len([blob.key async for blob in list_all(volume.blobs) if ".id=" in blob.key])
     finally:
         await volume.close()
 

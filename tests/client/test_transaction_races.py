@@ -29,8 +29,8 @@ from s3k_async.errors import (
 from s3k_async.metadata import parts, together
 from s3k_async.metadata.jobs import JOB_PARTITION, Jobs
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Key, Put, Update
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.transaction import Transaction
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config

@@ -18,7 +18,8 @@ from s3k_async.fsck.verify import Verifier
 from s3k_async.metadata.jobs import JOB_PARTITION
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.stores.pagination import list_all
+from s3k_async.testing import FaultPlan
 from s3k_async.transaction import Transaction
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
@@ -64,7 +65,7 @@ async def stored_bytes(config: VolumeConfig) -> set[str]:
     """The keys of the data of a volume in memory."""
     return {
         info.key
-        async for info in MemoryBlobs(config.name).list_all()
+        async for info in list_all(MemoryBlobs(config.name))
         if object_id_of(info.key) is not None
     }
 

@@ -63,7 +63,7 @@ async def open_items(
 
     def make() -> Items:
         if item_store == "reference":
-            from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
+            from s3k_async.testing import DynamoItems
 
             assert isinstance(location, DynamoTable)
             return DynamoItems(location, request.getfixturevalue("session"))

@@ -21,6 +21,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
 )
 from s3k_async.stores.blobs import Buffer
+from s3k_async.stores.pagination import list_all
 from tests.contracts.subjects import RACING_BLOB_STORES, S3, Blobs, OpenBlobs, all_blobs, on_blobs
 
 ODD_KEYS = [
@@ -86,7 +87,7 @@ async def test_put_head_and_get(blobs: Blobs) -> None:
     assert (found.key, found.size, found.etag) == ("key", 7, written.etag)
     assert abs(found.mtime_ms - before_ms) < 3_600_000
     assert await blobs.get("key") == b"content"
-    assert [(each.key, each.size, each.etag) for each in await all_blobs(blobs.list_all())] == [
+    assert [(each.key, each.size, each.etag) for each in await all_blobs(list_all(blobs))] == [
         ("key", 7, written.etag)
     ]
 
@@ -163,7 +164,7 @@ async def test_an_empty_blob(blobs: Blobs) -> None:
     assert (found.size, found.etag) == (0, written.etag)
     for start, end in ((0, None), (0, 0), (0, 10), (1, None), (10**12, None)):
         assert await blobs.get("empty", start, end) == b""
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["empty"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["empty"]
 
 
 async def test_a_blob_of_many_megabytes(blobs: Blobs) -> None:
@@ -204,7 +205,7 @@ async def test_put_replaces(blobs: Blobs) -> None:
     found = await blobs.head("key")
     assert found is not None
     assert (found.size, found.etag) == (6, second.etag)
-    assert len(await all_blobs(blobs.list_all())) == 1
+    assert len(await all_blobs(list_all(blobs))) == 1
 
 
 async def test_put_if_absent(blobs: Blobs) -> None:
@@ -228,7 +229,7 @@ async def test_put_if_match(blobs: Blobs) -> None:
     found = await blobs.head("key")
     assert found is not None
     assert found.etag == second.etag
-    listed = await all_blobs(blobs.list_all())
+    listed = await all_blobs(list_all(blobs))
     await blobs.put("key", b"third", if_match=listed[0].etag)
     assert await blobs.get("key") == b"third"
 
@@ -239,7 +240,7 @@ async def test_put_if_match_creates_nothing(blobs: Blobs) -> None:
     with pytest.raises((BlobChangedError, BlobNotFoundError)):
         await blobs.put("key", b"content", if_match=gone.etag)
     assert await blobs.head("key") is None
-    assert await all_blobs(blobs.list_all()) == []
+    assert await all_blobs(list_all(blobs)) == []
 
 
 # Keys
@@ -253,12 +254,12 @@ async def test_odd_keys(blobs: Blobs) -> None:
         found = await blobs.head(key)
         assert found is not None
         assert found.key == key
-    assert {each.key for each in await all_blobs(blobs.list_all())} == set(ODD_KEYS)
+    assert {each.key for each in await all_blobs(list_all(blobs))} == set(ODD_KEYS)
     assert len({blobs.uri(key) for key in ODD_KEYS}) == len(ODD_KEYS)
     assert await blobs.delete_many(ODD_KEYS[::2]) == []
     for key in ODD_KEYS[1::2]:
         await blobs.delete(key)
-    assert await all_blobs(blobs.list_all()) == []
+    assert await all_blobs(list_all(blobs)) == []
 
 
 @on_blobs(seaweedfs="SeaweedFS takes a backslash for a slash")
@@ -266,14 +267,14 @@ async def test_a_backslash_is_no_slash(blobs: Blobs) -> None:
     await blobs.put("back\\slash", b"1")
     await blobs.put("back/slash", b"2")
     assert await blobs.get("back\\slash") == b"1"
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["back/slash", "back\\slash"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["back/slash", "back\\slash"]
 
 
 @on_blobs(local="the directory's own files are there")
 async def test_no_key_is_the_store_s_own(blobs: Blobs) -> None:
     for key in (".tmp/x", ".tmp"):
         await blobs.put(key, b"1")
-        assert [each.key for each in await all_blobs(blobs.list_all())] == [key]
+        assert [each.key for each in await all_blobs(list_all(blobs))] == [key]
         await blobs.delete(key)
 
 
@@ -290,7 +291,7 @@ async def test_keys_that_a_directory_cannot_hold_are_refused(blobs: Blobs, tmp_p
         with pytest.raises(InvalidPathError):
             await _upload(blobs, key)
     assert _tree(tmp_path) == before
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["a/b"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["a/b"]
 
 
 async def _upload(blobs: Blobs, key: str) -> None:
@@ -306,7 +307,7 @@ async def _upload(blobs: Blobs, key: str) -> None:
 async def test_a_line_break_is_a_character(blobs: Blobs) -> None:
     await blobs.put("line\nbreak", b"1")
     assert await blobs.get("line\nbreak") == b"1"
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["line\nbreak"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["line\nbreak"]
 
 
 @on_blobs()
@@ -331,8 +332,8 @@ async def _long_key(blobs: Blobs, key: str) -> None:
     assert await blobs.get(key) == b"content"
     with pytest.raises(BlobExistsError):
         await blobs.put(key, b"other", if_absent=True)
-    assert [each.key for each in await all_blobs(blobs.list_all())] == [key]
-    assert [each.key for each in await all_blobs(blobs.list_all(key[:-1]))] == [key]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == [key]
+    assert [each.key for each in await all_blobs(list_all(blobs, key[:-1]))] == [key]
     await blobs.copy(blobs, key, "copy")
     assert await blobs.get("copy") == b"content"
     assert await blobs.delete_many([key]) == []
@@ -345,10 +346,10 @@ async def test_a_key_and_keys_below_it(blobs: Blobs) -> None:
         await blobs.put(key, key.encode())
     for key in ("a", "a/b", "a/b/c"):
         assert await blobs.get(key) == key.encode()
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["a", "a/b", "a/b/c"]
-    assert [each.key for each in await all_blobs(blobs.list_all("a/"))] == ["a/b", "a/b/c"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["a", "a/b", "a/b/c"]
+    assert [each.key for each in await all_blobs(list_all(blobs, "a/"))] == ["a/b", "a/b/c"]
     await blobs.delete("a/b")
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["a", "a/b/c"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["a", "a/b/c"]
     assert await blobs.get("a/b/c") == b"a/b/c"
 
 
@@ -356,10 +357,10 @@ async def test_a_key_where_deleted_ones_were_below(blobs: Blobs) -> None:
     await blobs.put("a/b/c", b"1")
     await blobs.delete("a/b/c")
     await blobs.put("a", b"2")
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["a"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["a"]
     await blobs.delete("a")
     await blobs.put("a/b/c", b"3")
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["a/b/c"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["a/b/c"]
 
 
 KEYED: Mapping[str, Callable[[Blobs, str], Awaitable[object]]] = {
@@ -386,7 +387,7 @@ async def test_bad_keys_are_refused_and_nothing_is_touched(
         with pytest.raises(InvalidPathError):
             await KEYED[method](blobs, key)
     assert _tree(tmp_path) == before
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["good"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["good"]
     assert await blobs.get("good") == b"content"
 
 
@@ -427,7 +428,7 @@ async def test_delete(blobs: Blobs) -> None:
     assert await blobs.head("key") is None
     with pytest.raises(BlobNotFoundError):
         await blobs.get("key")
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["other"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["other"]
 
 
 async def test_deleting_what_is_absent_is_fine(blobs: Blobs) -> None:
@@ -437,7 +438,7 @@ async def test_deleting_what_is_absent_is_fine(blobs: Blobs) -> None:
     await blobs.delete("a/b")
     await blobs.put("c/d", b"1")
     await blobs.delete("c")
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["a", "c/d"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["a", "c/d"]
 
 
 async def test_delete_many_of_none_and_one(blobs: Blobs) -> None:
@@ -445,7 +446,7 @@ async def test_delete_many_of_none_and_one(blobs: Blobs) -> None:
     assert await blobs.delete_many([]) == []
     assert await blobs.delete_many(["nothing"]) == []
     assert await blobs.delete_many(["key"]) == []
-    assert await all_blobs(blobs.list_all()) == []
+    assert await all_blobs(list_all(blobs)) == []
 
 
 async def test_delete_many_of_more_than_two_batches(blobs: Blobs) -> None:
@@ -454,7 +455,7 @@ async def test_delete_many_of_more_than_two_batches(blobs: Blobs) -> None:
         await blobs.put(key, b"x")
     keys = [f"d{number % 7}/{number:04}" for number in range(2500)]
     assert await blobs.delete_many(keys) == []
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["d0/stays", "stays"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["d0/stays", "stays"]
 
 
 # Copy
@@ -502,7 +503,7 @@ async def test_copy_of_an_absent_blob(blobs: Blobs) -> None:
     for target in ("target", "new"):
         with pytest.raises(BlobNotFoundError):
             await blobs.copy(blobs, "nothing", target)
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["target"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["target"]
     assert await blobs.get("target") == b"old"
 
 
@@ -566,10 +567,10 @@ async def test_drop(blobs: Blobs, open_blobs: OpenBlobs, blob_store: str) -> Non
     await blobs.drop()
     assert await blobs.exists() is (blob_store in S3)
     await blobs.create()
-    assert await all_blobs(blobs.list_all()) == []
+    assert await all_blobs(list_all(blobs)) == []
     assert await blobs.head("a") is None
     other = await open_blobs()
-    assert await all_blobs(other.list_all()) == []
+    assert await all_blobs(list_all(other)) == []
 
 
 @on_blobs(RACING_BLOB_STORES)
@@ -578,7 +579,7 @@ async def test_drop_removes_more_than_a_page(blobs: Blobs) -> None:
         await blobs.put(f"{number % 10}/{number}", b"")
     await blobs.drop()
     await blobs.create()
-    assert await all_blobs(blobs.list_all()) == []
+    assert await all_blobs(list_all(blobs)) == []
 
 
 MISSING: Mapping[str, Callable[[Blobs], Awaitable[object]]] = {
@@ -629,15 +630,15 @@ async def test_a_prefix_is_a_place_of_its_own(open_blobs: OpenBlobs) -> None:
     await two.put("dir/key", b"two")
     await whole.put("key", b"whole")
     assert await one.get("dir/key") == b"one"
-    assert [each.key for each in await all_blobs(one.list_all())] == ["dir/key"]
-    assert [each.key for each in await all_blobs(one.list_all("dir/"))] == ["dir/key"]
+    assert [each.key for each in await all_blobs(list_all(one))] == ["dir/key"]
+    assert [each.key for each in await all_blobs(list_all(one, "dir/"))] == ["dir/key"]
     assert one.uri("dir/key").endswith("-shared/team/one/dir/key")
     assert await whole.get("team/one/dir/key") == b"one"
     await one.copy(two, "dir/key", "copied")
     assert await whole.get("team/one/copied") == b"two"
     assert await two.delete_many(["dir/nothing"]) == []
     await one.drop()
-    assert [each.key for each in await all_blobs(whole.list_all())] == [
+    assert [each.key for each in await all_blobs(list_all(whole))] == [
         "key",
         "team/one-more/dir/key",
     ]

@@ -6,6 +6,7 @@ import pytest
 
 from s3k_async.stores.blobs import BlobInfo
 from s3k_async.stores.key_ranges import HEX, hex_ranges, list_range
+from s3k_async.stores.pagination import list_all
 from tests.contracts.subjects import RACING_BLOB_STORES, Blobs, OpenBlobs, all_blobs, on_blobs
 
 KEYS = [
@@ -68,14 +69,14 @@ async def listed(blobs: Blobs, prefix: str = "", limit: int | None = None) -> li
 async def test_an_empty_place(blobs: Blobs) -> None:
     assert await listed(blobs) == []
     assert await listed(blobs, "a/", 1) == []
-    assert await all_blobs(blobs.list_all()) == []
+    assert await all_blobs(list_all(blobs)) == []
 
 
 @on_blobs(seaweedfs=BY_DIRECTORY)
 async def test_keys_come_in_the_order_of_their_bytes(blobs: Blobs) -> None:
     await fill(blobs, KEYS)
     assert await listed(blobs) == in_order(KEYS)
-    assert keys_of(await all_blobs(blobs.list_all())) == in_order(KEYS)
+    assert keys_of(await all_blobs(list_all(blobs))) == in_order(KEYS)
 
 
 @on_blobs(seaweedfs=BY_DIRECTORY)
@@ -134,7 +135,7 @@ async def test_prefixes(blobs: Blobs) -> None:
         expected = sorted(key for key in keys if key.startswith(prefix))
         assert sorted(await listed(blobs, prefix)) == expected, prefix
         assert sorted(await listed(blobs, prefix, 1)) == expected, prefix
-        assert sorted(keys_of(await all_blobs(blobs.list_all(prefix)))) == expected, prefix
+        assert sorted(keys_of(await all_blobs(list_all(blobs, prefix)))) == expected, prefix
 
 
 async def test_a_prefix_that_is_no_path_touches_nothing_outside(
@@ -150,7 +151,7 @@ async def test_a_prefix_that_is_no_path_touches_nothing_outside(
 
 async def test_facts_of_listed_blobs(blobs: Blobs) -> None:
     await fill(blobs, PLAIN[:5])
-    for each in await all_blobs(blobs.list_all()):
+    for each in await all_blobs(list_all(blobs)):
         found = await blobs.head(each.key)
         assert found is not None
         assert (each.size, each.etag) == (found.size, found.etag)
@@ -189,7 +190,7 @@ async def test_what_follows_a_key(blobs: Blobs) -> None:
     for prefix in ("", "a/", "b/", "c/"):
         for after in ("", "A", "a/3", "a/3~", "a/38", "a/4", "a/4~", "a/9", "b/0", "b/2", "z"):
             wanted = [key for key in keys if key.startswith(prefix) and key > after]
-            assert keys_of(await all_blobs(blobs.list_all(prefix, after=after))) == wanted, (
+            assert keys_of(await all_blobs(list_all(blobs, prefix, after=after))) == wanted, (
                 prefix,
                 after,
             )
@@ -221,13 +222,13 @@ async def test_more_keys_than_one_answer_holds(blobs: Blobs) -> None:
     keys = [f"{number:04}" for number in range(1010)]
     await fill(blobs, keys)
     assert await listed(blobs) == keys
-    assert keys_of(await all_blobs(blobs.list_all())) == keys
+    assert keys_of(await all_blobs(list_all(blobs))) == keys
 
 
 async def test_a_listing_can_be_left_early(blobs: Blobs) -> None:
     await fill(blobs, PLAIN)
     seen = []
-    async for each in blobs.list_all():
+    async for each in list_all(blobs):
         seen.append(each.key)
         if len(seen) == 3:
             break

@@ -10,6 +10,7 @@ import pytest
 from s3k_async.concurrency import gather
 from s3k_async.errors import BlobChangedError, BlobExistsError, S3kError
 from s3k_async.stores.blobs import BlobInfo
+from s3k_async.stores.pagination import list_all
 from tests.contracts.subjects import (
     RACING_BLOB_STORES,
     Blobs,
@@ -30,7 +31,7 @@ async def test_an_upload_of_two_parts(blobs: Blobs) -> None:
     await upload.put_part(1, part(blobs, 1))
     await upload.put_part(2, part(blobs, 2, 10))
     assert await blobs.head("dir/key") is None
-    assert await all_blobs(blobs.list_all()) == []
+    assert await all_blobs(list_all(blobs)) == []
     published = await upload.complete()
     content = part(blobs, 1) + part(blobs, 2, 10)
     assert (published.key, published.size) == ("dir/key", len(content))
@@ -39,7 +40,7 @@ async def test_an_upload_of_two_parts(blobs: Blobs) -> None:
     found = await blobs.head("dir/key")
     assert found is not None
     assert (found.size, found.etag) == (published.size, published.etag)
-    assert [(each.key, each.etag) for each in await all_blobs(blobs.list_all())] == [
+    assert [(each.key, each.etag) for each in await all_blobs(list_all(blobs))] == [
         ("dir/key", published.etag)
     ]
 
@@ -120,7 +121,7 @@ async def test_abort_leaves_nothing(blobs: Blobs) -> None:
     await upload.abort()
     await upload.abort()
     assert await blobs.head("key") is None
-    assert await all_blobs(blobs.list_all()) == []
+    assert await all_blobs(list_all(blobs)) == []
     with pytest.raises(S3kError):
         await upload.complete()
     assert await blobs.head("key") is None
@@ -129,7 +130,7 @@ async def test_abort_leaves_nothing(blobs: Blobs) -> None:
 async def test_abort_without_parts(blobs: Blobs) -> None:
     upload = await blobs.start_upload("key")
     await upload.abort()
-    assert await all_blobs(blobs.list_all()) == []
+    assert await all_blobs(list_all(blobs)) == []
 
 
 async def test_complete_can_be_sent_again(blobs: Blobs) -> None:
@@ -302,7 +303,7 @@ async def test_writers_and_deleters_side_by_side(blobs: Blobs, open_blobs: OpenB
             await other.delete(key)
 
     await gather(turn, range(16), limit=16)
-    assert await all_blobs(blobs.list_all()) == []
+    assert await all_blobs(list_all(blobs)) == []
 
 
 async def test_parts_are_put_while_others_finish(blobs: Blobs) -> None:
@@ -316,7 +317,7 @@ async def test_parts_are_put_while_others_finish(blobs: Blobs) -> None:
             await upload.complete()
 
     await gather(whole, range(6), limit=6)
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["dir/0", "dir/2", "dir/4"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["dir/0", "dir/2", "dir/4"]
     for number in (0, 2, 4):
         assert await blobs.get(f"dir/{number}") == part(blobs, number) + b"%d" % number
 
@@ -345,7 +346,7 @@ async def test_unfinished_uploads_of_others_are_listed_and_aborted(
     for _ in range(2):
         await blobs.abort_upload(found)
     assert [each async for each in blobs.list_uploads()] == []
-    assert [each.key for each in await all_blobs(blobs.list_all())] == ["done"]
+    assert [each.key for each in await all_blobs(list_all(blobs))] == ["done"]
     with pytest.raises(S3kError):
         await begun.complete()
 
@@ -368,5 +369,5 @@ async def test_uploads_are_listed_below_a_prefix(open_blobs: OpenBlobs) -> None:
 
 async def test_a_store_tells_the_time_that_it_writes_into_its_blobs(blobs: Blobs) -> None:
     await blobs.put("key", b"data")
-    (found,) = await all_blobs(blobs.list_all())
+    (found,) = await all_blobs(list_all(blobs))
     assert abs(found.mtime_ms - await blobs.now_ms()) < 60_000

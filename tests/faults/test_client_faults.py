@@ -22,8 +22,8 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.files import FileWriter
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.sync_files import SyncFileWriter
+from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, paths
 
 DATA = b"0123456789" * 100

@@ -20,8 +20,9 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.codec import NEXT
 from s3k_async.stores.blobs import BlobInfo, Buffer
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import OPERATION, Condition, Update
+from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, memory_config, paths
 from tests.engines.volumes import fresh_name
 from tests.metadata.rig import Rig
@@ -149,6 +150,6 @@ async def test_the_loser_of_a_race_takes_its_pending_entry_back(rig: Rig) -> Non
     with pytest.raises(ConflictError):
         await rig.store.publish(late, rig.content(first.id))
     await rig.truths()
-    keys = {info.key async for info in MemoryBlobs(rig.name).list_all("entries/")}
+    keys = {info.key async for info in list_all(MemoryBlobs(rig.name), "entries/")}
     pending = {key.removesuffix(".pending") for key in keys if key.endswith(".pending")}
     assert pending == {key.removesuffix(".committed") for key in keys if key.endswith(".committed")}

@@ -27,8 +27,9 @@ from s3k_async.metadata.codec import to_item, unchanged
 from s3k_async.metadata.marks import Mark
 from s3k_async.metadata.record import RECORD_KEY
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update, Value
+from s3k_async.stores.pagination import list_all
+from s3k_async.testing import FaultPlan
 from tests.fsck.garbage import AGES, DAY, Yard, gc_of, live_keys, yard
 
 
@@ -154,7 +155,7 @@ async def test_adopted_and_foreign_bytes_are_never_collected(place: Yard) -> Non
     assert (
         marked.of("lost").objects == 1
     )  # the log says that the file has the bytes that it had before
-    stored = {info.key async for info in blobs.list_all()}
+    stored = {info.key async for info in list_all(blobs)}
     assert {*foreign, key} <= stored
 
 
@@ -284,7 +285,7 @@ async def test_of_a_table_that_lacks_entries_pending_operations_are_believed(pla
             Delete(place.volume.store.keys.key(path), Condition())
         )
     newest = [
-        info.key async for info in log.list_all("entries/") if info.key.endswith(".committed")
+        info.key async for info in list_all(log, "entries/") if info.key.endswith(".committed")
     ]
     for key in newest:
         if b"/unmarked" in await log.get(key):
@@ -302,7 +303,7 @@ async def test_damage_in_the_log_keeps_what_it_may_be_about(place: Yard) -> None
     await place.settle()
     log = place.volume.log_blobs
     assert log is not None
-    first = await anext(info.key async for info in log.list_all("entries/"))
+    first = await anext(info.key async for info in list_all(log, "entries/"))
     await log.put(first, b"no log object")
     place.clock.advance(10 * DAY)
     marked, swept = await place.gc()
@@ -436,7 +437,7 @@ async def test_every_deletion_is_in_the_audit_trail_before_it_happens(place: Yar
         await place.gc(faults)
     log = place.volume.log_blobs
     assert log is not None
-    (trail,) = [info.key async for info in log.list_all("audit/")]
+    (trail,) = [info.key async for info in list_all(log, "audit/")]
     (deed,) = [json.loads(line) for line in (await log.get(trail)).splitlines()]
     assert deed == {
         "deed": "delete",

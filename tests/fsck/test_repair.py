@@ -38,11 +38,13 @@ from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.reader import LogReader, Truth, latest
 from s3k_async.stores.blobs import BlobInfo
-from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Put
+from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
+from tests.support import under
 from tests.torture.damage import DAMAGES, GRACE, Scene
 
 OLD = Entry("/f", False, "i", 2, 1, 1000, 3, "k.id=i", True, operation="o")
@@ -203,7 +205,7 @@ async def test_what_changes_between_the_look_and_the_write_is_not_put_back(chang
         await store.changes.log.drained()
 
     faults = FaultPlan()
-    volume = await open_volume(scene.volume.config, sources=store.sources, faults=faults)
+    volume = await under(faults, open_volume(scene.volume.config, sources=store.sources))
     try:
         await DAMAGES["no_item"](scene, "/top")
         faults.gate = gate
@@ -350,14 +352,14 @@ async def test_an_error_of_the_store_is_not_taken_for_damage() -> None:
             ServiceError("cut", service_code="X"),
             times=99,
         )
-        volume = await open_volume(
-            scene.volume.config, sources=scene.volume.store.sources, faults=faults
+        volume = await under(
+            faults, open_volume(scene.volume.config, sources=scene.volume.store.sources)
         )
-        before = {info.key async for info in scene.log_blobs.list_all()}
+        before = {info.key async for info in list_all(scene.log_blobs)}
         with pytest.raises(ServiceError):
             await repair_volume(volume, dry_run=False, grace=GRACE)
         await volume.close()
-        assert {info.key async for info in scene.log_blobs.list_all()} == before
+        assert {info.key async for info in list_all(scene.log_blobs)} == before
     finally:
         await scene.end()
 
@@ -370,7 +372,7 @@ async def test_a_damaged_log_object_is_kept_in_quarantine() -> None:
         (key,) = await scene.log_keys(entry.id, "committed")
         data = await scene.log_blobs.get(key)
         await repair(scene)
-        kept = [info.key async for info in scene.log_blobs.list_all("quarantine/")]
+        kept = [info.key async for info in list_all(scene.log_blobs, "quarantine/")]
         assert [await scene.log_blobs.get(each) for each in kept] == [data]
     finally:
         await scene.end()
@@ -465,7 +467,7 @@ async def test_a_repair_does_nothing_that_is_not_in_the_audit_trail(tmp_path: Pa
             "restore_entry",
             "done",
         ]
-        stored = [info.key async for info in scene.log_blobs.list_all(f"audit/{report.run}/")]
+        stored = [info.key async for info in list_all(scene.log_blobs, f"audit/{report.run}/")]
         assert b"".join([await scene.log_blobs.get(key) for key in stored]) == file.read_bytes()
     finally:
         await scene.end()
@@ -479,8 +481,8 @@ async def test_without_an_audit_trail_nothing_is_done() -> None:
         faults.fail_when(
             lambda call: "audit/" in call.key, ServiceError("no", service_code="X"), times=99
         )
-        volume = await open_volume(
-            scene.volume.config, sources=scene.volume.store.sources, faults=faults
+        volume = await under(
+            faults, open_volume(scene.volume.config, sources=scene.volume.store.sources)
         )
         with pytest.raises(S3kError):
             await repair_volume(volume, dry_run=False, grace=GRACE)
@@ -504,7 +506,7 @@ async def test_a_dry_run_writes_nothing_and_tells_everything() -> None:
             )
         before = [
             sorted(map(str, (await scene.volume.items.scan(0, 1)).items)),
-            [info async for info in scene.log_blobs.list_all()],
+            [info async for info in list_all(scene.log_blobs)],
         ]
         report = await repair_volume(scene.volume, grace=GRACE)
         assert report.dry_run
@@ -517,7 +519,7 @@ async def test_a_dry_run_writes_nothing_and_tells_everything() -> None:
         }
         assert before == [
             sorted(map(str, (await scene.volume.items.scan(0, 1)).items)),
-            [info async for info in scene.log_blobs.list_all()],
+            [info async for info in list_all(scene.log_blobs)],
         ]
     finally:
         await scene.end()
@@ -587,8 +589,8 @@ async def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -
         faults.fail_when(
             lambda call: call.method == "head", ServiceError("down", service_code="X"), times=10**6
         )
-        volume = await open_volume(
-            scene.volume.config, sources=scene.volume.store.sources, faults=faults
+        volume = await under(
+            faults, open_volume(scene.volume.config, sources=scene.volume.store.sources)
         )
         with pytest.raises(ServiceError):
             await verify_volume(volume, grace=GRACE, directory=str(tmp_path))
@@ -616,7 +618,7 @@ async def test_items_that_are_quarantined_are_kept_whole() -> None:
         }
         await scene.volume.items.write(Put(item, ABSENT))
         await repair(scene)
-        (info,) = [info async for info in scene.log_blobs.list_all("quarantine/items/")]
+        (info,) = [info async for info in list_all(scene.log_blobs, "quarantine/items/")]
         assert json.loads(await scene.log_blobs.get(info.key)) == item
         assert (await verify_volume(scene.volume, grace=GRACE)).clean
     finally:
@@ -641,8 +643,8 @@ async def test_an_interrupted_run_can_be_run_again_at_every_call() -> None:
             ):
                 await DAMAGES[name](scene, path)
             faults = FaultPlan()
-            volume = await open_volume(
-                scene.volume.config, sources=scene.volume.store.sources, faults=faults
+            volume = await under(
+                faults, open_volume(scene.volume.config, sources=scene.volume.store.sources)
             )
             first = len(faults.calls)
             faults.fail_when(from_call(first + number), Died("died"), when="after", times=10**6)

@@ -16,6 +16,7 @@ from s3k_async.fsck.restoring import RULES, Decision, decide_restore, rules_tabl
 from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
 from s3k_async.oplog.log import NativeLog
+from s3k_async.stores.pagination import list_all
 from tests.oplog.operations import log_blobs
 from tests.support import FakeClock, fake_sources
 
@@ -436,13 +437,13 @@ async def test_nothing_is_removed_for_a_pending_operation(ground: Ground) -> Non
     await ground.data.put(str(over.physical), b"y" * 9)
     await ground.begin(ground.change("update", old, over))
     before = (
-        [info async for info in ground.data.list_all()],
-        [info async for info in ground.log_blobs.list_all()],
+        [info async for info in list_all(ground.data)],
+        [info async for info in list_all(ground.log_blobs)],
     )
     await ground.restored()
     after = (
-        [info async for info in ground.data.list_all()],
-        [info async for info in ground.log_blobs.list_all()],
+        [info async for info in list_all(ground.data)],
+        [info async for info in list_all(ground.log_blobs)],
     )
     assert after == before
 

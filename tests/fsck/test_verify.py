@@ -17,6 +17,7 @@ from s3k_async.metadata.codec import to_item
 from s3k_async.model import Content, Entry, Progress
 from s3k_async.oplog.reader import LogReader
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update
+from s3k_async.stores.pagination import list_all
 from tests.metadata.rig import Rig
 
 DATA = b"some bytes"
@@ -61,8 +62,8 @@ class Volume:
         scanned = await self.items.scan(0, 1)
         return (
             sorted(map(str, scanned.items)),
-            [info async for info in self.data.list_all()],
-            [info async for info in self.log.list_all()],
+            [info async for info in list_all(self.data)],
+            [info async for info in list_all(self.log)],
         )
 
 
@@ -137,20 +138,20 @@ async def stray_bytes(volume: Volume) -> None:
 
 async def lose_log(volume: Volume) -> None:
     identity = (await volume.rig.need("/a/d0/f0")).id
-    for info in [info async for info in volume.log.list_all()]:
+    for info in [info async for info in list_all(volume.log)]:
         if identity in info.key:
             await volume.log.delete(info.key)
 
 
 async def lose_commit(volume: Volume) -> None:
     identity = (await volume.rig.need("/a/d0/f0")).id
-    for info in [info async for info in volume.log.list_all()]:
+    for info in [info async for info in list_all(volume.log)]:
         if identity in info.key and info.key.endswith("committed"):
             await volume.log.delete(info.key)
 
 
 async def cut_log(volume: Volume) -> None:
-    infos = [info async for info in volume.log.list_all("entries/")]
+    infos = [info async for info in list_all(volume.log, "entries/")]
     info = next(info for info in infos if info.key.endswith("committed"))
     await volume.log.put(info.key, (await volume.log.get(info.key))[:-5])
 

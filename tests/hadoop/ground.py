@@ -14,6 +14,7 @@ from s3k_async.metadata.codec import unchanged
 from s3k_async.model import Entry
 from s3k_async.oplog.reader import DamagedLog, LogReader, Truth, latest
 from s3k_async.stores.items import Delete
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume
 
 __all__ = ["Ground", "Tree", "collect", "dataset", "names"]
@@ -142,7 +143,7 @@ class Ground:
         keys = [
             info.key
             for prefix in ("entries/", "segments/")
-            for info in await collect(log.list_all(prefix))
+            for info in await collect(list_all(log, prefix))
         ]
         assert await log.delete_many(keys) == []
 

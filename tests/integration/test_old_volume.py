@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from s3k_async import S3kClient
-from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
 from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.cli import main
 from s3k_async.cli.exit_codes import ExitCode
@@ -23,6 +22,8 @@ from s3k_async.moving import dump_volume, load_volume, retire_log
 from s3k_async.moving.retirement import RETIRED
 from s3k_async.oplog.reader import JavaLogReader
 from s3k_async.sources import SYSTEM
+from s3k_async.stores.pagination import list_all
+from s3k_async.testing import DynamoItems
 from s3k_async.volumes import open_volume
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_bucket, fresh_table
@@ -128,7 +129,7 @@ async def test_verify_finds_damage(old: OldVolume) -> None:
     lost = await old.file("/logs/lost", b"lost")
     gone = await old.file("/logs/gone", b"gone")
     unknown = await old.file("/logs/unknown", b"unknown")
-    keys = {info.key async for info in old.blobs.list_all()}
+    keys = {info.key async for info in list_all(old.blobs)}
     await old.blobs.delete(next(key for key in keys if key.endswith(f".id={lost}")))
     await old.delete_item("/logs/gone")
     await old.blobs.delete(f"{unknown}.info")
@@ -181,5 +182,5 @@ async def test_it_becomes_a_native_volume_over_the_same_bytes(
         async with S3kClient(config=config) as fs:
             for number in range(20):
                 assert await fs.read(f"/logs/day=1/part-{number:05}") == b"%d" % number
-        retired = [info.key async for info in old.blobs.list_all(RETIRED)]
+        retired = [info.key async for info in list_all(old.blobs, RETIRED)]
         assert len(retired) == 21

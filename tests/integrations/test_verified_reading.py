@@ -19,6 +19,7 @@ from s3k_async.errors import CorruptDataError, PartialFailureError
 from s3k_async.integrations.arrow import S3kHandler
 from s3k_async.integrations.fsspec import S3kFileSystem
 from s3k_async.reading import SequentialCheck
+from s3k_async.stores.pagination import list_all
 from s3k_async.sync import S3kSyncClient
 from s3k_async.transfer import download
 from s3k_async.volumes import init_volume
@@ -48,7 +49,7 @@ class Opened:
 
     async def _put(self, key: str, data: bytes) -> None:
         blobs = MemoryBlobs(self.config.name)
-        (stored,) = [info.key async for info in blobs.list_all() if info.key.endswith(key)]
+        (stored,) = [info.key async for info in list_all(blobs) if info.key.endswith(key)]
         await blobs.put(stored, data)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from s3k_async.fsck.repair import repair_volume
 from s3k_async.oplog.compaction import Compactor
+from s3k_async.stores.pagination import list_all
 from tests.fsck.garbage import DAY, Yard, yard
 
 
@@ -18,7 +19,7 @@ async def compact(place: Yard) -> None:
 async def keys(place: Yard, prefix: str) -> list[str]:
     log = place.volume.log_blobs
     assert log is not None
-    return [info.key async for info in log.list_all(prefix)]
+    return [info.key async for info in list_all(log, prefix)]
 
 
 async def damage(place: Yard, prefix: str) -> str:

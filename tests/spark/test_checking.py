@@ -39,6 +39,7 @@ from s3k_async.spark.checking import repair, verify
 from s3k_async.spark.piles import batch_of, divided, parts_of
 from s3k_async.spark.results import Result, Sum
 from s3k_async.stores.items import Condition, Delete, Item
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.spark.places import all_items, embedded, on
@@ -341,7 +342,7 @@ async def contents(volume: Volume) -> dict[str, Any]:
         for state in [truth.committed.operation.after if truth.committed else None]
     )
     sizes = sorted(
-        [blob.size async for blob in volume.blobs.list_all() if not blob.key.startswith("oplog/")]
+        [blob.size async for blob in list_all(volume.blobs) if not blob.key.startswith("oplog/")]
     )
     return {"entries": rows, "log": states, "bytes": sizes}
 

@@ -29,9 +29,10 @@ from s3k_async.oplog.reader import entry_ranges
 from s3k_async.sources import SYSTEM
 from s3k_async.spark import collecting, gc
 from s3k_async.spark.sifting import SHARDS, range_of
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import Condition, Delete, Update
 from s3k_async.stores.key_ranges import KeyRange
+from s3k_async.stores.pagination import list_all
+from s3k_async.testing import FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import VolumeMaker, volume_backends
@@ -110,7 +111,7 @@ async def damage(fs: S3kClient, volume: Volume) -> None:
     assert entry is not None
     await fs.delete("/one1/6")
     await volume.log.drained()
-    names = [info.key async for info in volume.log_blobs.list_all(history_prefix(entry.id))]
+    names = [info.key async for info in list_all(volume.log_blobs, history_prefix(entry.id))]
     await volume.log_blobs.put(names[0], b"no log object")
     await fs.write("/one1/7", b"whose item cannot be understood")
     await items.write(Update(keys.key("/one1/7"), Condition(), {"physpath": 7, "next": "nonsense"}))

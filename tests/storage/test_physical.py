@@ -13,6 +13,7 @@ from s3k_async.config import Tuning
 from s3k_async.errors import CorruptDataError, DataMissingError, UnsupportedError
 from s3k_async.model import Content
 from s3k_async.storage.physical import PhysicalStorage, checksum_of
+from s3k_async.stores.pagination import list_all
 from tests.storage.rig import OBJECT, TUNING, StorageRig
 from tests.support import fake_sources
 
@@ -120,7 +121,7 @@ async def test_a_copy_between_services_is_streamed_and_verified(tmp_path: Path) 
         )
     with pytest.raises(CorruptDataError):
         await local.copy_from(rig.storage, replace(content, size=content.size + 1), "other")
-    assert [info.key async for info in blobs.list_all()] == [copied.physical]
+    assert [info.key async for info in list_all(blobs)] == [copied.physical]
 
 
 async def test_a_copy_of_missing_bytes_and_of_a_wrong_size() -> None:

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.config import DynamoTable
 from s3k_async.errors import ConditionFailedError, S3kError
@@ -30,6 +29,7 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.testing import DynamoItems
 from tests.aws.places import Items
 from tests.engines.process import Engine
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from s3k_async.backends.dynamodb.dynamodb_codec import encode_item
-from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
 from s3k_async.backends.dynamodb.dynamodb_wire import WireItems
 from s3k_async.config import AwsConfig, DynamoTable
 from s3k_async.errors import ThrottledError
@@ -27,6 +25,8 @@ from s3k_async.stores.items import (
     UnprocessedKeysError,
 )
 from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.testing import DynamoItems
+from s3k_async.testing.reference_items import encode_item
 from tests.aws.places import Adapter, Items
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name

@@ -8,7 +8,6 @@ from itertools import count
 
 import pytest
 
-from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems
 from s3k_async.config import AwsConfig, DynamoTable, Secret
 from s3k_async.errors import (
     CredentialsError,
@@ -19,6 +18,7 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
+from s3k_async.testing import DynamoItems
 from tests.engines.process import PATIENCE, Engine
 from tests.engines.volumes import fresh_name
 from tests.proxy import Answer, FaultProxy, Rewrite, dynamodb_error, json_answer

@@ -36,6 +36,7 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
+from s3k_async.stores.pagination import list_all
 from tests.support import FakeClock, fake_sources, fork_and_run
 
 
@@ -242,7 +243,7 @@ async def test_keys_ascend_as_a_whole(tmp_path: Path) -> None:
     for key in keys:
         await blobs.put(key, b"")
     ordered = sorted(keys, key=str.encode)
-    assert [info.key async for info in blobs.list_all()] == ordered
+    assert [info.key async for info in list_all(blobs)] == ordered
     for limit in range(1, len(keys) + 1):
         assert await keys_of(blobs, limit=limit) == ordered
 
@@ -273,7 +274,7 @@ def test_pages_are_the_sorted_keys_with_the_prefix(keys: set[str], prefix: str, 
                 )
         wanted = sorted((key for key in stored if key.startswith(prefix)), key=str.encode)
         assert await keys_of(blobs, prefix, limit) == wanted
-        assert [info.key async for info in blobs.list_all(prefix)] == wanted
+        assert [info.key async for info in list_all(blobs, prefix)] == wanted
 
     with TemporaryDirectory() as directory:
         asyncio.run(check(directory))
@@ -309,9 +310,9 @@ async def test_a_listing_that_is_left_early_holds_nothing_open(tmp_path: Path) -
     for number in range(3):
         await blobs.put(f"a/b/{number}", b"")
     before = len(os.listdir("/proc/self/fd"))
-    listing = blobs.list_all()
+    listing = list_all(blobs)
     assert (await anext(listing)).key == "a/b/0"
-    await listing.aclose()  # type: ignore[attr-defined]
+    await listing.aclose()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -549,7 +550,7 @@ async def test_after_kill_9_what_was_acknowledged_is_whole_and_the_rest_is_invis
     process.stdout.close()
     assert process.wait() == -signal.SIGKILL
     numbers = {line.decode() for line in acknowledged.split(b"\n")[:-1]}
-    found = {info.key.partition("/")[2]: info async for info in blobs.list_all()}
+    found = {info.key.partition("/")[2]: info async for info in list_all(blobs)}
     assert numbers <= set(found)
     for number, info in found.items():
         assert await blobs.get(info.key) == number.encode() * 20_000

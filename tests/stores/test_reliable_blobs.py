@@ -19,8 +19,9 @@ from s3k_async.errors import (
     ThrottledError,
 )
 from s3k_async.retry import RetryPolicy
-from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.stores.pagination import list_all
 from s3k_async.stores.reliable_blobs import ReliableBlobs
+from s3k_async.testing import Call, FaultPlan
 from tests.support import FakeClock, fake_sources
 
 _names = (f"test-reliable-blobs-{number}" for number in count())
@@ -36,7 +37,7 @@ class Rig:
         self.clock = FakeClock()
         self.other = MemoryBlobs(name)
         self.store = ReliableBlobs(
-            MemoryBlobs(name, self.plan), RetryPolicy(attempts=4), fake_sources(self.clock)
+            self.plan.blobs(MemoryBlobs(name)), RetryPolicy(attempts=4), fake_sources(self.clock)
         )
 
     async def holding(self, **blobs: bytes) -> Rig:
@@ -136,7 +137,7 @@ async def test_everything_else_is_sent_again() -> None:
     assert (await rig.store.head("a")) == (await rig.other.head("a"))
     assert (await rig.store.copy(rig.store, "a", "e")).key == "e"
     assert [info.key for info in (await rig.store.list()).blobs] == ["a", "b", "c", "d", "e"]
-    assert [info.key async for info in rig.store.list_all("d")] == ["d"]
+    assert [info.key async for info in list_all(rig.store, "d")] == ["d"]
     await rig.store.delete("a")
     assert await rig.store.delete_many(["b", "c"]) == []
     upload = await rig.store.start_upload("f")
@@ -187,4 +188,4 @@ async def test_delete_many_names_what_stays_throttled() -> None:
 async def test_a_prefix_that_is_no_key_is_listed(prefix: str) -> None:
     rig = await Rig().holding(**{"d/e/f": b"", "d/g": b"", "h": b""})
     wanted = [key for key in ("d/e/f", "d/g", "h") if key.startswith(prefix)]
-    assert [info.key async for info in rig.store.list_all(prefix)] == wanted
+    assert [info.key async for info in list_all(rig.store, prefix)] == wanted

@@ -21,6 +21,7 @@ from s3k_async.errors import (
 )
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
+from s3k_async.stores.pagination import list_all
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_name
@@ -63,7 +64,7 @@ def refusals(**codes: str) -> Answer:
 
 
 async def stored(blobs: S3Blobs) -> set[str]:
-    return {info.key async for info in blobs.list_all()}
+    return {info.key async for info in list_all(blobs)}
 
 
 async def fill(blobs: S3Blobs, *keys: str) -> None:

@@ -13,6 +13,7 @@ from s3k_async.backends.s3.s3_blobs import S3Blobs
 from s3k_async.backends.s3.s3_wire import WireBlobs
 from s3k_async.config import AwsConfig, MemoryTable, S3Bucket, Secret, Tuning, VolumeConfig
 from s3k_async.errors import ConfigError
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import init_volume, open_volume
 from tests.engines.process import PATIENCE, Engine
 from tests.engines.volumes import fresh_name
@@ -123,7 +124,7 @@ async def test_every_object_of_a_volume_is_encrypted(moto_s3: Engine) -> None:
         assert any("/oplog/" in call.path for call in stored)
         assert any("x-amz-copy-source" in call.headers for call in stored)
         blobs = WireBlobs(S3Bucket(name, "", aws))
-        keys = [info.key async for info in blobs.list_all()]
+        keys = [info.key async for info in list_all(blobs)]
         await blobs.close()
         refused = replace(config, data=S3Bucket(name, "", replace(aws, encryption="SSE-C")))
         proxy.clear()

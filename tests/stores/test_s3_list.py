@@ -13,6 +13,7 @@ from s3k_async.errors import ResponseLostError, ServiceError
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.blobs import BlobInfo
+from s3k_async.stores.pagination import list_all
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from tests.engines.process import PATIENCE
 from tests.engines.volumes import fresh_name
@@ -62,7 +63,7 @@ async def blobs(proxy: FaultProxy, s3_adapter: type[S3Blobs]) -> AsyncIterator[S
 
 
 async def keys(store: S3Blobs, prefix: str = "") -> list[str]:
-    return [info.key async for info in store.list_all(prefix)]
+    return [info.key async for info in list_all(store, prefix)]
 
 
 def asked(proxy: FaultProxy) -> list[dict[str, list[str]]]:
@@ -97,7 +98,7 @@ async def test_a_listing_whose_pages_repeat_themselves_ends(
         proxy.rule(following, query=f"continuation-token=t{number}(&|$)")
     for store in (blobs, ReliableBlobs(blobs, RetryPolicy(attempts=2, base=0.0, cap=0.0), SYSTEM)):
         with pytest.raises(ServiceError, match="does not end"):
-            [info async for info in store.list_all()]
+            [info async for info in list_all(store)]
     assert len(proxy.calls) < 100
 
 

@@ -18,6 +18,7 @@ from s3k_async.model import UNCOMMITTED, Content, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, encode, entry_key, history_prefix
 from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update
+from s3k_async.stores.pagination import list_all
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_sources
@@ -129,7 +130,7 @@ class Scene:
 
     async def log_keys(self, object_id: str, end: str = "") -> list[str]:
         """The keys of an object's entries in the log, in their order."""
-        found = self.log_blobs.list_all(history_prefix(object_id))
+        found = list_all(self.log_blobs, history_prefix(object_id))
         return [info.key async for info in found if info.key.endswith(end)]
 
     async def lose_log(self, object_id: str, end: str = "") -> None:

@@ -24,7 +24,8 @@ from s3k_async.metadata.jobs import RENEW_SECONDS
 from s3k_async.model import Entry
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import Sources
-from s3k_async.stores.faults import Call, Died, FaultPlan, guarded
+from s3k_async.testing import Call, Died, FaultPlan
+from s3k_async.testing.faults import guarded
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from tests.client.rig import TUNING
 from tests.engines.volumes import fresh_name

@@ -1,11 +1,10 @@
-"""The item port over a DynamoDB table by signed requests of our own; the table itself through
-`backends/dynamodb/dynamodb_items.py`."""
+"""The item port over a DynamoDB table, with requests that the native core encodes and signs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from s3k_async import _native
 from s3k_async.aws.answers import check_dynamodb
@@ -18,7 +17,7 @@ from s3k_async.backends.dynamodb.dynamodb_codec import (
     decode_key,
     parse_cursor,
 )
-from s3k_async.backends.dynamodb.dynamodb_items import DynamoItems, check_advance
+from s3k_async.backends.dynamodb.dynamodb_items import DynamoTableAdmin, check_advance
 from s3k_async.errors import ResponseLostError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.actions import (
@@ -39,7 +38,7 @@ _ALL_LOADED = b'{"UnprocessedItems":{}}'
 _VERBS = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}
 
 
-class WireItems:
+class WireItems(DynamoTableAdmin):
     """An ItemStore and ItemTable over one DynamoDB table. `session`: an aioboto3 or aiobotocore
     session of the user's.
 
@@ -49,16 +48,8 @@ class WireItems:
     def __init__(
         self, table: DynamoTable, session: object | None = None, *, sources: Sources = SYSTEM
     ) -> None:
-        self._settings = table
-        self._name = table.name
-        self._table = DynamoItems(table, session, sources=sources)
-        self._wire = Wire(self._table.aws, sources)
-
-    def __repr__(self) -> str:
-        return f"WireItems({self._name!r}, {self._table.aws!r})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return WireItems, (self._settings,)
+        super().__init__(table, session, sources=sources)
+        self._wire = Wire(self.aws, sources)
 
     async def get(self, key: Key) -> Item | None:
         path = self._path(key)
@@ -114,27 +105,6 @@ class WireItems:
         validate_page(limit)
         body = _native.encode_scan(self._name, segment, segments, _start(cursor), limit)
         return await self._page("Scan", body, self._name, cursor)
-
-    async def create(self) -> bool:
-        return await self._table.create()
-
-    async def exists(self) -> bool:
-        return await self._table.exists()
-
-    async def drop(self) -> None:
-        await self._table.drop()
-
-    async def read_tag(self, name: str) -> str | None:
-        return await self._table.read_tag(name)
-
-    async def write_tag(self, name: str, value: str) -> None:
-        await self._table.write_tag(name, value)
-
-    async def close(self) -> None:
-        await self._table.close()
-
-    def _path(self, key: Key) -> str:
-        return f"{self._name}: {key.partition}/{key.sort}"
 
     async def _page(self, target: str, body: bytes, path: str, cursor: str | None) -> ItemPage:
         page = _decoded(await self._send(target, body, path), path, _native.decode_page)

@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, islice
 from pathlib import Path
@@ -40,7 +40,6 @@ __all__ = ["LocalBlobs"]
 T = TypeVar("T")
 
 _PAGE = 10_000
-_STREAMED = 1000
 _THREADS = 16
 _CHUNK = 1 << 30
 _STEP = 1 << 20
@@ -170,17 +169,6 @@ class LocalBlobs:
 
         return await self._run(self._root, page)
 
-    async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
-        """One walk, which holds the sorted names of the directories it is in."""
-        walker = self._walk(prefix, after)
-        try:
-            while blobs := await self._run(self._root, lambda: list(islice(walker, _STREAMED))):
-                for info in blobs:
-                    yield info
-        finally:
-            with suppress(ValueError):  # a cancelled step is still running in its thread
-                walker.close()
-
     async def start_upload(self, key: str) -> LocalUpload:
         _checked(key)
         upload = LocalUpload(self, key, self._sources.uuid())
@@ -220,10 +208,6 @@ class LocalBlobs:
                 return call()
 
         return await self._threads.run(run)
-
-    def _walk(self, prefix: str, after: str) -> Generator[BlobInfo, None, None]:
-        with self._files.opened_root() as root:
-            yield from walk(root, prefix, after)
 
     def _drop(self) -> bool:
         if os.path.islink(self._root):

@@ -35,23 +35,18 @@ def blob_info(key: str, facts: os.stat_result) -> BlobInfo:
     return BlobInfo(key, facts.st_size, etag, facts.st_mtime_ns // 1_000_000)
 
 
-def walk(
-    root: int, prefix: str = "", after: str = "", batch: int | None = None
-) -> Iterator[BlobInfo]:
+def walk(root: int, prefix: str, after: str, batch: int) -> Iterator[BlobInfo]:
     """Every regular file below the directory open as `root` whose key starts with `prefix` and
     follows `after`.
 
     Keys ascend by their UTF-8 bytes as a whole: `a-b` comes before `a/b`. Each directory is read
-    once, or, with `batch`, as often as so many of its names were used up, which bounds the names
-    held. Symbolic links, other special files, names that are not UTF-8, and what vanishes meanwhile
-    are left out.
+    again whenever `batch` of its names were used up, which bounds the names held. Symbolic links,
+    other special files, names that are not UTF-8, and what vanishes meanwhile are left out.
     """
     yield from _walk(root, "", prefix, after, batch)
 
 
-def _walk(
-    directory: int, path: str, prefix: str, after: str, batch: int | None
-) -> Iterator[BlobInfo]:
+def _walk(directory: int, path: str, prefix: str, after: str, batch: int) -> Iterator[BlobInfo]:
     for name in _names(directory, path, prefix, after, batch):
         try:
             if name.endswith("/"):
@@ -65,12 +60,9 @@ def _walk(
             continue
 
 
-def _names(directory: int, path: str, prefix: str, after: str, batch: int | None) -> Iterator[str]:
+def _names(directory: int, path: str, prefix: str, after: str, batch: int) -> Iterator[str]:
     """The names that lead to wanted keys, in order; a directory's ends in `/`, as its keys go
     on."""
-    if batch is None:
-        yield from sorted(_wanted(directory, path, prefix, after))
-        return
     last = ""
     while True:
         names = nsmallest(

@@ -41,7 +41,7 @@ from s3k_async.stores.blob_keys import (
     check_unchanged,
 )
 from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
-from s3k_async.stores.page_guard import PageGuard, repeated
+from s3k_async.stores.pagination import PageGuard, repeated
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client
@@ -444,18 +444,6 @@ class S3Blobs:
                 for found in answer.get("Contents", [])
             ]
             return rows, answer.get("NextContinuationToken"), bool(answer.get("IsTruncated"))
-
-    async def list_all(self, prefix: str = "", *, after: str = "") -> AsyncIterator[BlobInfo]:
-        cursor: str | None = None
-        pages = PageGuard(self._root)
-        while True:
-            page = await self.list(prefix, cursor=cursor, after=after)
-            for info in page.blobs:
-                yield info
-            cursor = page.next
-            if cursor is None:
-                return
-            pages.follow(cursor)
 
     async def start_upload(self, key: str) -> S3Upload:
         full = self._full(key)
