@@ -120,7 +120,7 @@ class ExclusiveLock:
 
     def check(self) -> None:
         """Raises LeaseExpiredError unless the lock certainly is held."""
-        if not self._lease.valid(Moment.now(self._sources)):
+        if not self._lease.valid(self._sources):
             raise LeaseExpiredError(
                 f"the volume lock was lost; repeat the {self.purpose} to finish it"
             )
@@ -322,4 +322,4 @@ class RecordFence:
         self._looked = looked
 
     def _age(self) -> float:
-        return self._looked.seconds_to(Moment.now(self._sources))
+        return self._looked.age(self._sources)

@@ -193,7 +193,7 @@ class Job:
     @property
     def expired(self) -> bool:
         """Whether the lease may have expired."""
-        return not self.lease.valid(Moment.now(self._sources))
+        return not self.lease.valid(self._sources)
 
     def check(self) -> None:
         """Raise LeaseExpiredError unless the lease certainly still runs."""

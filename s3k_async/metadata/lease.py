@@ -48,9 +48,11 @@ class Moment:
     def now(cls, sources: Sources) -> Self:
         return cls(sources.monotonic(), sources.now_ms())
 
-    def seconds_to(self, later: Moment) -> float:
-        """By the clock that advanced more: a monotonic one may stop while the machine sleeps."""
-        return max(later.monotonic - self.monotonic, (later.wall_ms - self.wall_ms) / 1000)
+    def age(self, sources: Sources) -> float:
+        """Seconds since, by the clock that advanced more: a monotonic one may stop while the
+        machine sleeps."""
+        wall = (sources.now_ms() - self.wall_ms) / 1000
+        return max(sources.monotonic() - self.monotonic, wall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,10 @@ class Lease:
         """A lease that was not granted, or is lost."""
         return cls(owner, 0, Moment(-math.inf, 0), 0.0)
 
-    def valid(self, now: Moment) -> bool:
+    def valid(self, sources: Sources) -> bool:
         """Whether the lease certainly is held."""
-        left = (self.expiry_ms - now.wall_ms) / 1000
-        return self.since.seconds_to(now) < self.duration and left >= self.margin
+        left = (self.expiry_ms - sources.now_ms()) / 1000
+        return self.since.age(sources) < self.duration and left >= self.margin
 
 
 def expiry_ms(now_ms: int, seconds: float) -> int:

@@ -39,7 +39,7 @@ class LockDelegate:
 
     def check(self) -> None:
         """Raises LeaseExpiredError unless the lock certainly is held."""
-        if not self._lease.valid(Moment.now(self._sources)):
+        if not self._lease.valid(self._sources):
             raise LeaseExpiredError("the volume lock of this job is no longer held")
 
     @asynccontextmanager
