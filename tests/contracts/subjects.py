@@ -36,7 +36,12 @@ __all__ = [
 
 T = TypeVar("T")
 
-DYNAMO = {"dynamodb_local": "dynamodb_local", "dynoxide": "dynoxide", "reference": "dynoxide"}
+DYNAMO = {
+    "dynamodb_local": "dynamodb_local",
+    "dynoxide": "dynoxide",
+    "extenddb": "extenddb",
+    "reference": "dynoxide",
+}
 """The engine that each is on: by the wire, but for `reference`, which is aioboto3's path."""
 ITEM_STORES = ("memory", "sqlite", *DYNAMO)
 S3 = {"seaweedfs": "seaweedfs", "moto_s3": "moto_s3", "reference_s3": "seaweedfs"}
