@@ -69,6 +69,7 @@ ITEM_SUBJECTS = {
     "sqlite": Subject("sqlite", "sqlite:{directory}/table.db"),
     "dynamodb_local": Subject("dynamodb", "{name}", "dynamodb_local"),
     "dynoxide": Subject("dynamodb", "dynamodb://{name}", "dynoxide"),
+    "extenddb": Subject("dynamodb", "{name}", "extenddb"),
     "reference": Subject("dynamodb", "{name}", "dynoxide"),
 }
 """By the wire, but for `reference`, which is aioboto3's path."""

@@ -10,7 +10,17 @@ import pytest
 
 from s3k_async.errors import ConditionFailedError
 from s3k_async.stores.items import ABSENT, Condition, Delete, Key, Put, Update, Value
-from tests.contracts.subjects import PARTITION, Items, OpenItems, key, row, token, won
+from tests.contracts.subjects import (
+    ITEM_STORES,
+    PARTITION,
+    Items,
+    OpenItems,
+    key,
+    params,
+    row,
+    token,
+    won,
+)
 
 EXISTS = Condition()
 REQUIRING = (EXISTS, Condition(equals={"ver": 1}), Condition(missing=("next",)))
@@ -381,6 +391,11 @@ async def test_get_many_of_more_than_two_batches(items: Items) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "item_store",
+    params(each for each in ITEM_STORES if each != "extenddb"),  # it limits bytes a second
+    indirect=True,
+)
 async def test_get_many_of_more_bytes_than_one_answer_holds(items: Items) -> None:
     wanted = [key(f"file-{number}") for number in range(60)]
     for each in wanted:

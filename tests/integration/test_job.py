@@ -105,6 +105,7 @@ def config_file(config: VolumeConfig, path: Path) -> Path:
         'multipart_threshold = "8MiB"\npart_size = "5MiB"\n'
         f"[volumes.{config.name}]\n"
         f'table = "{table.name}"\nbucket = "{data.bucket}"\n'
+        + (f'prefix = "{data.prefix}"\n' if data.prefix else "")
         + service("table", table.aws)
         + service("data", data.aws)
         + service("log", data.aws)
@@ -122,6 +123,8 @@ def keywords(config: VolumeConfig) -> dict[str, object]:
         "multipart_threshold": THRESHOLD,
         "part_size": PART_SIZE,
     }
+    if data.prefix:
+        found["prefix"] = data.prefix
     for part, aws in (("table", table.aws), ("data", data.aws), ("log", data.aws)):
         found[f"{part}_endpoint"] = aws.endpoint
         found[f"{part}_region"] = aws.region

@@ -15,7 +15,7 @@ from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_SECONDS = 240
+LIMIT_SECONDS = 1800
 LEAST = 36
 """Tests for one form of paths, with pyarrow 26."""
 
@@ -26,6 +26,7 @@ def toml(config: VolumeConfig) -> str:
     table, data = config.table, config.data
     if isinstance(table, DynamoTable) and isinstance(data, S3Bucket):
         lines += [f'table = "{table.name}"', f'bucket = "{data.bucket}"']
+        lines += [f'prefix = "{data.prefix}"'] if data.prefix else []
         for part, aws in (("table", table.aws), ("data", data.aws), ("log", data.aws)):
             lines += [f'{part}_endpoint = "{aws.endpoint}"', f'{part}_region = "{aws.region}"']
             lines += [f'{part}_access_key_id = "{aws.access_key_id.reveal()}"']

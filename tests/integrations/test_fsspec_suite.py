@@ -18,7 +18,7 @@ from s3k_async.integrations.fsspec import S3kFileSystem
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, fresh_name, module_volume_backends
 
-pytestmark = module_volume_backends("embedded", "dynoxide+seaweedfs", "dynamodb_local+seaweedfs")
+pytestmark = module_volume_backends("embedded", "dynamodb_local+seaweedfs")
 
 
 @pytest.fixture(scope="module")

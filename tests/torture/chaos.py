@@ -46,7 +46,7 @@ __all__ = ["TOP", "Chaos", "Plan", "run_chaos"]
 TOP = "/c"
 DIRECTORIES, BRANCHES, NAMES = 3, 3, 8
 SIZES = (0, 40, 40, 1_000, 60_000)
-PATIENCE = 120.0
+PATIENCE = 600.0
 """Seconds after which a process that has not begun is taken to hang."""
 
 
@@ -150,8 +150,8 @@ class _Driver:
         self._children = [self._start("worker", clock) for clock in self._plan.clocks]
         self._children += [self._start(role, 0.0) for role in _TOOLS]
         self._wait_for_workers()
-        end = time.monotonic() + self._plan.seconds
-        while time.monotonic() < end:
+        began = time.monotonic()
+        while self._goes_on(time.monotonic() - began):
             time.sleep(self._chance.uniform(*self._plan.pause))
             self._resume(time.monotonic())
             is_worker = self._chance.random() < 0.9
@@ -167,6 +167,20 @@ class _Driver:
                 self._kill(child)
                 self._children[self._children.index(child)] = self._start(child.role, child.clock)
         self._resume(float("inf"))
+
+    def _goes_on(self, seconds: float) -> bool:
+        """For the planned time, and longer on a slow machine, until each tool has ended once."""
+        if seconds < self._plan.seconds:
+            return True
+        notes = [each.notes for each in (*self._dead, *self._children) if each.role in _TOOLS]
+        ended = {
+            line
+            for each in notes
+            if each.exists()
+            for line in each.read_text(encoding="utf-8").splitlines()
+            if line.endswith(" finished")
+        }
+        return len(ended) < len(_TOOLS) and seconds < PATIENCE
 
     def kill_all(self) -> None:
         for child in self._children:
