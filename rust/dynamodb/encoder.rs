@@ -36,6 +36,7 @@ impl<S> Body<S> {
 }
 
 /// Appends `{"path":{"S":…},"children":{"S":…}}`.
+#[inline]
 pub fn push_key(out: &mut String, partition: &str, sort: &str) {
     out.push_str("{\"path\":{\"S\":");
     push_quoted(out, partition);
@@ -45,6 +46,7 @@ pub fn push_key(out: &mut String, partition: &str, sort: &str) {
 }
 
 /// Appends a text as an `AttributeValue`.
+#[inline]
 pub fn push_text(out: &mut String, text: &str) {
     out.push_str("{\"S\":");
     push_quoted(out, text);
@@ -52,6 +54,7 @@ pub fn push_text(out: &mut String, text: &str) {
 }
 
 /// Appends a number as an `AttributeValue`.
+#[inline]
 pub fn push_number(out: &mut String, digits: &str) {
     for part in ["{\"N\":\"", digits, "\"}"] {
         out.push_str(part);
@@ -59,6 +62,7 @@ pub fn push_number(out: &mut String, digits: &str) {
 }
 
 /// Appends a truth value as an `AttributeValue`.
+#[inline]
 pub fn push_truth(out: &mut String, truth: bool) {
     out.push_str(if truth { "{\"BOOL\":true}" } else { "{\"BOOL\":false}" });
 }

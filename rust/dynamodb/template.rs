@@ -9,25 +9,22 @@ use crate::entries::EntryView;
 use crate::items::{Attribute, Text};
 use crate::json::write::{push_integer, push_quoted};
 
-/// What differs between entries. Texts are quoted.
+/// What differs between entries.
 #[derive(Clone, Copy)]
 enum Slot {
+    /// The object id, quoted.
     Id,
     Version,
+    /// The pending change, quoted.
     Pending,
-    Partition,
-    Name,
-    /// The version after the change.
-    NextVersion,
-    IsDirectory,
-    Ctime,
-    Mtime,
-    /// The suffix of the name where the entry is moved to.
-    Suffix,
+    /// The key of the stored item.
+    Key,
     /// The operation id of the change.
     Operation,
-    /// The attributes that only some entries have, each with a comma before it.
-    Optional,
+    /// The suffix of the name where the entry is moved to.
+    Suffix,
+    /// The attributes of the item there, but for its partition key and mark.
+    Attributes,
 }
 
 /// An action with places for what differs between entries.
@@ -89,24 +86,19 @@ impl Template {
         let mut action = Action::begin(&mut body, table);
         action.present();
         text(action.equal("id"), Slot::Id);
-        number(action.equal("ver"), Slot::Version);
+        quoted(action.equal("ver"), "N", Slot::Version);
         if is_marked {
             text(action.equal("next"), Slot::Pending);
         } else {
             action.missing("next");
         }
-        let key = action.key();
-        key.text.push_str("{\"path\":");
-        text(key, Slot::Partition);
-        key.text.push_str(",\"children\":");
-        text(key, Slot::Name);
-        key.text.push('}');
+        action.key().push_slot(Slot::Key);
         match own {
             Own::Delete => {}
             Own::Mark(mark) => {
                 push_text(&mut action.set("next").text, mark);
                 if is_dir {
-                    text(action.set("op"), Slot::Operation);
+                    quoted(action.set("op"), "S", Slot::Operation);
                 }
                 action.end_update();
             }
@@ -134,21 +126,8 @@ impl Template {
         // Without the closing quote and the suffix, a 0 that stands for each row's own.
         item.text.truncate(item.text.len() - "0\"".len());
         item.push_slot(Slot::Suffix);
-        item.text.push_str("\"},\"children\":");
-        text(item, Slot::Name);
-        item.text.push_str(",\"isdir\":");
-        item.push_slot(Slot::IsDirectory);
-        item.text.push_str(",\"ctime\":");
-        number(item, Slot::Ctime);
-        item.text.push_str(",\"ver\":");
-        number(item, Slot::NextVersion);
-        item.text.push_str(",\"id\":");
-        text(item, Slot::Id);
-        item.text.push_str(",\"mtime\":");
-        number(item, Slot::Mtime);
-        item.text.push_str(",\"op\":");
-        text(item, Slot::Operation);
-        item.push_slot(Slot::Optional);
+        item.text.push_str("\"}");
+        item.push_slot(Slot::Attributes);
         if !place.mark.is_empty() {
             item.text.push_str(",\"next\":");
             push_text(&mut item.text, &place.mark);
@@ -177,19 +156,16 @@ impl Template {
                 Slot::Id => push_known(out, entry.text(Attribute::Id)),
                 Slot::Version => push_integer(out, entry.version()),
                 Slot::Pending => push_known(out, entry.text(Attribute::Pending)),
-                Slot::Partition => push_known(out, entry.partition()),
-                Slot::Name => push_known(out, entry.name()),
-                Slot::NextVersion => push_integer(out, entry.version().saturating_add(1)),
-                Slot::IsDirectory => push_truth(out, entry.is_dir()),
-                Slot::Ctime => push_integer(out, entry.ctime()),
-                Slot::Mtime => push_integer(out, entry.mtime_ms()),
-                Slot::Suffix => push_integer(out, i64::from(suffix)),
-                Slot::Operation => {
-                    for part in ["\"", operation, "\""] {
-                        out.push_str(part);
-                    }
+                Slot::Key => {
+                    out.push_str("{\"path\":{\"S\":");
+                    push_known(out, entry.partition());
+                    out.push_str("},\"children\":{\"S\":");
+                    push_known(out, entry.name());
+                    out.push_str("}}");
                 }
-                Slot::Optional => push_optional(out, entry),
+                Slot::Operation => out.push_str(operation),
+                Slot::Suffix => push_integer(out, i64::from(suffix)),
+                Slot::Attributes => push_attributes(out, entry, operation),
             }
         }
         out.push_str(&self.tail);
@@ -203,14 +179,30 @@ fn text(body: &mut Body<Slot>, slot: Slot) {
     body.text.push('}');
 }
 
-/// Appends an `AttributeValue` that is a number.
-fn number(body: &mut Body<Slot>, slot: Slot) {
-    body.text.push_str("{\"N\":\"");
+/// Appends an `AttributeValue` whose text or digits have nothing to escape.
+fn quoted(body: &mut Body<Slot>, kind: &str, slot: Slot) {
+    for part in ["{\"", kind, "\":\""] {
+        body.text.push_str(part);
+    }
     body.push_slot(slot);
     body.text.push_str("\"}");
 }
 
-fn push_optional(out: &mut String, entry: &EntryView<'_>) {
+/// Appends attributes of the moved item, each with a comma before it, in the order of
+/// `metadata.codec.to_item`.
+fn push_attributes(out: &mut String, entry: &EntryView<'_>, operation: &str) {
+    out.push_str(",\"children\":{\"S\":");
+    push_known(out, entry.name());
+    out.push_str("},\"isdir\":");
+    push_truth(out, entry.is_dir());
+    push_whole(out, ",\"ctime\":{\"N\":\"", entry.ctime());
+    push_whole(out, ",\"ver\":{\"N\":\"", entry.version().saturating_add(1));
+    out.push_str(",\"id\":{\"S\":");
+    push_known(out, entry.text(Attribute::Id));
+    push_whole(out, "},\"mtime\":{\"N\":\"", entry.mtime_ms());
+    for part in [",\"op\":{\"S\":\"", operation, "\"}"] {
+        out.push_str(part);
+    }
     if let Some(physical) = entry.physical() {
         push_whole(out, ",\"size\":{\"N\":\"", entry.size());
         out.push_str(",\"physpath\":{\"S\":");

@@ -137,9 +137,9 @@ class _Guarded:
     async def __aenter__(self) -> None:
         if self._plan.gate is not None:
             await self._plan.gate(self._call)
-        await checkpoint()
         error = self._plan.take(self._call, "before")
         if error is not None:
+            await checkpoint()
             raise error
 
     async def __aexit__(
@@ -151,7 +151,6 @@ class _Guarded:
         error = self._plan.take(self._call, "after")
         if error is not None:
             raise error
-        await checkpoint()
 
 
 def guarded(
@@ -165,14 +164,14 @@ class FaultyItems:
     """A table whose calls go through a plan."""
 
     def __init__(self, store: TableStore, plan: FaultPlan) -> None:
+        self.plan = plan
         self._store = store
-        self._plan = plan
 
     def __repr__(self) -> str:
         return f"FaultyItems({self._store!r})"
 
     def _call(self, method: str, key: str = "") -> contextlib.AbstractAsyncContextManager[None]:
-        return guarded(self._plan, "items", method, key)
+        return guarded(self.plan, "items", method, key)
 
     async def get(self, key: Key) -> Item | None:
         async with self._call("get", _text(key)):
@@ -235,8 +234,8 @@ class FaultyBlobs:
     """Blobs whose calls go through a plan."""
 
     def __init__(self, store: BlobStore, plan: FaultPlan) -> None:
+        self.plan = plan
         self._store = store
-        self._plan = plan
         self.min_part = store.min_part
 
     def __repr__(self) -> str:
@@ -244,7 +243,7 @@ class FaultyBlobs:
 
     def call(self, method: str, key: str = "") -> contextlib.AbstractAsyncContextManager[None]:
         """The body applies one call."""
-        return guarded(self._plan, "blobs", method, key)
+        return guarded(self.plan, "blobs", method, key)
 
     def uri(self, key: str) -> str:
         return self._store.uri(key)
@@ -294,7 +293,7 @@ class FaultyBlobs:
 
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
         async with self.call("delete_many", keys[0] if keys else ""):
-            refused = {key: error for key in keys if (error := self._plan.refusal(key))}
+            refused = {key: error for key in keys if (error := self.plan.refusal(key))}
             failures = await self._store.delete_many([key for key in keys if key not in refused])
             return failures + [DeleteFailure(key, error) for key, error in refused.items()]
 

@@ -112,7 +112,7 @@ async def test_a_stored_object_that_is_not_what_was_sent_is_not_committed() -> N
         # The service takes the upload and keeps less of it than it was given.
         upload: Any = writer._upload._upload
         await asyncio.wait(writer._upload._parts)
-        upload._upload._upload._parts[1] = b"less"
+        upload._upload._upload._upload._parts[1] = b"less"
         for _ in range(2):
             with pytest.raises(CorruptDataError):
                 await writer.close()

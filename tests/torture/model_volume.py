@@ -15,6 +15,7 @@ from anyio import sleep_forever
 
 from s3k_async import S3kClient
 from s3k_async.client import _Opened
+from s3k_async.concurrency import interleaved
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, VolumeConfig
 from s3k_async.fsck.decide import Finding
 from s3k_async.fsck.repair import repair_volume
@@ -81,7 +82,8 @@ class _Guarded:
     def _guarded(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
         async def made(*given: Any, **named: Any) -> Any:
             given = tuple(_bare(each) for each in given)
-            async with guarded(self._plan, self._part, method, str(given[0]) if given else ""):
+            key = str(given[0]) if given else ""
+            async with guarded(self._plan, self._part, method, key), interleaved():
                 answer = await call(*given, **named)
             return _Guarded(answer, self._plan, self._part) if method == "start_upload" else answer
 
