@@ -12,11 +12,12 @@ from collections.abc import (
     Callable,
     Iterable,
 )
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from s3k_async.calls import critical
 from s3k_async.errors import ThrottledError
@@ -26,6 +27,7 @@ __all__ = [
     "Budget",
     "ByteBudget",
     "gather",
+    "interleaved",
     "merge",
     "raise_first",
     "run_all",
@@ -381,3 +383,27 @@ async def to_the_end(work: Callable[[], Awaitable[T]]) -> T:
     if cancelled is not None:
         raise cancelled
     return result
+
+
+class _Interleaved:
+    __slots__ = ()
+
+    async def __aenter__(self) -> None:
+        await checkpoint()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if raised is None:
+            await checkpoint()
+
+
+_INTERLEAVED = _Interleaved()
+
+
+def interleaved() -> AbstractAsyncContextManager[None, None]:
+    """Other tasks may run before and after the body, as they would around a request."""
+    return _INTERLEAVED

@@ -10,16 +10,20 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from anyio.lowlevel import checkpoint
 
 from s3k_async.sources import Sources
+from s3k_async.testing import FaultPlan
 
-__all__ = ["FakeClock", "fake_sources", "fork_and_run", "run_program"]
+__all__ = ["FakeClock", "fake_sources", "fork_and_run", "run_program", "under"]
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -104,3 +108,9 @@ def run_program(*arguments: str, limit: float) -> str:
         pytest.fail(f"hung for {limit} seconds: {output}", pytrace=False)
     assert program.returncode == 0, output
     return output
+
+
+async def under(faults: FaultPlan | None, call: Awaitable[T]) -> T:
+    """What the call returns; the volumes that it opens go through the plan."""
+    with (faults or FaultPlan()).injected():
+        return await call

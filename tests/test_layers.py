@@ -16,6 +16,7 @@ PACKAGE = "s3k_async"
 ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
 LAYERS: tuple[tuple[str, ...], ...] = (
+    ("testing",),
     ("cli", "integrations", "spark"),
     ("__init__",),
     (

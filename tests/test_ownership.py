@@ -30,17 +30,18 @@ from s3k_async.moving import dump_volume, load_volume, reshard_volume
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ABSENT, Item, Put
 from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import FaultPlan
 from s3k_async.volumes import Volume, creation, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM, belongs_to_a_volume
 from s3k_async.volumes.restoring import restore_volume
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
 from tests.moving.rig import HURRIED
 from tests.old_volume import OldFiles
+from tests.support import under
 
 NOW = Ages(grace=-100.0, lease=0.0, late=-100.0)
 """To which everything is old."""
@@ -55,7 +56,7 @@ def settings(**changes: object) -> VolumeConfig:
 
 @asynccontextmanager
 async def opened(config: VolumeConfig, faults: FaultPlan | None = None) -> AsyncIterator[Volume]:
-    volume = await open_volume(replace(config, suffix_count=None), faults=faults)
+    volume = await under(faults, open_volume(replace(config, suffix_count=None)))
     try:
         yield volume
     finally:
@@ -205,7 +206,7 @@ async def test_no_listing_goes_outside_of_the_volumes_own_prefix(tmp_path: Path)
         await repair_volume(volume, dry_run=False, grace=-100.0)
         assert volume.log_blobs is not None
         await Compactor(volume.log_blobs, SYSTEM, grace=-100.0).run(dry_run=False)
-    await destroy_volume(replace(config, suffix_count=None), force=True, faults=faults)
+    await under(faults, destroy_volume(replace(config, suffix_count=None), force=True))
     listed = [call.key for call in faults.calls if call.method in ("list", "list_uploads")]
     assert len(listed) > 10
     assert {key for key in listed if not key.startswith(record.scope)} == set()

@@ -37,15 +37,15 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.record import TAG, VolumeRecord
 from s3k_async.settings import resolve
-from s3k_async.stores.faults import Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Put
 from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Died, FaultPlan
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.claims import CLAIM
 from tests.engines.volumes import VolumeMaker, fresh_name, volume_backends
-from tests.support import fake_sources
+from tests.support import fake_sources, under
 
 everywhere = volume_backends("memory", "embedded", "dynamodb_local+seaweedfs", "dynoxide+moto")
 tagged = volume_backends("memory", "embedded", "dynoxide+moto")
@@ -57,8 +57,10 @@ def in_memory(**changes: Any) -> VolumeConfig:
 
 
 @asynccontextmanager
-async def opened(config: VolumeConfig, **options: Any) -> AsyncIterator[Volume]:
-    volume = await open_volume(config, **options)
+async def opened(
+    config: VolumeConfig, faults: FaultPlan | None = None, **options: Any
+) -> AsyncIterator[Volume]:
+    volume = await under(faults, open_volume(config, **options))
     try:
         yield volume
     finally:
@@ -260,7 +262,7 @@ async def test_what_differs_from_the_record_is_named_and_changes_nothing(
     plan = FaultPlan()
     for attempt in (open_volume, destroy_volume):
         with pytest.raises(VolumeMismatchError, match=field):
-            await attempt(replace(config, **change), faults=plan)
+            await under(plan, attempt(replace(config, **change)))
     assert not {call.method for call in plan.calls} & {
         "write",
         "transact",
@@ -301,7 +303,7 @@ async def test_what_cannot_be_made_touches_nothing(
 ) -> None:
     plan = FaultPlan()
     with pytest.raises(error):
-        await init_volume(in_memory(**change), faults=plan)
+        await under(plan, init_volume(in_memory(**change)))
     assert plan.calls == []
 
 
@@ -313,7 +315,7 @@ async def test_a_table_of_somebody_else_is_not_touched() -> None:
     plan = FaultPlan()
     for attempt in (init_volume, open_volume, destroy_volume):
         with pytest.raises(NotAVolumeError):
-            await attempt(config, faults=plan)
+            await under(plan, attempt(config))
     assert not {call.method for call in plan.calls} & {
         "write",
         "transact",
@@ -364,7 +366,7 @@ async def test_log_and_data_in_one_place_are_kept_apart() -> None:
 
 async def calls_of(config: VolumeConfig, action: Any, **options: Any) -> int:
     plan = FaultPlan()
-    await action(config, faults=plan, **options)
+    await under(plan, action(config, **options))
     return len(plan.calls)
 
 
@@ -375,7 +377,7 @@ async def test_init_that_dies_anywhere_is_finished_by_the_next(when: Any) -> Non
         plan = FaultPlan()
         plan.die(number, when=when)
         with pytest.raises(Died):
-            await init_volume(config, faults=plan)
+            await under(plan, init_volume(config))
         await init_volume(config, exist_ok=True)
         async with opened(config) as volume:
             assert await volume.table.read_tag(TAG) == volume.record.to_tag()
@@ -397,7 +399,7 @@ async def test_destroy_that_dies_anywhere_is_finished_by_the_next(when: Any) -> 
         plan = FaultPlan()
         plan.die(number, when=when)
         with pytest.raises(Died):
-            await destroy_volume(config, faults=plan, force=True)
+            await under(plan, destroy_volume(config, force=True))
         if await MemoryItems(config.name).exists():
             destroying = any(call.method in ("delete_many", "drop") for call in plan.calls)
             if destroying:
@@ -434,7 +436,7 @@ async def test_an_open_that_fails_leaves_nothing_open(monkeypatch: pytest.Monkey
         plan = FaultPlan()
         plan.die(number)
         with pytest.raises(Died):
-            await open_volume(config, faults=plan)
+            await under(plan, open_volume(config))
         assert held == []
 
 
@@ -563,7 +565,7 @@ async def test_objects_that_cannot_be_deleted_are_named_and_the_volume_can_be_de
     key = volume.record.scope + entry.physical
     plan.refuse(key, PermissionDeniedError("locked"))
     with pytest.raises(PartialFailureError) as caught:
-        await destroy_volume(config, force=True, faults=plan)
+        await under(plan, destroy_volume(config, force=True))
     assert [key for key, _ in caught.value.failures] == [entry.physical]
     assert await destroy_volume(config, force=True) == 0
 

@@ -85,7 +85,7 @@ async def legacy(request: pytest.FixtureRequest) -> AsyncIterator[Legacy]:
         await items.create()
         yield Legacy(items, config)
     else:
-        from s3k_async.stores.dynamodb import DynamoItems
+        from s3k_async.testing import DynamoItems
 
         with fresh_table(request.getfixturevalue("dynoxide")) as table:
             store = DynamoItems(table)

@@ -25,7 +25,6 @@ from s3k_async.moving.landing import SHOWN, Landing, lacking_bytes, off_loop
 from s3k_async.moving.parents import Parents
 from s3k_async.requests import RequestCounter, Requests, counted
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ItemStore
 from s3k_async.stores.os_errors import os_errors
 from s3k_async.volumes import Volume
@@ -97,7 +96,6 @@ async def load_volume(
     progress: Callable[[Progress], object] | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
-    faults: FaultPlan | None = None,
     counter: RequestCounter | None = None,
 ) -> LoadResult:
     """Load the dump in the file `source` into an empty volume, which is made if it does not exist
@@ -136,7 +134,6 @@ async def load_volume(
         bytes_from=bytes_from,
         sources=sources,
         session=session,
-        faults=faults,
         counter=counter,
     )
 
@@ -151,7 +148,6 @@ async def load_by(
     bytes_from: Volume | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
-    faults: FaultPlan | None = None,
     counter: RequestCounter | None = None,
 ) -> LoadResult:
     """`load_volume`, whoever does it."""
@@ -170,7 +166,6 @@ async def load_by(
         adopting=adopt,
         sources=sources,
         session=session,
-        faults=faults,
         counter=counter,
     ) as volume:
         # A table that is made anew for bytes that were there may have been in use until it was

@@ -22,7 +22,6 @@ from s3k_async.model import HashName, Progress
 from s3k_async.moving.passes import Pass, Passed, PassName
 from s3k_async.requests import RequestCounter, Requests, counted
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.volumes import Volume, open_volume
 from s3k_async.volumes.claims import renew
 from s3k_async.volumes.creation import MAX_SUFFIX_COUNT
@@ -66,7 +65,6 @@ async def reshard_volume(
     progress: Callable[[Progress], object] | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
-    faults: FaultPlan | None = None,
     counter: RequestCounter | None = None,
     walker: Walker | None = None,
 ) -> ReshardResult:
@@ -88,12 +86,12 @@ async def reshard_volume(
             f"the suffix count is 1 to {MAX_SUFFIX_COUNT}, not {suffix_count}", path=config.name
         )
     config = replace(config, suffix_count=None, hash=None)
-    volume = await open_volume(config, sources=sources, session=session, faults=faults, locked=True)
+    volume = await open_volume(config, sources=sources, session=session, locked=True)
     wanted = hash or volume.record.hash
     await volume.close()
     lock = ExclusiveLock("reshard", f"{suffix_count} {wanted}", sources)
     async with exclusive_volume(
-        config, lock, sources=sources, session=session, faults=faults, counter=counter
+        config, lock, sources=sources, session=session, counter=counter
     ) as volume:
         target = replace(volume.record, suffix_count=suffix_count, hash=wanted)
         if target == volume.record and not lock.touched:

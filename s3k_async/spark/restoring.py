@@ -141,7 +141,7 @@ class LostPlace:
         config = with_local_secrets(self.config)
 
         async def connected() -> Ground:
-            connections = Connections(config, SYSTEM, None, None, stack)
+            connections = Connections(config, SYSTEM, None, stack)
             items, _ = connections.table()
             log = connections.blobs(log_location(config), "log").below(self.scope)
             place = connections.blobs(config.data, "data")

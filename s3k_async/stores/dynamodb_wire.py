@@ -1,11 +1,10 @@
-"""The item port over a DynamoDB table by signed requests of our own; the table itself through
-`stores/dynamodb.py`."""
+"""The item port over a DynamoDB table, with requests that the native core encodes and signs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from s3k_async import _native
 from s3k_async.aws.answers import check_dynamodb
@@ -22,7 +21,7 @@ from s3k_async.stores.actions import (
     validate_transaction,
 )
 from s3k_async.stores.batches import read_batches, require_loaded
-from s3k_async.stores.dynamodb import DynamoItems, check_advance
+from s3k_async.stores.dynamodb import DynamoTableAdmin, check_advance
 from s3k_async.stores.dynamodb_codec import cursor_text, decode_item, decode_key, parse_cursor
 from s3k_async.stores.items import PARTITION, SORT, Action, Delete, Item, ItemPage, Key, Put, Update
 
@@ -34,7 +33,7 @@ _ALL_LOADED = b'{"UnprocessedItems":{}}'
 _VERBS = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}
 
 
-class WireItems:
+class WireItems(DynamoTableAdmin):
     """An ItemStore and ItemTable over one DynamoDB table. `session`: an aioboto3 or aiobotocore
     session of the user's.
 
@@ -44,16 +43,8 @@ class WireItems:
     def __init__(
         self, table: DynamoTable, session: object | None = None, *, sources: Sources = SYSTEM
     ) -> None:
-        self._settings = table
-        self._name = table.name
-        self._table = DynamoItems(table, session, sources=sources)
-        self._wire = Wire(self._table.aws, sources)
-
-    def __repr__(self) -> str:
-        return f"WireItems({self._name!r}, {self._table.aws!r})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return WireItems, (self._settings,)
+        super().__init__(table, session, sources=sources)
+        self._wire = Wire(self.aws, sources)
 
     async def get(self, key: Key) -> Item | None:
         path = self._path(key)
@@ -109,27 +100,6 @@ class WireItems:
         validate_page(limit)
         body = _native.encode_scan(self._name, segment, segments, _start(cursor), limit)
         return await self._page("Scan", body, self._name, cursor)
-
-    async def create(self) -> bool:
-        return await self._table.create()
-
-    async def exists(self) -> bool:
-        return await self._table.exists()
-
-    async def drop(self) -> None:
-        await self._table.drop()
-
-    async def read_tag(self, name: str) -> str | None:
-        return await self._table.read_tag(name)
-
-    async def write_tag(self, name: str, value: str) -> None:
-        await self._table.write_tag(name, value)
-
-    async def close(self) -> None:
-        await self._table.close()
-
-    def _path(self, key: Key) -> str:
-        return f"{self._name}: {key.partition}/{key.sort}"
 
     async def _page(self, target: str, body: bytes, path: str, cursor: str | None) -> ItemPage:
         page = _decoded(await self._send(target, body, path), path, _native.decode_page)

@@ -1,4 +1,4 @@
-"""The blob port in this process's memory: exact semantics, numbered calls, faults on demand."""
+"""The blob port in this process's memory: exact semantics."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import os
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from s3k_async.concurrency import interleaved
 from s3k_async.errors import (
     BlobChangedError,
     BlobExistsError,
@@ -29,7 +29,6 @@ from s3k_async.stores.blob_keys import (
     part_numbers,
 )
 from s3k_async.stores.blobs import BlobInfo, BlobPage, BlobStore, Buffer, DeleteFailure, Unfinished
-from s3k_async.stores.faults import FaultPlan, guarded
 
 __all__ = ["MemoryBlobs"]
 
@@ -84,21 +83,16 @@ class MemoryBlobs:
     def __init__(
         self,
         name: str,
-        faults: FaultPlan | None = None,
         sources: Sources = SYSTEM,
         *,
         min_part: int = 1,
     ) -> None:
         self._name = name
-        self._faults = faults
         self._sources = sources
         self.min_part = min_part
 
     def __repr__(self) -> str:
         return f"MemoryBlobs({self._name!r})"
-
-    def _call(self, method: str, key: str) -> AbstractAsyncContextManager[None, None]:
-        return guarded(self._faults, "blobs", method, key)
 
     def _bucket(self) -> _Bucket:
         bucket = _buckets.get(self._name)
@@ -120,7 +114,7 @@ class MemoryBlobs:
     ) -> BlobInfo:
         check_key(key)
         check_put(if_absent, if_match)
-        async with self._call("put", key):
+        async with interleaved():
             bucket = self._bucket()
             with bucket.lock:
                 stored = bucket.blobs.get(key)
@@ -141,14 +135,14 @@ class MemoryBlobs:
     ) -> bytes:
         check_key(key)
         check_range(start, end)
-        async with self._call("get", key):
+        async with interleaved():
             blob = self._blob(key)
             check_unchanged(blob.info, if_match, if_size)
             return blob.data[start:end]
 
     async def head(self, key: str) -> BlobInfo | None:
         check_key(key)
-        async with self._call("head", key):
+        async with interleaved():
             blob = self._bucket().blobs.get(key)
             return None if blob is None else blob.info
 
@@ -168,7 +162,7 @@ class MemoryBlobs:
         check_key(key)
         if not isinstance(source, MemoryBlobs):
             raise UnsupportedError("memory cannot copy from another kind of store", path=key)
-        async with self._call("copy", key):
+        async with interleaved():
             blob = source._blob(source_key)
             check_unchanged(blob.info, if_match)
             bucket = self._bucket()
@@ -177,7 +171,7 @@ class MemoryBlobs:
 
     async def delete(self, key: str) -> None:
         check_key(key)
-        async with self._call("delete", key):
+        async with interleaved():
             bucket = self._bucket()
             with bucket.lock:
                 bucket.delete(key)
@@ -185,17 +179,12 @@ class MemoryBlobs:
     async def delete_many(self, keys: Sequence[str]) -> list[DeleteFailure]:
         for key in keys:
             check_key(key)
-        failures: list[DeleteFailure] = []
-        async with self._call("delete_many", keys[0] if keys else ""):
+        async with interleaved():
             bucket = self._bucket()
             with bucket.lock:
                 for key in dict.fromkeys(keys):
-                    refusal = None if self._faults is None else self._faults.refusal(key)
-                    if refusal is None:
-                        bucket.delete(key)
-                    else:
-                        failures.append(DeleteFailure(key, refusal))
-        return failures
+                    bucket.delete(key)
+        return []
 
     async def list(
         self,
@@ -206,7 +195,7 @@ class MemoryBlobs:
         after: str = "",
     ) -> BlobPage:
         check_page(limit)
-        async with self._call("list", prefix):
+        async with interleaved():
             bucket = self._bucket()
             with bucket.lock:
                 order = bucket.order
@@ -229,7 +218,7 @@ class MemoryBlobs:
 
     async def start_upload(self, key: str) -> MemoryUpload:
         check_key(key)
-        async with self._call("start_upload", key):
+        async with interleaved():
             bucket = self._bucket()
             bucket.begun += 1
             upload = MemoryUpload(self, key, f"upload-{bucket.begun}")
@@ -240,7 +229,7 @@ class MemoryBlobs:
             return upload
 
     async def list_uploads(self, prefix: str = "") -> AsyncIterator[Unfinished]:
-        async with self._call("list_uploads", prefix):
+        async with interleaved():
             begun = [
                 begun
                 for begun, _ in self._bucket().uploads.values()
@@ -250,24 +239,24 @@ class MemoryBlobs:
             yield each
 
     async def abort_upload(self, upload: Unfinished) -> None:
-        async with self._call("abort_upload", upload.key):
+        async with interleaved():
             if upload.id in (uploads := self._bucket().uploads):
                 uploads[upload.id][1].end()
 
     async def now_ms(self) -> int:
-        async with self._call("now_ms", ""):
+        async with interleaved():
             return self._sources.now_ms()
 
     async def create(self) -> bool:
-        async with self._call("create", ""):
+        async with interleaved():
             return _buckets.setdefault(self._name, bucket := _Bucket()) is bucket
 
     async def exists(self) -> bool:
-        async with self._call("exists", ""):
+        async with interleaved():
             return self._name in _buckets
 
     async def drop(self, *, if_empty: bool = False) -> bool:
-        async with self._call("drop", ""):
+        async with interleaved():
             bucket = _buckets.get(self._name)
             if if_empty and bucket is not None and bucket.blobs:
                 return False
@@ -297,11 +286,11 @@ class MemoryUpload:
     async def put_part(self, number: int, data: Buffer) -> None:
         if number < 1:
             raise ValueError("parts are numbered from 1")
-        async with self._store._call("put_part", self._key):
+        async with interleaved():
             self._open_parts()[number] = bytes(data)
 
     async def complete(self) -> BlobInfo:
-        async with self._store._call("complete", self._key):
+        async with interleaved():
             if self._published is not None:
                 return self._published
             parts = self._open_parts()
@@ -315,7 +304,7 @@ class MemoryUpload:
             return self._published
 
     async def abort(self) -> None:
-        async with self._store._call("abort", self._key):
+        async with interleaved():
             self.end()
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""The item port in this process's memory: exact semantics, numbered calls, faults on demand."""
+"""The item port in this process's memory: exact semantics."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from itertools import islice
 
+from s3k_async.concurrency import interleaved
 from s3k_async.errors import VolumeNotFoundError
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.actions import (
@@ -27,7 +27,6 @@ from s3k_async.stores.actions import (
     validate_segment,
     validate_transaction,
 )
-from s3k_async.stores.faults import FaultPlan, guarded
 from s3k_async.stores.items import Action, Delete, Item, ItemPage, Key, Put, Update, Value
 
 __all__ = ["MemoryItems"]
@@ -102,18 +101,12 @@ class MemoryItems:
     with a copy.
     """
 
-    def __init__(
-        self, name: str, faults: FaultPlan | None = None, sources: Sources = SYSTEM
-    ) -> None:
+    def __init__(self, name: str, sources: Sources = SYSTEM) -> None:
         self._name = name
-        self._faults = faults
         self._sources = sources
 
     def __repr__(self) -> str:
         return f"MemoryItems({self._name!r})"
-
-    def _call(self, method: str, key: str) -> AbstractAsyncContextManager[None, None]:
-        return guarded(self._faults, "items", method, key)
 
     def _table(self) -> _Table:
         table = _tables.get(self._name)
@@ -122,18 +115,18 @@ class MemoryItems:
         return table
 
     async def get(self, key: Key) -> Item | None:
-        async with self._call("get", _text(key)):
+        async with interleaved():
             item = self._table().items.get(key)
             return None if item is None else dict(item)
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Item]:
-        async with self._call("get_many", _text(keys[0]) if keys else ""):
+        async with interleaved():
             items = self._table().items
             return {key: dict(items[key]) for key in keys if key in items}
 
     async def write(self, action: Put | Update | Delete) -> None:
         validate(action)
-        async with self._call("write", _text(action.key)):
+        async with interleaved():
             table = self._table()
             with table.lock:
                 table.apply([action])
@@ -141,14 +134,14 @@ class MemoryItems:
     async def transact(self, actions: Sequence[Action], token: str) -> None:
         validate_transaction(actions, token)
         actions = list(actions)
-        async with self._call("transact", _text(actions[0].key)):
+        async with interleaved():
             table = self._table()
             with table.lock:
                 table.transact(actions, token, self._sources.now_ms())
 
     async def load(self, items: Sequence[Item]) -> None:
         keys = validate_load(items)
-        async with self._call("load", _text(keys[0])):
+        async with interleaved():
             table = self._table()
             with table.lock:
                 table.load(items, keys)
@@ -157,7 +150,7 @@ class MemoryItems:
         self, partition: str, *, cursor: str | None = None, limit: int | None = None
     ) -> ItemPage:
         validate_page(limit)
-        async with self._call("query", partition):
+        async with interleaved():
             table = self._table()
             with table.lock:
                 begin = bisect_right(table.order, Key(partition, cursor or ""))
@@ -173,7 +166,7 @@ class MemoryItems:
     ) -> ItemPage:
         validate_segment(segment, segments)
         validate_page(limit)
-        async with self._call("scan", f"{segment}/{segments}"):
+        async with interleaved():
             table = self._table()
             size = limit or _PAGE
             with table.lock:
@@ -193,25 +186,21 @@ class MemoryItems:
         """Nothing is held: the table lives as long as the process."""
 
     async def create(self) -> bool:
-        async with self._call("create", ""):
+        async with interleaved():
             return _tables.setdefault(self._name, table := _Table()) is table
 
     async def exists(self) -> bool:
-        async with self._call("exists", ""):
+        async with interleaved():
             return self._name in _tables
 
     async def drop(self) -> None:
-        async with self._call("drop", ""):
+        async with interleaved():
             _tables.pop(self._name, None)
 
     async def read_tag(self, name: str) -> str | None:
-        async with self._call("read_tag", name):
+        async with interleaved():
             return self._table().tags.get(name)
 
     async def write_tag(self, name: str, value: str) -> None:
-        async with self._call("write_tag", name):
+        async with interleaved():
             self._table().tags[name] = value
-
-
-def _text(key: Key) -> str:
-    return f"{key.partition}/{key.sort}"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from s3k_async.concurrency import AdaptiveLimit
 from s3k_async.config import (
@@ -23,18 +23,14 @@ from s3k_async.requests import Meter, Part, RequestCounter
 from s3k_async.retry import retry
 from s3k_async.sources import Sources
 from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.faults import FaultPlan
-from s3k_async.stores.items import ItemStore, ItemTable
+from s3k_async.stores.interception import INTERCEPTOR, Interceptor, TableStore
+from s3k_async.stores.items import ItemTable
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
 
 __all__ = ["Connections", "beside_data", "log_location", "table_text"]
 
 T = TypeVar("T")
-
-
-class _Table(ItemStore, ItemTable, Protocol):
-    """Every adapter for items is the table as well."""
 
 
 def table_text(table: TableLocation) -> str:
@@ -77,15 +73,17 @@ class Connections:
     config: VolumeConfig
     sources: Sources
     session: object | None
-    faults: FaultPlan | None
     stack: AsyncExitStack
     counter: RequestCounter = field(default_factory=RequestCounter)
     """Counts the requests of the client that the volume is opened for."""
+    interceptor: Interceptor | None = field(default_factory=INTERCEPTOR.get)
     _limits: dict[Part, AdaptiveLimit] = field(default_factory=dict)
 
     def table(self) -> tuple[ReliableItems, ItemTable]:
         """The items and the table they are in."""
         store = self._table(self.config.table)
+        if self.interceptor is not None:
+            store = self.interceptor.items(store)
         self.stack.push_async_callback(store.close)
         meter = Meter("table", self.counter)
         return ReliableItems(
@@ -95,6 +93,8 @@ class Connections:
     def blobs(self, location: BlobLocation, part: Part) -> ReliableBlobs:
         """The blobs at a place; `part` is `data` or `log`."""
         store = self._blobs(location, part)
+        if self.interceptor is not None:
+            store = self.interceptor.blobs(store)
         self.stack.push_async_callback(store.close)
         meter = Meter(part, self.counter)
         return ReliableBlobs(
@@ -116,7 +116,7 @@ class Connections:
     def _session(self, part: str) -> object | None:
         return self.session.get(part) if isinstance(self.session, Mapping) else self.session
 
-    def _table(self, location: TableLocation) -> _Table:
+    def _table(self, location: TableLocation) -> TableStore:
         if isinstance(location, DynamoTable):
             from s3k_async.stores.dynamodb_wire import WireItems
 
@@ -127,7 +127,7 @@ class Connections:
             return SqliteItems(location.path)
         from s3k_async.stores.memory_items import MemoryItems
 
-        return MemoryItems(location.name, self.faults, self.sources)
+        return MemoryItems(location.name, self.sources)
 
     def _blobs(self, location: BlobLocation, part: str) -> BlobStore:
         if isinstance(location, S3Bucket):
@@ -140,4 +140,4 @@ class Connections:
             return LocalBlobs(location.path)
         from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
 
-        return MemoryBlobStore(location.name, self.faults, self.sources)
+        return MemoryBlobStore(location.name, self.sources)

@@ -32,7 +32,6 @@ from s3k_async.metadata.record import (
 from s3k_async.requests import Part
 from s3k_async.settings.locations import check_name, name_of_directory
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ItemTable
 from s3k_async.stores.modes import make_directories
 from s3k_async.stores.reliable_blobs import ReliableBlobs
@@ -58,7 +57,6 @@ async def init_volume(
     lock: ExclusiveLock | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
-    faults: FaultPlan | None = None,
 ) -> VolumeRecord:
     """Make a volume: buckets or directories, table, record. What exists of the first two is used as
     it is.
@@ -80,7 +78,7 @@ async def init_volume(
     wanted = _new_record(config, sources)
     where = table_text(config.table)
     async with AsyncExitStack() as stack:
-        connections = Connections(config, sources, session, faults, stack)
+        connections = Connections(config, sources, session, stack)
         items, table = connections.table()
         existing = await _existing(connections, items, table, where)
         if existing is None and take_over:

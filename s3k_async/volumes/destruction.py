@@ -24,7 +24,6 @@ from s3k_async.metadata.record import VolumeRecord, has_entries, load_or_repair,
 from s3k_async.oplog.reader import DamagedLog, LogReader
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ItemStore
 from s3k_async.stores.pagination import list_all, scan_all
 from s3k_async.stores.reliable_blobs import ReliableBlobs
@@ -46,7 +45,6 @@ async def destroy_volume(
     force: bool = False,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
-    faults: FaultPlan | None = None,
 ) -> int:
     """Remove a volume with everything in it; how many objects that are not the volume's were left
     where they were.
@@ -64,7 +62,7 @@ async def destroy_volume(
     if config.kind == "s3k-1.0":
         raise ReadOnlyVolumeError("a volume of S3-FileSystem 1.0 cannot be destroyed", path=where)
     async with AsyncExitStack() as stack:
-        connections = Connections(config, sources, session, faults, stack)
+        connections = Connections(config, sources, session, stack)
         items, table = connections.table()
         await require_table(connections, table, where)
         record = await load_or_repair(

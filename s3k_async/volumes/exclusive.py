@@ -11,7 +11,6 @@ from s3k_async.errors import UnsupportedError, VolumeNotFoundError
 from s3k_async.metadata.exclusive import ExclusiveLock
 from s3k_async.requests import RequestCounter
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.volumes.adapters import table_text
 from s3k_async.volumes.creation import init_volume
 from s3k_async.volumes.opening import Volume, open_volume
@@ -29,7 +28,6 @@ async def exclusive_volume(
     adopting: bool = False,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
-    faults: FaultPlan | None = None,
     counter: RequestCounter | None = None,
 ) -> AsyncIterator[Volume]:
     """A volume that nobody else can open for the time of the body. `lock.touched` must be set
@@ -47,7 +45,6 @@ async def exclusive_volume(
         config,
         sources=sources,
         session=session,
-        faults=faults,
         counter=counter,
         locked=True,
     )
@@ -62,7 +59,6 @@ async def exclusive_volume(
             lock=lock,
             sources=sources,
             session=session,
-            faults=faults,
         )
         lock.alone = True
         volume = await opened()

@@ -33,7 +33,6 @@ from s3k_async.requests import RequestCounter
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.storage.physical import PhysicalStorage
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ItemTable
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
@@ -92,15 +91,14 @@ async def open_volume(
     *,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
-    faults: FaultPlan | None = None,
     counter: RequestCounter | None = None,
     locked: bool = False,
 ) -> Volume:
     """Open a volume that exists.
 
-    `session`: an aioboto3 session, or a mapping of `table`, `data` and `log` to one each. `faults`
-    are for the parts that are in memory; `counter` counts the requests. `locked`: for whoever is
-    about to take the volume's exclusive lock (see `volumes.exclusive`).
+    `session`: an aioboto3 session, or a mapping of `table`, `data` and `log` to one each. `counter`
+    counts the requests. `locked`: for a caller that is about to take the volume's exclusive lock
+    (see `volumes.exclusive`).
 
     Raises VolumeNotFoundError (no table, record, bucket or directory), BusyError (somebody holds
     that lock, or was interrupted with it), NotAVolumeError, VolumeFormatError, VolumeMismatchError
@@ -108,9 +106,7 @@ async def open_volume(
     errors; nothing stays open then.
     """
     async with AsyncExitStack() as stack:
-        connections = Connections(
-            config, sources, session, faults, stack, counter or RequestCounter()
-        )
+        connections = Connections(config, sources, session, stack, counter or RequestCounter())
         items, table = connections.table()
         where = table_text(config.table)
         await require_table(connections, table, where)

@@ -27,7 +27,6 @@ from s3k_async.model import ROOT, Entry, HashName, Progress
 from s3k_async.oplog.entries import Operation
 from s3k_async.sources import SYSTEM, Sources
 from s3k_async.stores.blobs import BlobStore
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.pagination import scan_all
 from s3k_async.volumes.adapters import Connections, log_location, table_text
 from s3k_async.volumes.claims import CLAIM, Claim, read_claim
@@ -133,7 +132,6 @@ async def restore_volume(
     directory: str | None = None,
     sources: Sources = SYSTEM,
     session: object | Mapping[str, object] | None = None,
-    faults: FaultPlan | None = None,
     progress: Callable[[Progress], object] | None = None,
     planner: Planner | None = None,
 ) -> RestoreReport:
@@ -161,7 +159,7 @@ async def restore_volume(
     if config.log_mode == "disabled":
         raise UnsupportedError("a volume without operation log cannot be restored", path=where)
     async with AsyncExitStack() as stack:
-        connections = Connections(config, sources, session, faults, stack)
+        connections = Connections(config, sources, session, stack)
         place = connections.blobs(config.data, "data")
         log_place = connections.blobs(log_location(config), "log")
         found = await _mark(place, log_place)
@@ -175,9 +173,7 @@ async def restore_volume(
                 Lost(config, found.volume_id, found.scope, top, log, data, table, sources)
             )
 
-        open_as_it_is = partial(
-            open_volume, sources=sources, session=session, faults=faults, locked=True
-        )
+        open_as_it_is = partial(open_volume, sources=sources, session=session, locked=True)
         try:
             table: Volume | None = await open_as_it_is(config)
         except VolumeNotFoundError:
@@ -197,7 +193,7 @@ async def restore_volume(
         lock = ExclusiveLock("restore", top, sources)
         create = subtree is None
         async with exclusive_volume(
-            config, lock, create=create, sources=sources, session=session, faults=faults
+            config, lock, create=create, sources=sources, session=session
         ) as volume:
             if create and not lock.touched:
                 await _need_empty(volume, where)

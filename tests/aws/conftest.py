@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.s3 import S3Blobs
 from s3k_async.stores.s3_wire import WireBlobs
+from s3k_async.testing import DynamoItems
 from tests.aws.places import Adapter, OpenBlobs, OpenItems, open_blobs, open_items
 
 

@@ -8,9 +8,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeAlias
 
 from s3k_async.config import AwsConfig, DynamoTable, S3Bucket, Secret
-from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.s3 import S3Blobs
+from s3k_async.testing import DynamoItems
 from tests.engines.process import PATIENCE
 
 __all__ = [

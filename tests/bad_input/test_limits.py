@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from s3k_async.errors import NoSpaceError
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.testing import FaultPlan
 from tests.bad_input.kinds import DENIED, NO_SPACE
 from tests.bad_input.rows import (
     Ran,

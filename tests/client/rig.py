@@ -12,9 +12,10 @@ from s3k_async.client import S3kClient, _Opened
 from s3k_async.config import MemoryBlobs, MemoryTable, Tuning, VolumeConfig
 from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume, open_volume
 from tests.engines.volumes import fresh_name
+from tests.support import under
 
 __all__ = ["TUNING", "faulty_client", "memory_config", "paths"]
 
@@ -44,8 +45,8 @@ async def faulty_client(
         config = memory_config()
         await init_volume(config)
     client = S3kClient(config=config)
-    volume = await open_volume(
-        replace(config), sources=sources, faults=faults, counter=client._counter
+    volume = await under(
+        faults, open_volume(replace(config), sources=sources, counter=client._counter)
     )
     faults.calls.clear()
     client._opened = _Opened(volume, asyncio.get_running_loop(), os.getpid())

@@ -36,10 +36,10 @@ from s3k_async.metadata import exclusive
 from s3k_async.model import ManyResult, Progress
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import Condition, Update
 from s3k_async.stores.local import LocalBlobs
 from s3k_async.sync import S3kSyncClient
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from s3k_async.volumes.claims import CLAIM
 from s3k_async.volumes.restoring import restore_volume

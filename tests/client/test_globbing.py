@@ -14,7 +14,7 @@ from s3k_async.client import S3kClient
 from s3k_async.errors import InvalidArgumentError, InvalidPathError
 from s3k_async.globbing import expand_braces, glob_entries, matcher
 from s3k_async.model import Entry
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.engines.volumes import volume_backends

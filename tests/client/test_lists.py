@@ -32,9 +32,9 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.codec import to_item
 from s3k_async.model import Progress
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import Condition, Put
 from s3k_async.sync import S3kSyncClient
+from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, paths
 from tests.engines.volumes import volume_backends
 from tests.metadata.rig import nth

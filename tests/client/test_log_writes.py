@@ -10,7 +10,7 @@ import pytest
 
 from s3k_async.client import S3kClient
 from s3k_async.oplog.reader import LogReader
-from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client
 
 

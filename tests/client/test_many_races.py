@@ -11,7 +11,7 @@ from s3k_async.errors import (
     ThrottledError,
     UnreachableError,
 )
-from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 

@@ -23,7 +23,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.retry import Retries, RetryPolicy
-from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.engines.volumes import volume_backends

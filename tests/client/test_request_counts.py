@@ -12,7 +12,7 @@ from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.model import ChangeResult
 from s3k_async.requests import Part, Requests
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.testing import FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.request_scenes import SCENES
 from tests.client.rig import faulty_client

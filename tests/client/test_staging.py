@@ -33,10 +33,10 @@ from s3k_async.metadata.jobs import JOB_PARTITION
 from s3k_async.model import StagedFile
 from s3k_async.sources import SYSTEM
 from s3k_async.staging import StagedWriter
-from s3k_async.stores.faults import Call, FaultPlan, Moment
 from s3k_async.stores.pagination import list_all
 from s3k_async.sync import S3kSyncClient
 from s3k_async.sync_files import SyncStagedWriter
+from s3k_async.testing import Call, FaultPlan, Moment
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
 from tests.client.transacting import both_ways, contents, fill, problems, stored_bytes

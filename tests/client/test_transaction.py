@@ -26,8 +26,8 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.model import ChangeResult
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.sync import S3kSyncClient
+from s3k_async.testing import FaultPlan
 from s3k_async.transaction import Transaction
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config, paths

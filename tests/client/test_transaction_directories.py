@@ -19,7 +19,7 @@ from s3k_async.errors import (
     UncommittedFileError,
 )
 from s3k_async.model import ChangeResult
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.testing import FaultPlan
 from s3k_async.transaction import Transaction
 from tests.client.rig import faulty_client
 from tests.client.transacting import (

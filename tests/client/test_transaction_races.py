@@ -28,9 +28,9 @@ from s3k_async.errors import (
 from s3k_async.metadata import parts, together
 from s3k_async.metadata.jobs import JOB_PARTITION, Jobs
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Key, Put, Update
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.transaction import Transaction
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config
@@ -258,7 +258,7 @@ async def test_between_any_two_requests_of_a_listing_it_happens_wholly(touched: 
             await fill(other)
             if touched:
                 await other._volume().store.touch("/")
-            faults: FaultPlan = reader._volume().items._store._faults  # type: ignore[attr-defined]  # the memory table's
+            faults: FaultPlan = reader._volume().items._store.plan  # type: ignore[attr-defined]  # the memory table's
             due = len(faults.calls) + before
             came = False
 
@@ -306,7 +306,7 @@ async def test_a_directory_that_went_with_its_files_does_not_come_back() -> None
     async with two_clients() as (fs, other):
         await other.write("/d/f", b"gone")
         await other.write("/g", b"g")
-        faults: FaultPlan = fs._volume().items._store._faults  # type: ignore[attr-defined]  # the memory table has them
+        faults: FaultPlan = fs._volume().items._store.plan  # type: ignore[attr-defined]  # the memory table has them
 
         async def gate(call: Call) -> None:
             if call.method == "transact":
@@ -327,7 +327,7 @@ async def test_a_directory_that_goes_away_meanwhile_is_made_again() -> None:
     """It is removed between the look and the marks, by somebody who saw it empty."""
     async with two_clients() as (fs, other):
         await fs.makedirs("/d/x")
-        faults: FaultPlan = fs._volume().items._store._faults  # type: ignore[attr-defined]  # the memory table has them
+        faults: FaultPlan = fs._volume().items._store.plan  # type: ignore[attr-defined]  # the memory table has them
         removed = False
 
         async def gate(call: object) -> None:

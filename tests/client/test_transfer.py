@@ -26,7 +26,7 @@ from s3k_async.errors import (
 )
 from s3k_async.files import FileWriter
 from s3k_async.model import FileStatus, Progress
-from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.transfer import download, move_to, upload
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config

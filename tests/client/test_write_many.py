@@ -27,7 +27,7 @@ from s3k_async.fsck.verify import Verifier
 from s3k_async.oplog.log import SEGMENT_OPERATIONS
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING, faulty_client, memory_config, paths
 from tests.engines.volumes import volume_backends

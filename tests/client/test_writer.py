@@ -22,8 +22,8 @@ from s3k_async.errors import (
 )
 from s3k_async.files import FileWriter
 from s3k_async.storage.physical import checksum_of
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING, faulty_client, memory_config, paths
 from tests.engines.volumes import volume_backends

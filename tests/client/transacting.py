@@ -17,9 +17,9 @@ from s3k_async.fsck.verify import Verifier
 from s3k_async.metadata.jobs import JOB_PARTITION
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import FaultPlan
 from s3k_async.transaction import Transaction
 from s3k_async.volumes import init_volume
 from tests.client.rig import faulty_client, memory_config

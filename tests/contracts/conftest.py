@@ -60,8 +60,8 @@ async def open_items(
 
     def make() -> Items:
         if engine is not None:
-            from s3k_async.stores.dynamodb import DynamoItems
             from s3k_async.stores.dynamodb_wire import WireItems
+            from s3k_async.testing import DynamoItems
 
             adapter = DynamoItems if item_store == "reference" else WireItems
             return adapter(DynamoTable(name, engine.aws()), request.getfixturevalue("session"))

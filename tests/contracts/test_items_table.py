@@ -145,8 +145,8 @@ async def test_tags_are_no_items_and_go_with_the_table(items: Items, item_store:
 async def foreign(
     request: pytest.FixtureRequest,
 ) -> AsyncIterator[tuple[Items, DynamoTable, Engine]]:
-    from s3k_async.stores.dynamodb import DynamoItems
     from s3k_async.stores.dynamodb_wire import WireItems
+    from s3k_async.testing import DynamoItems
 
     engine: Engine = request.getfixturevalue(DYNAMO[request.param])
     with fresh_table(engine) as table:

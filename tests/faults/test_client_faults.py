@@ -22,8 +22,8 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.files import FileWriter
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.sync_files import SyncFileWriter
+from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, paths
 
 DATA = b"0123456789" * 100
@@ -112,7 +112,7 @@ async def test_a_stored_object_that_is_not_what_was_sent_is_not_committed() -> N
         # The service takes the upload and keeps less of it than it was given.
         upload: Any = writer._upload._upload
         await asyncio.wait(writer._upload._parts)
-        upload._upload._upload._parts[1] = b"less"
+        upload._upload._upload._upload._parts[1] = b"less"
         for _ in range(2):
             with pytest.raises(CorruptDataError):
                 await writer.close()

@@ -24,7 +24,7 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.retry import Retries, RetryPolicy
-from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.client.rig import TUNING, faulty_client, memory_config
 

@@ -12,9 +12,9 @@ from s3k_async.errors import (
     PathNotFoundError,
     ResponseLostError,
 )
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ItemPage
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.testing import FaultPlan
 from tests.metadata.rig import Rig, calls, nth
 
 

@@ -13,14 +13,14 @@ from s3k_async.oplog.entries import LogRecord, Operation, entry_key
 from s3k_async.oplog.java import JavaEntryV1, write_java
 from s3k_async.oplog.log import NativeLog
 from s3k_async.oplog.reader import DamagedLog, JavaLogReader, LogReader, Truth, latest
-from s3k_async.stores.faults import FaultPlan
-from s3k_async.stores.memory_blobs import MemoryBlobs
+from s3k_async.stores.blobs import BlobStore
+from s3k_async.testing import FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs
 from tests.support import fake_sources
 
 
-async def truth(blobs: MemoryBlobs) -> Truth:
+async def truth(blobs: BlobStore) -> Truth:
     return latest([finding async for finding in LogReader(blobs).records()])[sample.OBJECT]
 
 

@@ -18,11 +18,11 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.codec import NEXT
 from s3k_async.stores.blobs import BlobInfo, Buffer
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import OPERATION, Condition, Update
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Call, FaultPlan
 from tests.client.rig import faulty_client, memory_config, paths
 from tests.engines.volumes import fresh_name
 from tests.metadata.rig import Rig

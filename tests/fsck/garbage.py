@@ -16,11 +16,11 @@ from s3k_async.fsck.marking import Marked, Place
 from s3k_async.fsck.verdicts import Ages
 from s3k_async.retry import Retries, RetryPolicy
 from s3k_async.sources import Sources
-from s3k_async.stores.faults import Died, FaultPlan
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Died, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client, memory_config
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_sources, under
 
 __all__ = ["AGES", "DAY", "Yard", "gc_of", "live_keys", "place_of", "stored_keys", "yard"]
 
@@ -84,7 +84,7 @@ class Yard:
         faults = faults or FaultPlan()
         planned, faults._faults = faults._faults, []
         gate, faults.gate = faults.gate, None
-        volume = await open_volume(self.config, sources=self.sources, faults=faults)
+        volume = await under(faults, open_volume(self.config, sources=self.sources))
         self.opened.append(volume)
         faults.calls.clear()
         faults._faults, faults.gate = planned, gate

@@ -26,10 +26,10 @@ from s3k_async.metadata.codec import to_item, unchanged
 from s3k_async.metadata.marks import Mark
 from s3k_async.metadata.record import RECORD_KEY
 from s3k_async.oplog.compaction import Compactor
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put, Update, Value
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import FaultPlan
 from tests.fsck.garbage import AGES, DAY, Yard, gc_of, live_keys, yard
 
 

@@ -19,9 +19,9 @@ from s3k_async.fsck.collect import Collector
 from s3k_async.fsck.repair import repair_volume
 from s3k_async.fsck.verdicts import Ages
 from s3k_async.metadata import together
-from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Put
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.testing import Call, Died, FaultPlan
 from tests.client.rig import faulty_client
 from tests.fsck.garbage import DAY, Yard, live_keys, yard
 

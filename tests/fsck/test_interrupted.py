@@ -27,8 +27,8 @@ from s3k_async.oplog import log as oplog
 from s3k_async.oplog.entries import Operation, seal, segment_key
 from s3k_async.oplog.reader import LogReader, latest
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import Died, FaultPlan, Moment
 from s3k_async.stores.items import Condition, Key, Update
+from s3k_async.testing import Died, FaultPlan, Moment
 from tests.client.rig import faulty_client
 from tests.torture.damage import GRACE, Scene
 

@@ -38,12 +38,13 @@ from s3k_async.model import UNCOMMITTED, Entry
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.reader import LogReader, Truth, latest
 from s3k_async.stores.blobs import BlobInfo
-from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Put
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
+from tests.support import under
 from tests.torture.damage import DAMAGES, GRACE, Scene
 
 OLD = Entry("/f", False, "i", 2, 1, 1000, 3, "k.id=i", True, operation="o")
@@ -204,7 +205,7 @@ async def test_what_changes_between_the_look_and_the_write_is_not_put_back(chang
         await store.changes.log.drained()
 
     faults = FaultPlan()
-    volume = await open_volume(scene.volume.config, sources=store.sources, faults=faults)
+    volume = await under(faults, open_volume(scene.volume.config, sources=store.sources))
     try:
         await DAMAGES["no_item"](scene, "/top")
         faults.gate = gate
@@ -351,8 +352,8 @@ async def test_an_error_of_the_store_is_not_taken_for_damage() -> None:
             ServiceError("cut", service_code="X"),
             times=99,
         )
-        volume = await open_volume(
-            scene.volume.config, sources=scene.volume.store.sources, faults=faults
+        volume = await under(
+            faults, open_volume(scene.volume.config, sources=scene.volume.store.sources)
         )
         before = {info.key async for info in list_all(scene.log_blobs)}
         with pytest.raises(ServiceError):
@@ -480,8 +481,8 @@ async def test_without_an_audit_trail_nothing_is_done() -> None:
         faults.fail_when(
             lambda call: "audit/" in call.key, ServiceError("no", service_code="X"), times=99
         )
-        volume = await open_volume(
-            scene.volume.config, sources=scene.volume.store.sources, faults=faults
+        volume = await under(
+            faults, open_volume(scene.volume.config, sources=scene.volume.store.sources)
         )
         with pytest.raises(S3kError):
             await repair_volume(volume, dry_run=False, grace=GRACE)
@@ -588,8 +589,8 @@ async def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -
         faults.fail_when(
             lambda call: call.method == "head", ServiceError("down", service_code="X"), times=10**6
         )
-        volume = await open_volume(
-            scene.volume.config, sources=scene.volume.store.sources, faults=faults
+        volume = await under(
+            faults, open_volume(scene.volume.config, sources=scene.volume.store.sources)
         )
         with pytest.raises(ServiceError):
             await verify_volume(volume, grace=GRACE, directory=str(tmp_path))
@@ -642,8 +643,8 @@ async def test_an_interrupted_run_can_be_run_again_at_every_call() -> None:
             ):
                 await DAMAGES[name](scene, path)
             faults = FaultPlan()
-            volume = await open_volume(
-                scene.volume.config, sources=scene.volume.store.sources, faults=faults
+            volume = await under(
+                faults, open_volume(scene.volume.config, sources=scene.volume.store.sources)
             )
             first = len(faults.calls)
             faults.fail_when(from_call(first + number), Died("died"), when="after", times=10**6)

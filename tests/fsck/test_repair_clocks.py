@@ -24,11 +24,11 @@ from s3k_async.metadata.pairs import Pair, PairRenames
 from s3k_async.model import Entry
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.sources import Sources
-from s3k_async.stores.faults import Call, FaultPlan
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import fresh_name
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_sources, under
 
 GRACE: Final = 300.0
 SLOW: Final = [600.0, 3600.0]
@@ -97,8 +97,8 @@ class Rig:
     async def repair(self, gate: Callable[[Call], Awaitable[None]]) -> tuple[RepairReport, int]:
         """Repair by another client, whose clock is right; its calls go through the gate."""
         faults = FaultPlan()
-        volume = await open_volume(
-            self.config, sources=fake_sources(self.clock, seed=5), faults=faults
+        volume = await under(
+            faults, open_volume(self.config, sources=fake_sources(self.clock, seed=5))
         )
         faults.calls.clear()
         faults.gate = gate

@@ -21,9 +21,9 @@ from s3k_async.moving import dump_volume, load_volume, retire_log
 from s3k_async.moving.retirement import RETIRED
 from s3k_async.oplog.reader import JavaLogReader
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.pagination import list_all
 from s3k_async.stores.s3 import S3Blobs
+from s3k_async.testing import DynamoItems
 from s3k_async.volumes import open_volume
 from tests.engines.process import Engine
 from tests.engines.volumes import fresh_bucket, fresh_table

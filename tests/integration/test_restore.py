@@ -29,12 +29,13 @@ from s3k_async.metadata import exclusive
 from s3k_async.model import Entry, Progress
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import Died, FaultPlan, Moment
 from s3k_async.stores.items import PARTITION, SORT, Condition, Delete, Key
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Died, FaultPlan, Moment
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoring import restore_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
+from tests.support import under
 
 Tree = dict[str, tuple[Entry, bytes | None]]
 
@@ -173,14 +174,14 @@ async def test_death_at_every_call_of_a_restore_is_finished_by_restoring_again(
     before = await tree_of(config)
     probe = FaultPlan()
     await lose_table(config)
-    await restore_volume(config, dry_run=False, faults=probe)
+    await under(probe, restore_volume(config, dry_run=False))
     assert await tree_of(config) == before
     for number in range(1 if when == "before" else 2, len(probe.calls) + 1, 2):
         await lose_table(config)
         faults = FaultPlan()
         faults.die(number, when=when)
         with pytest.raises(Died):
-            await restore_volume(config, dry_run=False, faults=faults)
+            await under(faults, restore_volume(config, dry_run=False))
         try:
             await restore_volume(config, dry_run=False)
         except DirectoryNotEmptyError:
@@ -225,7 +226,7 @@ async def test_a_half_restored_volume_opens_for_nobody(new_volume: VolumeMaker) 
     faults = FaultPlan()
     faults.fail_when(lambda call: call.method == "load", Died("died"), when="after")
     with pytest.raises(Died):
-        await restore_volume(config, dry_run=False, faults=faults)
+        await under(faults, restore_volume(config, dry_run=False))
     with pytest.raises(
         BusyError,
         match=r"restore of the volume .*was interrupted; repeat the restore to finish it",
@@ -290,7 +291,7 @@ async def test_what_a_restore_writes_is_in_its_audit_trail_before(
     await lived(config, 30)
     await lose_table(config)
     faults = FaultPlan()
-    report = await restore_volume(config, dry_run=False, faults=faults)
+    report = await under(faults, restore_volume(config, dry_run=False))
     volume = await open_volume(config)
     assert volume.log_blobs is not None
     named = [

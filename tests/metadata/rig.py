@@ -18,11 +18,11 @@ from s3k_async.oplog.log import NativeLog
 from s3k_async.oplog.reader import LogReader, Truth, latest
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM, Sources
-from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.testing import Call, Died, FaultPlan
 from tests.support import FakeClock, fake_sources
 
 __all__ = ["Rig"]
@@ -62,10 +62,11 @@ class Rig:
         self.tree = Tree(self.store)
 
     def client(self, faults: FaultPlan | None = None) -> MetadataStore:
+        faults = faults or FaultPlan()
         policy = RetryPolicy(attempts=4)
-        items = ReliableItems(MemoryItems(self.name, faults), policy, self.sources)
+        items = ReliableItems(faults.items(MemoryItems(self.name)), policy, self.sources)
         log = NativeLog(
-            ReliableBlobs(MemoryBlobs(self.name, faults), policy, self.sources), self.sources
+            ReliableBlobs(faults.blobs(MemoryBlobs(self.name)), policy, self.sources), self.sources
         )
         self.logs.append(log)
         tuning = Tuning(busy_timeout=5.0, lease=600.0)

@@ -30,8 +30,8 @@ from s3k_async.errors import (
 from s3k_async.metadata.marks import parse_mark
 from s3k_async.metadata.ordered import walk
 from s3k_async.model import Entry
-from s3k_async.stores.faults import Call, Died, FaultPlan, Moment
 from s3k_async.stores.items import Condition, Update
+from s3k_async.testing import Call, Died, FaultPlan, Moment
 from tests.metadata.world import GROWN, Client, Paths, World
 
 EVER: Final = 10**9

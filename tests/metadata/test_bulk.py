@@ -23,8 +23,8 @@ from s3k_async.metadata.bulk import Done, delete_files, move_files
 from s3k_async.metadata.codec import in_columns, to_item
 from s3k_async.metadata.transactions import TRANSACTIONS
 from s3k_async.model import Entry
-from s3k_async.stores.faults import Call
 from s3k_async.stores.items import ABSENT, Put
+from s3k_async.testing import Call
 from tests.metadata.rig import Rig, calls
 
 FILES = 130

@@ -39,12 +39,12 @@ from s3k_async.metadata.exclusive import (
 from s3k_async.metadata.record import RECORD_KEY, TAG
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import Sources
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import ABSENT, Condition, Delete, Item, Key, Put, Update
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from s3k_async.volumes.exclusive import exclusive_volume
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_sources, under
 
 _names = (f"exclusive-{number}" for number in count())
 ITEM: Item = {"path": "ks://v/-sf0", "children": "a", "ver": 1}
@@ -68,7 +68,7 @@ class Rig:
             yield volume
 
     async def open(self, faults: FaultPlan | None = None) -> Volume:
-        return await open_volume(self.config, sources=self.sources, faults=faults)
+        return await under(faults, open_volume(self.config, sources=self.sources))
 
     async def interrupt(self, lock: ExclusiveLock) -> None:
         """Work that fails half-way."""

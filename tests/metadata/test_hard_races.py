@@ -31,8 +31,8 @@ from s3k_async.metadata.settling import Settling
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
 from s3k_async.model import Entry
-from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.testing import Call, Died, FaultPlan
 from tests.metadata.marking import Hand
 from tests.metadata.rig import Rig
 

@@ -12,9 +12,9 @@ from s3k_async.errors import LeaseExpiredError
 from s3k_async.metadata.jobs import Jobs, job_key
 from s3k_async.metadata.marks import GONE
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import OPERATION, Condition, Delete, Put, Update
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.testing import Call, FaultPlan
 from tests.engines.volumes import fresh_name
 from tests.metadata.marking import Hand
 from tests.metadata.world import World

@@ -11,10 +11,10 @@ from s3k_async.metadata import jobs as jobs_module
 from s3k_async.metadata.jobs import JOB_PARTITION, Jobs
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import Key
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.testing import Call, FaultPlan
 from tests.engines.volumes import fresh_name
 
 
@@ -36,7 +36,10 @@ class Service:
         self.renewals: asyncio.Queue[Call] = asyncio.Queue()
         self.name = fresh_name("leases")
         self.items = ReliableItems(
-            MemoryItems(self.name, FaultPlan(self._gate)), RetryPolicy(), SYSTEM, AdaptiveLimit(1)
+            FaultPlan(self._gate).items(MemoryItems(self.name)),
+            RetryPolicy(),
+            SYSTEM,
+            AdaptiveLimit(1),
         )
 
     async def _gate(self, call: Call) -> None:

@@ -267,7 +267,7 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
 
             store = SqliteItems(str(tmp_path / "metadata.sqlite"))
         else:
-            from s3k_async.stores.dynamodb import DynamoItems
+            from s3k_async.testing import DynamoItems
 
             server = request.getfixturevalue("dynoxide")
             store = DynamoItems(stack.enter_context(fresh_table(server)))

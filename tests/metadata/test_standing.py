@@ -8,8 +8,8 @@ import pytest
 
 from s3k_async.errors import BusyError, NotDirectoryError, UnreachableError
 from s3k_async.metadata.standing import KNOWN_SECONDS, KnownDirectories, Looks, SharedReads
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import Delete, Item, Key, Put, Update
+from s3k_async.testing import FaultPlan
 from tests.metadata.rig import Rig, calls
 from tests.support import FakeClock
 

@@ -25,8 +25,8 @@ from s3k_async.metadata.marks import GONE, HERE, Mark
 from s3k_async.metadata.steady import ATTEMPTS, View, steadily
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import Entry, FileStatus
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.testing import Call, FaultPlan
 from tests.metadata.marking import Hand, Step, a_directory, a_file
 from tests.metadata.rig import Rig
 

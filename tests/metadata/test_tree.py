@@ -24,8 +24,8 @@ from s3k_async.metadata.portions import PORTION, portions
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree
 from s3k_async.model import ContentSummary, Entry
-from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import MAX_TRANSACTION
+from s3k_async.testing import Call, Died, FaultPlan
 from tests.metadata.rig import Rig
 
 

@@ -17,9 +17,9 @@ from s3k_async.metadata.jobs import JobState
 from s3k_async.metadata.marks import GONE, HERE, Then
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.model import Entry
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import Condition, Update
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.testing import Call, FaultPlan
 from tests.metadata.marking import Hand, a_directory, a_file
 from tests.metadata.rig import Rig
 

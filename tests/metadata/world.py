@@ -23,11 +23,11 @@ from s3k_async.oplog.log import NativeLog
 from s3k_async.oplog.reader import LogReader
 from s3k_async.retry import RetryPolicy
 from s3k_async.storage.physical import PhysicalStorage
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.testing import FaultPlan
 from tests.support import FakeClock, fake_sources
 
 __all__ = ["GROWN", "Client", "Paths", "World"]
@@ -91,13 +91,16 @@ class World:
         await MemoryBlobs(self.name + "-data").drop()
 
     def client(self, faults: FaultPlan | None = None) -> Client:
+        faults = faults or FaultPlan()
         policy = RetryPolicy(attempts=4)
-        items = ReliableItems(MemoryItems(self.name, faults, self.sources), policy, self.sources)
+        items = ReliableItems(
+            faults.items(MemoryItems(self.name, self.sources)), policy, self.sources
+        )
         log = ReliableBlobs(
-            MemoryBlobs(self.name, faults, sources=self.sources), policy, self.sources
+            faults.blobs(MemoryBlobs(self.name, self.sources)), policy, self.sources
         )
         data = ReliableBlobs(
-            MemoryBlobs(self.name + "-data", faults, sources=self.sources), policy, self.sources
+            faults.blobs(MemoryBlobs(self.name + "-data", self.sources)), policy, self.sources
         )
         store = MetadataStore(
             items, KeyScheme("v", 2), NativeLog(log, self.sources), self.sources, TUNING

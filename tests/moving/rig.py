@@ -14,8 +14,9 @@ from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 from s3k_async.metadata.exclusive import QUIET_SECONDS
 from s3k_async.model import Entry
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.testing import FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
+from tests.support import under
 
 __all__ = ["FILES", "HURRIED", "config", "entries", "fill", "keys", "made", "opened", "stored"]
 
@@ -69,7 +70,7 @@ async def made(settings: VolumeConfig) -> VolumeConfig:
 
 @asynccontextmanager
 async def opened(settings: VolumeConfig, faults: FaultPlan | None = None) -> AsyncIterator[Volume]:
-    volume = await open_volume(replace(settings, suffix_count=None, hash=None), faults=faults)
+    volume = await under(faults, open_volume(replace(settings, suffix_count=None, hash=None)))
     try:
         yield volume
     finally:

@@ -37,12 +37,13 @@ from s3k_async.moving.formats import DumpForm, open_dump
 from s3k_async.moving.landing import Landing
 from s3k_async.oplog.entries import LogRecord
 from s3k_async.oplog.reader import LogReader, latest
-from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.moving.rig import FILES, HURRIED, config, entries, keys, made, opened, stored
+from tests.support import under
 
 FORMS: list[DumpForm] = ["jsonl", "parquet"]
 
@@ -493,7 +494,7 @@ async def test_a_dump_does_not_replace_a_pipe_or_a_device(tmp_path: Path) -> Non
 async def calls_of_a_load(target: str, source: VolumeConfig) -> list[Call]:
     plan = FaultPlan()
     async with opened(source) as volume:
-        await load(target, config(3), bytes_from=volume, faults=plan)
+        await under(plan, load(target, config(3), bytes_from=volume))
     return plan.calls
 
 
@@ -519,7 +520,7 @@ async def test_a_load_that_dies_at_any_call_is_finished_by_loading_again(
         plan.fail_when(lambda call, number=number: call.number > number, Died("dead"), times=10**9)  # type: ignore[misc]
         async with opened(source) as volume:
             with suppress(Died, BaseExceptionGroup):  # no two loads make exactly as many calls
-                await load(target, other, bytes_from=volume, faults=plan)
+                await under(plan, load(target, other, bytes_from=volume))
             await _finish(target, other, volume)
         found = await entries(other)
         assert found.keys() == wanted.keys()
@@ -542,7 +543,7 @@ async def test_a_load_of_a_single_entry_that_was_interrupted_is_finished(target:
     plan.fail_when(lambda call: call.method == "load", PermissionDeniedError("no more"))
     async with opened(source) as volume:
         with pytest.raises(PermissionDeniedError):
-            await load(target, other, bytes_from=volume, faults=plan)
+            await under(plan, load(target, other, bytes_from=volume))
         await load(target, other, bytes_from=volume)
     assert set(await entries(other)) == {"/f"}
 
@@ -595,7 +596,7 @@ async def test_an_interrupted_load_keeps_the_volume_closed_and_goes_on_where_it_
     plan.fail_when(third, PermissionDeniedError("no more"))
     async with opened(source) as volume:
         with pytest.raises(PermissionDeniedError):
-            await load(target, other, bytes_from=volume, faults=plan)
+            await under(plan, load(target, other, bytes_from=volume))
         with pytest.raises(BusyError, match="a load of the volume"):
             async with S3kClient(config=other):
                 raise AssertionError

@@ -28,13 +28,14 @@ from s3k_async.moving.retirement import GUARD, RETIRED
 from s3k_async.oplog.java import JavaEntryV2, read_java, write_java
 from s3k_async.oplog.objects import ENTRY_BYTES
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import Volume, open_volume
 from tests.engines.volumes import fresh_name
 from tests.moving.rig import HURRIED
 from tests.old_volume import OldFiles, memory_volume
+from tests.support import under
 
 FILES = {"/a/one": b"one", "/a/deep/two": b"two" * 1000, "/empty": b"", "/x:y é": b"odd"}
 NOW = -3600.0
@@ -57,8 +58,8 @@ class Scene:
             await dump_volume(volume, str(self.dump))
 
     async def load(self, faults: FaultPlan | None = None) -> None:
-        await load_volume(
-            str(self.dump), self.new_config, adopt=True, sources=HURRIED, faults=faults
+        await under(
+            faults, load_volume(str(self.dump), self.new_config, adopt=True, sources=HURRIED)
         )
 
     async def retire(
@@ -84,7 +85,7 @@ class Scene:
 
 @asynccontextmanager
 async def opened(config: VolumeConfig, faults: FaultPlan | None = None) -> AsyncIterator[Volume]:
-    volume = await open_volume(replace(config, hash=None), faults=faults)
+    volume = await under(faults, open_volume(replace(config, hash=None)))
     try:
         yield volume
     finally:

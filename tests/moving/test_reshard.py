@@ -26,13 +26,13 @@ from s3k_async.metadata.record import TAG
 from s3k_async.model import HashName
 from s3k_async.moving import reshard, reshard_volume
 from s3k_async.moving.passes import Pass, Passed
-from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Put
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.testing import Call, Died, FaultPlan
 from s3k_async.volumes import Volume, init_volume
 from tests.engines.volumes import VolumeMaker, volume_backends
 from tests.moving.rig import FILES, HURRIED, config, entries, keys, made, opened, stored
-from tests.support import FakeClock
+from tests.support import FakeClock, under
 
 LATER = replace(HURRIED, now_ms=lambda: HURRIED.now_ms() + 100_000)
 
@@ -177,7 +177,7 @@ async def test_a_tag_that_cannot_be_written_stops_it_before_anything_is_changed(
     plan = FaultPlan()
     plan.fail_when(lambda call: call.method == "write_tag", PermissionDeniedError("no"), times=100)
     with pytest.raises(PermissionDeniedError):
-        await reshard_volume(settings, 6, sources=HURRIED, faults=plan)
+        await under(plan, reshard_volume(settings, 6, sources=HURRIED))
     assert await stored(settings) == before
     await check_readable(settings)
 
@@ -208,7 +208,7 @@ async def test_readers_and_writers_meanwhile_are_turned_away() -> None:
         seen.append(call.method)
 
     plan.gate = gate
-    await reshard_volume(settings, 9, sources=HURRIED, faults=plan)
+    await under(plan, reshard_volume(settings, 9, sources=HURRIED))
     assert {"load", "transact"} <= set(seen)
     clock.advance(LOOK_SECONDS)
     for again in (old.store.get("/a"), old.store.make_directory("/new/here")):
@@ -224,7 +224,7 @@ async def test_readers_and_writers_meanwhile_are_turned_away() -> None:
 
 async def calls_of_a_reshard() -> int:
     settings, plan = await made(config(2)), FaultPlan()
-    await reshard_volume(settings, 5, sources=HURRIED, faults=plan)
+    await under(plan, reshard_volume(settings, 5, sources=HURRIED))
     return len(plan.calls)
 
 
@@ -240,7 +240,7 @@ async def test_a_reshard_that_dies_at_any_call_is_finished_by_the_same_call(mome
         )
         plan.fail_when(lambda call, number=number: call.number > number, Died("dead"), times=10**9)  # type: ignore[misc]
         with suppress(Died, BaseExceptionGroup):  # no two make exactly as many calls
-            await reshard_volume(settings, 5, sources=HURRIED, faults=plan)
+            await under(plan, reshard_volume(settings, 5, sources=HURRIED))
         await reshard_volume(settings, 5, sources=LATER)
         assert await entries(settings) == wanted
         await keys(settings)
@@ -253,7 +253,7 @@ async def test_an_interrupted_reshard_is_finished_to_the_same_count_only() -> No
     settings, plan = await made(config(4)), FaultPlan()
     plan.fail_when(lambda call: call.method == "load", PermissionDeniedError("no more"))
     with pytest.raises(PermissionDeniedError):
-        await reshard_volume(settings, 7, hash="java31", sources=HURRIED, faults=plan)
+        await under(plan, reshard_volume(settings, 7, hash="java31", sources=HURRIED))
     with pytest.raises(BusyError, match=r"a reshard of the volume \(7 java31\) was interrupted"):
         await entries(settings)
     for count, hash_name in ((8, "java31"), (7, None)):

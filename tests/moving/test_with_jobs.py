@@ -13,8 +13,8 @@ from s3k_async.config import VolumeConfig
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.moving import dump_volume, reshard_volume
 from s3k_async.moving.formats import open_dump
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.testing import Call, FaultPlan
 from s3k_async.volumes import init_volume
 from tests.metadata.marking import Hand, a_directory, a_file
 from tests.moving.rig import HURRIED, config, entries, keys, opened

@@ -15,6 +15,7 @@ from s3k_async.moving import dump_volume, load_volume, reshard_volume
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.volumes.restoring import restore_volume
 from tests.moving.rig import HURRIED, config, entries, keys, made, opened
+from tests.support import under
 
 
 async def lose_and_restore(settings: VolumeConfig) -> dict[str, Entry]:
@@ -46,7 +47,7 @@ async def test_a_load_that_was_interrupted_and_finished_can_be_restored(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
     from s3k_async.errors import PermissionDeniedError
-    from s3k_async.stores.faults import FaultPlan
+    from s3k_async.testing import FaultPlan
 
     for module in ("formats", "jsonl", "dump"):
         monkeypatch.setattr(f"s3k_async.moving.{module}.PORTION", 4)
@@ -60,7 +61,7 @@ async def test_a_load_that_was_interrupted_and_finished_can_be_restored(
     async with opened(source) as volume:
         await dump_volume(volume, target)
         with pytest.raises(PermissionDeniedError):
-            await load_volume(target, other, bytes_from=volume, sources=HURRIED, faults=plan)
+            await under(plan, load_volume(target, other, bytes_from=volume, sources=HURRIED))
         await load_volume(target, other, bytes_from=volume, sources=HURRIED)
     wanted = await entries(other)
     assert plain(await lose_and_restore(other)) == plain(wanted)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from s3k_async import _native
 from s3k_async.errors import InvalidArgumentError, InvalidPathError
-from s3k_async.stores.dynamodb_codec import encode_item, encode_request, encode_transaction_action
 from s3k_async.stores.items import (
     ABSENT,
     PARTITION,
@@ -27,6 +26,7 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.testing.reference_items import encode_item, encode_request, encode_transaction_action
 
 TEXTS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"])),

@@ -15,7 +15,7 @@ from s3k_async._native import Rows
 from s3k_async.metadata.codec import to_item
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import Entry
-from s3k_async.stores.dynamodb_codec import encode_value
+from s3k_async.testing.reference_items import encode_value
 
 KEYS = KeyScheme("v", 4)
 FIELDS: dict[str, Any] = {

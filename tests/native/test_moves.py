@@ -18,8 +18,8 @@ from s3k_async.metadata.keys import KeyScheme
 from s3k_async.metadata.marks import GONE, HERE, Mark
 from s3k_async.model import Entry
 from s3k_async.oplog.entries import Operation, operation_line
-from s3k_async.stores.dynamodb_codec import encode_transaction_action
 from s3k_async.stores.items import ABSENT, OPERATION, Action, Delete, Put, Update, Value
+from s3k_async.testing.reference_items import encode_transaction_action
 from tests.native.strategies import HASHES, NAMES
 
 TEXTS = st.one_of(

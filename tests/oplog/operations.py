@@ -5,16 +5,17 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, overload
 
 from hypothesis import strategies as st
 
 from s3k_async.model import UNCOMMITTED, Content, Entry
 from s3k_async.oplog.entries import LogRecord, Operation, OperationKind
 from s3k_async.oplog.reader import DamagedLog
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import FaultPlan
 
 OBJECT = "123e4567-e89b-12d3-a456-426614174000"
 FIRST = "00000000-0000-4000-8000-000000000001"
@@ -55,14 +56,18 @@ DELETE = Operation(THIRD, "delete", OBJECT, 4, 1_600_000_003_000, MOVED, None)
 _names = (f"test-oplog-{number}" for number in count())
 
 
-async def log_blobs(faults: FaultPlan | None = None) -> MemoryBlobs:
+@overload
+async def log_blobs() -> MemoryBlobs: ...
+@overload
+async def log_blobs(faults: FaultPlan | None) -> BlobStore: ...
+async def log_blobs(faults: FaultPlan | None = None) -> BlobStore:
     """An empty store for a log."""
-    name = next(_names)
-    await MemoryBlobs(name).create()
-    return MemoryBlobs(name, faults)
+    blobs = MemoryBlobs(next(_names))
+    await blobs.create()
+    return blobs if faults is None else faults.blobs(blobs)
 
 
-async def keys_of(blobs: MemoryBlobs) -> list[str]:
+async def keys_of(blobs: BlobStore) -> list[str]:
     """The keys of everything that is stored."""
     return [info.key async for info in list_all(blobs)]
 

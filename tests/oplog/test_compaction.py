@@ -19,9 +19,9 @@ from s3k_async.oplog.compaction import TOMBSTONE_SECONDS, Compaction, Compactor
 from s3k_async.oplog.entries import LogRecord, Operation
 from s3k_async.oplog.log import NativeLog
 from s3k_async.oplog.reader import DamagedLog, LogReader, Truth, latest
-from s3k_async.stores.faults import Call, Died, FaultPlan, Moment
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Call, Died, FaultPlan, Moment
 from tests.oplog.operations import keys_of, log_blobs
 from tests.support import FakeClock, fake_sources
 
@@ -83,7 +83,7 @@ class Life:
         }
 
     async def compact(self, faults: FaultPlan | None = None, *, grace: float = 60.0) -> Compaction:
-        blobs = MemoryBlobs(self.blobs._name, faults, self.sources) if faults else self.blobs
+        blobs = faults.blobs(MemoryBlobs(self.blobs._name, self.sources)) if faults else self.blobs
         return await Compactor(blobs, self.sources, grace=grace, part_bytes=3000).run(dry_run=False)
 
 
@@ -253,7 +253,7 @@ async def test_two_compactions_at_once_lose_nothing() -> None:
 
         async with anyio.create_task_group() as tasks:
             for source in (life.sources, sources):
-                blobs = MemoryBlobs(life.blobs._name, FaultPlan(gate), source)
+                blobs = FaultPlan(gate).blobs(MemoryBlobs(life.blobs._name, source))
                 tasks.start_soon(
                     lambda b, s: Compactor(b, s, grace=60, part_bytes=3000).run(dry_run=False),
                     blobs,
@@ -354,7 +354,7 @@ async def test_the_history_of_an_object_reads_one_part() -> None:
     await life.compact()
     for object_id, (committed, pending, conflict) in said.items():
         faults = FaultPlan()
-        found = await LogReader(MemoryBlobs(life.blobs._name, faults)).history(object_id)
+        found = await LogReader(faults.blobs(MemoryBlobs(life.blobs._name))).history(object_id)
         operations = [one.operation for one in found if isinstance(one, LogRecord)]
         assert {*([committed] if committed else []), *pending, *conflict} <= set(operations)
         assert len(operations) == len({(one.id, one.version) for one in operations})

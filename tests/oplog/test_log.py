@@ -23,11 +23,11 @@ from s3k_async.oplog.log import SEGMENT_OPERATIONS, DisabledLog, NativeLog, Oper
 from s3k_async.oplog.reader import LogReader, latest
 from s3k_async.oplog.segments import cut_lines
 from s3k_async.retry import RetryPolicy
-from s3k_async.stores.blobs import BlobInfo, Buffer
-from s3k_async.stores.faults import Call, Died, FaultPlan
+from s3k_async.stores.blobs import BlobInfo, BlobStore, Buffer
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.pagination import list_all
 from s3k_async.stores.reliable_blobs import ReliableBlobs
+from s3k_async.testing import Call, Died, FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories, records_only
 from tests.support import fake_sources
@@ -39,12 +39,12 @@ LOST = ResponseLostError("lost")
 
 async def native(
     faults: FaultPlan | None = None, *, settle_timeout: float = 30.0
-) -> tuple[MemoryBlobs, NativeLog]:
+) -> tuple[BlobStore, NativeLog]:
     blobs = await log_blobs(faults)
     return blobs, NativeLog(blobs, fake_sources(), settle_timeout=settle_timeout)
 
 
-async def logged(blobs: MemoryBlobs) -> list[LogRecord]:
+async def logged(blobs: BlobStore) -> list[LogRecord]:
     return records_only([finding async for finding in LogReader(blobs).records()])
 
 
@@ -336,7 +336,7 @@ class Gate:
 
 async def held(
     method: str, *, settle_timeout: float = 30.0
-) -> tuple[MemoryBlobs, NativeLog, PendingLog, Gate]:
+) -> tuple[BlobStore, NativeLog, PendingLog, Gate]:
     """An operation that has begun, and whose next call of the method will be held."""
     faults = FaultPlan()
     blobs, log = await native(faults, settle_timeout=settle_timeout)

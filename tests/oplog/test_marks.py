@@ -13,8 +13,8 @@ from s3k_async.errors import UnreachableError
 from s3k_async.oplog.entries import entry_key
 from s3k_async.oplog.log import DisabledLog, NativeLog
 from s3k_async.oplog.marks import MARKS_UNDER_WAY, Marks
-from s3k_async.stores.faults import Call, Died, FaultPlan
-from s3k_async.stores.memory_blobs import MemoryBlobs
+from s3k_async.stores.blobs import BlobStore
+from s3k_async.testing import Call, Died, FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories
 from tests.support import fake_sources
@@ -36,7 +36,7 @@ class Held:
             await self.go.wait()
 
 
-async def held() -> tuple[MemoryBlobs, NativeLog, Held, FaultPlan]:
+async def held() -> tuple[BlobStore, NativeLog, Held, FaultPlan]:
     gate = Held()
     faults = FaultPlan(gate)
     blobs = await log_blobs(faults)

@@ -21,8 +21,9 @@ from s3k_async.oplog.log import NativeLog
 from s3k_async.oplog.objects import ENTRY_BYTES, MANIFEST_BYTES
 from s3k_async.oplog.reader import DamagedLog, JavaLogReader, LogReader, Truth, latest
 from s3k_async.oplog.segments import Mark, encode_mark, encode_segment
-from s3k_async.stores.faults import FaultPlan
+from s3k_async.stores.blobs import BlobStore
 from s3k_async.stores.memory_blobs import MemoryBlobs
+from s3k_async.testing import FaultPlan
 from tests.oplog import operations as sample
 from tests.oplog.operations import keys_of, log_blobs, make_directories, records_only
 from tests.support import FakeClock, fake_sources
@@ -33,11 +34,11 @@ LIFE = (sample.CREATE, sample.UPDATE, sample.RENAME, sample.DELETE)
 SOURCES = fake_sources()
 
 
-async def commit(blobs: MemoryBlobs, *operations: Operation) -> None:
+async def commit(blobs: BlobStore, *operations: Operation) -> None:
     assert await (await NativeLog(blobs, SOURCES).begin(operations)).commit()
 
 
-async def findings(blobs: MemoryBlobs) -> list[LogRecord | DamagedLog]:
+async def findings(blobs: BlobStore) -> list[LogRecord | DamagedLog]:
     return [finding async for finding in LogReader(blobs).records()]
 
 
@@ -353,7 +354,7 @@ async def java_blobs(data: bytes, key: str = KEY) -> MemoryBlobs:
 
 
 async def java_findings(
-    blobs: MemoryBlobs, volume: str | None = None
+    blobs: BlobStore, volume: str | None = None
 ) -> list[LogRecord | DamagedLog]:
     return [finding async for finding in JavaLogReader(blobs, volume=volume).records()]
 
@@ -512,7 +513,7 @@ async def test_an_object_that_is_too_large_is_damage() -> None:
 
 async def test_the_newest_objects_are_found_without_reading_the_others() -> None:
     clock, faults = FakeClock(), FaultPlan()
-    blobs = MemoryBlobs("newest-of-a-log", faults, fake_sources(clock))
+    blobs = faults.blobs(MemoryBlobs("newest-of-a-log", fake_sources(clock)))
     await blobs.create()
     try:
         *operations, last = make_directories(301)

@@ -18,8 +18,8 @@ from s3k_async.errors import (
 from s3k_async.metadata.codec import unchanged
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.tree import Tree, TreeResult
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import Delete
+from s3k_async.testing import Call, FaultPlan
 from tests.metadata.rig import Rig, nth
 
 PATIENCE = 20.0

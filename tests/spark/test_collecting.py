@@ -29,10 +29,10 @@ from s3k_async.oplog.reader import entry_ranges
 from s3k_async.sources import SYSTEM
 from s3k_async.spark import collecting, gc
 from s3k_async.spark.sifting import SHARDS, range_of
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import Condition, Delete, Update
 from s3k_async.stores.key_ranges import KeyRange
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from tests.client.rig import faulty_client
 from tests.engines.volumes import VolumeMaker, volume_backends

@@ -9,10 +9,10 @@ from s3k_async.config import Tuning
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import Sources
 from s3k_async.storage.physical import PhysicalStorage
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.pagination import list_all
 from s3k_async.stores.reliable_blobs import ReliableBlobs
+from s3k_async.testing import Call, FaultPlan
 from tests.engines.volumes import fresh_name
 from tests.support import FakeClock, fake_sources
 
@@ -31,7 +31,7 @@ class StorageRig:
         self.sources: Sources = fake_sources(FakeClock(), seed=3)
         self.bare = MemoryBlobs(self.name)
         self.blobs = ReliableBlobs(
-            MemoryBlobs(self.name, self.faults), RetryPolicy(attempts=3), self.sources
+            self.faults.blobs(MemoryBlobs(self.name)), RetryPolicy(attempts=3), self.sources
         )
         self.storage = PhysicalStorage(self.blobs, self.sources, tuning, MemoryLocation(self.name))
 

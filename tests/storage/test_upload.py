@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from s3k_async.config import Tuning
 from s3k_async.errors import NoSpaceError, ServiceError, StreamClosedError, UnreachableError
 from s3k_async.stores.blobs import BlobInfo, Buffer, Upload
-from s3k_async.stores.faults import Call
+from s3k_async.testing import Call
 from tests.storage.rig import OBJECT, TUNING, StorageRig
 
 

@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s3k_async.stores.dynamodb_codec import (
+from s3k_async.stores.dynamodb_codec import decode_item, parse_cursor
+from s3k_async.stores.items import ABSENT, Action, Check, Condition, Delete, Key, Put, Update, Value
+from s3k_async.testing.reference_items import (
     Expressions,
-    decode_item,
     encode_item,
     encode_request,
     encode_transaction_action,
-    parse_cursor,
     write_cursor,
 )
-from s3k_async.stores.items import ABSENT, Action, Check, Condition, Delete, Key, Put, Update, Value
 
 VALUES = st.one_of(st.text(), st.booleans(), st.integers(-(10**37), 10**37))
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from s3k_async.config import DynamoTable
 from s3k_async.errors import ConditionFailedError, S3kError
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import (
     ABSENT,
@@ -30,6 +29,7 @@ from s3k_async.stores.items import (
     Update,
     Value,
 )
+from s3k_async.testing import DynamoItems
 from tests.aws.places import Items
 from tests.engines.process import Engine
 

@@ -12,10 +12,10 @@ from s3k_async.config import DynamoTable
 from s3k_async.errors import ConditionFailedError, OutcomeUnknownError, ResponseLostError
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.dynamodb import DynamoItems
 from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import ABSENT, Action, Condition, Delete, Key, Put, Update
 from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.testing import DynamoItems
 from tests.aws.places import Adapter, Items
 from tests.engines.process import Engine
 from tests.proxy import CLOSE_AFTER, LOSE_ANSWER, REFUSE, Fault, FaultProxy, dynamodb_error

@@ -14,8 +14,6 @@ from s3k_async.config import AwsConfig, DynamoTable
 from s3k_async.errors import ThrottledError
 from s3k_async.retry import RetryPolicy
 from s3k_async.sources import SYSTEM
-from s3k_async.stores.dynamodb import DynamoItems
-from s3k_async.stores.dynamodb_codec import encode_item
 from s3k_async.stores.dynamodb_wire import WireItems
 from s3k_async.stores.items import (
     ABSENT,
@@ -27,6 +25,8 @@ from s3k_async.stores.items import (
     UnprocessedKeysError,
 )
 from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.testing import DynamoItems
+from s3k_async.testing.reference_items import encode_item
 from tests.aws.places import Adapter, Items
 from tests.engines.process import Engine
 from tests.proxy import Answer, Call, FaultProxy, Rewrite, json_answer

@@ -18,7 +18,7 @@ from s3k_async.errors import (
     UnsupportedError,
     VolumeNotFoundError,
 )
-from s3k_async.stores.dynamodb import DynamoItems
+from s3k_async.testing import DynamoItems
 from tests.engines.process import PATIENCE, Engine
 from tests.proxy import Answer, FaultProxy, Rewrite, dynamodb_error, json_answer
 from tests.support import FakeClock, fake_sources

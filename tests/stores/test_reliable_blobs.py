@@ -18,10 +18,10 @@ from s3k_async.errors import (
     ThrottledError,
 )
 from s3k_async.retry import RetryPolicy
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.pagination import list_all
 from s3k_async.stores.reliable_blobs import ReliableBlobs
+from s3k_async.testing import Call, FaultPlan
 from tests.support import FakeClock, fake_sources
 
 _names = (f"test-reliable-blobs-{number}" for number in count())
@@ -37,7 +37,7 @@ class Rig:
         self.clock = FakeClock()
         self.other = MemoryBlobs(name)
         self.store = ReliableBlobs(
-            MemoryBlobs(name, self.plan), RetryPolicy(attempts=4), fake_sources(self.clock)
+            self.plan.blobs(MemoryBlobs(name)), RetryPolicy(attempts=4), fake_sources(self.clock)
         )
 
     async def holding(self, **blobs: bytes) -> Rig:

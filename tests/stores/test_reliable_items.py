@@ -24,7 +24,6 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.retry import RetryPolicy
-from s3k_async.stores.faults import Call, FaultPlan
 from s3k_async.stores.items import (
     ABSENT,
     Action,
@@ -40,6 +39,7 @@ from s3k_async.stores.items import (
 )
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.testing import Call, FaultPlan
 from tests.support import FakeClock, fake_sources
 
 _names = (f"test-reliable-items-{number}" for number in count())
@@ -72,7 +72,7 @@ class Rig:
         self.clock = FakeClock()
         self.other = MemoryItems(name)
         self.store = ReliableItems(
-            MemoryItems(name, self.plan),
+            self.plan.items(MemoryItems(name)),
             policy or RetryPolicy(attempts=5),
             fake_sources(self.clock),
             limiter,
@@ -292,7 +292,7 @@ class ForgetfulItems(MemoryItems):
 
 
 def forgetful(rig: Rig) -> ItemStore:
-    inner = ForgetfulItems(rig.other._name, rig.plan)
+    inner = rig.plan.items(ForgetfulItems(rig.other._name))
     return ReliableItems(inner, RetryPolicy(attempts=5), fake_sources(rig.clock))
 
 

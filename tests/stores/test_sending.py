@@ -18,7 +18,6 @@ from s3k_async.errors import (
 )
 from s3k_async.requests import Count, Meter, RequestCounter
 from s3k_async.retry import Retries, RetryAccount, RetryBudget, RetryPolicy
-from s3k_async.stores.faults import FaultPlan
 from s3k_async.stores.items import (
     ABSENT,
     Condition,
@@ -33,6 +32,7 @@ from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.memory_items import MemoryItems
 from s3k_async.stores.reliable_blobs import ReliableBlobs
 from s3k_async.stores.reliable_items import ReliableItems
+from s3k_async.testing import FaultPlan, FaultyItems
 from tests.support import FakeClock, fake_sources
 
 _names = (f"test-sending-{number}" for number in count())
@@ -40,11 +40,11 @@ _names = (f"test-sending-{number}" for number in count())
 SLOW = ThrottledError("slow down")
 
 
-class StingyItems(MemoryItems):
+class StingyItems(FaultyItems):
     """A table that answers some keys of a batch and leaves out the others."""
 
-    def __init__(self, name: str, most: int, faults: FaultPlan) -> None:
-        super().__init__(name, faults)
+    def __init__(self, name: str, most: int, plan: FaultPlan) -> None:
+        super().__init__(MemoryItems(name), plan)
         self.most = most
         self.batches: list[int] = []
 
@@ -68,7 +68,7 @@ class Rig:
         retries = retries or Retries.alike(RetryPolicy(attempts=4))
         sources = fake_sources(self.clock)
         self.table = StingyItems(name, most, self.plan)
-        self.bucket = MemoryBlobs(name, self.plan)
+        self.bucket = self.plan.blobs(MemoryBlobs(name))
         self.items = ReliableItems(
             self.table, retries, sources, self.limit, Meter("table", self.counter)
         )

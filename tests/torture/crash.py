@@ -29,12 +29,12 @@ from s3k_async.metadata.jobs import RENEW_SECONDS
 from s3k_async.model import Entry
 from s3k_async.oplog.reader import LogReader
 from s3k_async.retry import Retries, RetryPolicy
-from s3k_async.stores.faults import Died, FaultPlan
 from s3k_async.stores.pagination import list_all
+from s3k_async.testing import Died, FaultPlan
 from s3k_async.volumes import Volume, init_volume, open_volume
 from s3k_async.volumes.restoring import restore_volume
 from tests.engines.volumes import fresh_name
-from tests.support import FakeClock, fake_sources
+from tests.support import FakeClock, fake_sources, under
 
 __all__ = ["Arm", "Paths", "Rule", "Scenario", "World", "world_of"]
 
@@ -115,7 +115,7 @@ class World:
     ) -> AsyncIterator[Volume]:
         """The volume as it is opened by one process, which ends when the body does; dying, it does
         nothing more."""
-        volume = await open_volume(config or self.config, sources=self.sources, faults=faults)
+        volume = await under(faults, open_volume(config or self.config, sources=self.sources))
         try:
             yield volume
         except Died:

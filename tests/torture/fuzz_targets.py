@@ -51,8 +51,8 @@ from s3k_async.oplog.java import read_java, write_java
 from s3k_async.oplog.reader import DamagedLog, LogReader
 from s3k_async.oplog.segments import Mark as SegmentMark
 from s3k_async.oplog.segments import Segment, decode_segment, encode_mark, encode_segment
-from s3k_async.stores.dynamodb_codec import encode_item
 from s3k_async.stores.memory_blobs import MemoryBlobs
+from s3k_async.testing.reference_items import encode_item
 from tests.oplog import operations as samples
 
 __all__ = ["TARGETS", "Target"]

@@ -19,7 +19,7 @@ from s3k_async.errors import (
     S3kError,
     ThrottledError,
 )
-from s3k_async.stores.faults import Died
+from s3k_async.testing import Died
 from s3k_async.volumes import init_volume
 from tests.torture.histories import Event, check
 from tests.torture.histories_scenes import SCENES, Everything, Player, Recorder, build, together

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from s3k_async.errors import ResponseLostError, S3kError, ThrottledError
-from s3k_async.stores.faults import Call, Died, FaultPlan
+from s3k_async.testing import Call, Died, FaultPlan
 from tests.support import FakeClock
 from tests.torture.model_volume import EVER
 

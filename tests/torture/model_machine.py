@@ -26,7 +26,7 @@ from s3k_async.errors import (
     ServiceError,
 )
 from s3k_async.files import FileWriter
-from s3k_async.stores.faults import Died
+from s3k_async.testing import Died
 from tests.torture.model import (
     Commit,
     Copy,

@@ -15,6 +15,7 @@ from anyio import sleep_forever
 
 from s3k_async import S3kClient
 from s3k_async.client import _Opened
+from s3k_async.concurrency import interleaved
 from s3k_async.config import LocalDirectory, MemoryBlobs, MemoryTable, SqliteFile, VolumeConfig
 from s3k_async.fsck.decide import Finding
 from s3k_async.fsck.repair import repair_volume
@@ -24,7 +25,8 @@ from s3k_async.metadata.jobs import RENEW_SECONDS
 from s3k_async.model import Entry
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import Sources
-from s3k_async.stores.faults import Call, Died, FaultPlan, guarded
+from s3k_async.testing import Call, Died, FaultPlan
+from s3k_async.testing.faults import guarded
 from s3k_async.volumes import Volume, destroy_volume, init_volume, open_volume
 from tests.client.rig import TUNING
 from tests.engines.volumes import fresh_name
@@ -80,7 +82,8 @@ class _Guarded:
     def _guarded(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
         async def made(*given: Any, **named: Any) -> Any:
             given = tuple(_bare(each) for each in given)
-            async with guarded(self._plan, self._part, method, str(given[0]) if given else ""):
+            key = str(given[0]) if given else ""
+            async with guarded(self._plan, self._part, method, key), interleaved():
                 answer = await call(*given, **named)
             return _Guarded(answer, self._plan, self._part) if method == "start_upload" else answer
 

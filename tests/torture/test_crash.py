@@ -24,7 +24,7 @@ from s3k_async.errors import (
     S3kError,
     ServiceError,
 )
-from s3k_async.stores.faults import Call, Died, FaultPlan, Moment
+from s3k_async.testing import Call, Died, FaultPlan, Moment
 from tests.torture.crash import Arm, Paths, Scenario, World, world_of
 from tests.torture.crash_scenarios import LOOKS, OWN, SCENARIOS, verb_of
 from tests.torture.measure import TORTURE, report, seed_of_run

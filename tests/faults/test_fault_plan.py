@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from itertools import count
+from pathlib import Path
 
 import anyio
 import pytest
 
+from s3k_async import S3kClient, S3kSyncClient, init_volume
 from s3k_async.errors import (
     ConditionFailedError,
     PermissionDeniedError,
     ResponseLostError,
     ThrottledError,
 )
-from s3k_async.stores.faults import Call, Died, FaultPlan
 from s3k_async.stores.items import ABSENT, Key, Put
 from s3k_async.stores.memory_blobs import MemoryBlobs
 from s3k_async.stores.memory_items import MemoryItems
+from s3k_async.testing import Call, Died, FaultPlan, FaultyBlobs, FaultyItems
 
 _names = (f"test-faults-{number}" for number in count())
 PUT = Put({"path": "p", "children": "a", "ver": 1}, ABSENT)
 
 
-async def stores(plan: FaultPlan) -> tuple[MemoryItems, MemoryBlobs]:
+async def stores(plan: FaultPlan) -> tuple[FaultyItems, FaultyBlobs]:
     name = next(_names)
     await MemoryItems(name).create()
     await MemoryBlobs(name).create()
-    return MemoryItems(name, plan), MemoryBlobs(name, plan)
+    return plan.items(MemoryItems(name)), plan.blobs(MemoryBlobs(name))
 
 
 async def test_calls_are_numbered_across_the_stores() -> None:
@@ -102,6 +106,64 @@ async def test_a_refused_key_is_left_by_delete_many() -> None:
     plan.refuse("b", PermissionDeniedError("no"))
     assert [failure.key for failure in await blobs.delete_many(["a", "b", "c"])] == ["b"]
     assert [info.key for info in (await blobs.list()).blobs] == ["b"]
+
+
+async def test_a_volume_opened_in_the_block_uses_the_plan_until_it_is_closed(
+    tmp_path: Path,
+) -> None:
+    config = S3kClient(str(tmp_path / "volume")).config
+    await init_volume(config)
+    plan = FaultPlan()
+    with plan.injected():
+        fs = S3kClient(config=config)
+        await fs.open_volume()
+    try:
+        plan.calls.clear()
+        await fs.write("/a", b"x")
+        assert {(call.store, call.method) for call in plan.calls} >= {
+            ("items", "write"),
+            ("blobs", "put"),
+        }
+        plan.fail_when(lambda call: call.method == "put", PermissionDeniedError("no"))
+        with pytest.raises(PermissionDeniedError):
+            await fs.write("/b", b"x")
+    finally:
+        await fs.close()
+    count = len(plan.calls)
+    async with S3kClient(config=config) as other:
+        assert await other.read("/a") == b"x"
+    assert len(plan.calls) == count
+
+
+def test_a_blocking_client_uses_the_plan(tmp_path: Path) -> None:
+    plan = FaultPlan()
+    config = S3kClient(str(tmp_path / "volume")).config
+    with plan.injected():
+        asyncio.run(init_volume(config))
+        with S3kSyncClient(config=config) as fs:
+            fs.write("/a", b"x")
+    assert {"create", "write", "put"} <= {call.method for call in plan.calls}
+
+
+async def test_uploads_and_copies_go_through_the_plan() -> None:
+    plan = FaultPlan()
+    _, blobs = await stores(plan)
+    upload = await blobs.start_upload("a")
+    await upload.put_part(1, b"x")
+    await upload.complete()
+    assert blobs.can_copy_from(blobs)
+    await blobs.copy(blobs, "a", "b")
+    assert [call.method for call in plan.calls] == ["start_upload", "put_part", "complete", "copy"]
+    assert await blobs.get("b") == b"x"
+
+
+def test_the_page_is_run(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs/testing.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    exec(compile(code, "docs/testing.md", "exec"), {"__name__": "example"})
+    first, second = capsys.readouterr().out.splitlines()
+    assert "the data cannot be reached" in first
+    assert second.startswith("False ")
 
 
 async def test_the_gate_holds_a_call_while_another_proceeds() -> None:
