@@ -5,13 +5,13 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyCapsule, PyList, PyString, PyType};
+use pyo3::types::{PyCapsule, PyList, PyString, PyType};
 
 use crate::arrow;
 use crate::entries::{EntryColumns, EntryView};
 use crate::items::Attribute;
 use crate::status::FileStatus;
-use crate::view::{Subscript, View, count_of, equal, index_of};
+use crate::view::{Subscript, View, compared, count_of, index_of};
 
 /// Work on more rows is done with the interpreter released.
 pub const RELEASE_ROWS: usize = 64;
@@ -118,11 +118,7 @@ impl Entries {
     }
 
     fn __eq__<'py>(this: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {
-        let py = this.py();
-        Ok(match equal(this.as_any(), other)? {
-            Some(equal) => PyBool::new(py, equal).to_owned().into_any().unbind(),
-            None => py.NotImplemented(),
-        })
+        compared(this.as_any(), other)
     }
 
     fn __repr__(&self) -> String {

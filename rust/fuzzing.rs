@@ -8,13 +8,13 @@
 
 use std::sync::Arc;
 
-use crate::attributes::ItemReader;
+use crate::dynamodb::item_reader::ItemReader;
+use crate::dynamodb::response::{batch_frame, item_frame, page_frame, read_answer};
 use crate::entries::{EntryColumns, EntryView};
 use crate::items::{Attribute, Body, Items};
-use crate::json::{Cursor, Damage};
+use crate::json::read::{Cursor, Damage};
 use crate::keys::{Volume, checked_item};
 use crate::operations::Side;
-use crate::page::{batch_frame, item_frame, page_frame, read_answer};
 use crate::paths::{
     check_name, is_name, is_normal, normal, normal_directory, parent_and_name, plain_name,
     push_child,

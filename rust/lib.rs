@@ -1,12 +1,9 @@
 //! The native core of `s3k_async`: paths, table keys, physical keys, digests and signed requests.
 
 mod arrow;
-mod attributes;
-mod change;
 mod columns;
-mod cut;
 mod digest;
-mod encode;
+mod dynamodb;
 mod entries;
 mod entry_sequence;
 mod errors;
@@ -16,12 +13,9 @@ mod hex;
 mod items;
 mod json;
 mod keys;
-mod moves;
 mod operations;
-mod page;
 mod paths;
 mod physical;
-mod quote;
 mod recent;
 mod rows;
 mod s3_answers;
@@ -37,10 +31,14 @@ mod _native {
     #[pymodule_export]
     use crate::digest::{Xxh3_128, crc32, sha256_hex, xxh3_64};
     #[pymodule_export]
-    use crate::encode::{
+    use crate::dynamodb::actions::{Deletes, Endings, Moves};
+    #[pymodule_export]
+    use crate::dynamodb::request::{
         encode_batch_get, encode_get, encode_load, encode_query, encode_scan, encode_transaction,
         encode_write,
     };
+    #[pymodule_export]
+    use crate::dynamodb::response::{Page, decode_batch, decode_item, decode_page};
     #[pymodule_export]
     use crate::entry_sequence::Entries;
     #[pymodule_export]
@@ -48,11 +46,7 @@ mod _native {
         decode_key, decode_keys, item_key, item_keys, partition_key, partition_keys,
     };
     #[pymodule_export]
-    use crate::moves::{Deletes, Endings, Moves};
-    #[pymodule_export]
     use crate::operations::Operations;
-    #[pymodule_export]
-    use crate::page::{Page, decode_batch, decode_item, decode_page};
     #[pymodule_export]
     use crate::paths::{ancestors, join, normalize, normalize_many, split};
     #[pymodule_export]

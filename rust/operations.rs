@@ -8,14 +8,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::change::{Change, Place};
+use crate::dynamodb::change::{Change, Place};
 use crate::entries::EntryView;
 use crate::errors::bad_operation;
 use crate::items::Attribute;
-use crate::moves::compared;
+use crate::json::write::{push_ascii_quoted, push_integer};
 use crate::paths::push_child;
-use crate::quote::{push_ascii_quoted, push_integer};
-use crate::view::{Subscript, View, count_of, index_of};
+use crate::view::{Subscript, View, compared, count_of, index_of};
 
 /// The longest object id that a key of the log can hold.
 const MAX_ID: usize = 64;

@@ -10,7 +10,7 @@ use crate::entry_sequence::{Entries, RELEASE_ROWS};
 use crate::errors::{BadItem, key_text_of};
 use crate::items::{Attribute, Body, Cell, Extra, Items, Kind, MAX_BYTES, WIDTH};
 use crate::keys::Volume;
-use crate::view::{Subscript, View, count_of, equal, index_of};
+use crate::view::{Subscript, View, compared, count_of, index_of};
 
 /// Items of a table, in columns.
 #[pyclass(frozen, sequence, module = "s3k_async._native")]
@@ -60,11 +60,7 @@ impl Rows {
     }
 
     fn __eq__<'py>(this: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {
-        let py = this.py();
-        Ok(match equal(this.as_any(), other)? {
-            Some(equal) => PyBool::new(py, equal).to_owned().into_any().unbind(),
-            None => py.NotImplemented(),
-        })
+        compared(this.as_any(), other)
     }
 
     /// What the items mean.

@@ -104,7 +104,7 @@ pub fn count_of(this: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<u
 
 /// Whether two sequences of Python objects are equal, element by element; None if `other` is no
 /// sequence.
-pub fn equal(this: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+fn equal(this: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     let (Ok(length), true) =
         (other.len(), other.hasattr("__getitem__")? && !other.hasattr("keys")?)
     else {
@@ -119,4 +119,13 @@ pub fn equal(this: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<Opti
         }
     }
     Ok(Some(true))
+}
+
+/// What `==` answers.
+pub fn compared<'py>(this: &Bound<'py, PyAny>, other: &Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {
+    let py = this.py();
+    match equal(this, other)? {
+        Some(equal) => Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind()),
+        None => Ok(py.NotImplemented()),
+    }
 }

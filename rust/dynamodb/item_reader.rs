@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use crate::items::{Attribute, Body, Cell, Extra, Items, MAX_BYTES, Row, WIDTH};
-use crate::json::{Cursor, Damage, Quoted, WHOLE_DIGITS};
-use crate::quote::push_quoted;
+use crate::json::read::{Cursor, Damage, Quoted, WHOLE_DIGITS};
+use crate::json::write::push_quoted;
 
 /// Values inside one another, at most. `DynamoDB` allows 32.
 const MAX_NESTING: usize = 64;

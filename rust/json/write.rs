@@ -3,6 +3,7 @@
 use crate::hex::digits;
 
 /// Appends a JSON string of UTF-8, with the escapes that JSON requires.
+#[inline]
 pub fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
     let mut rest = text;
@@ -65,6 +66,7 @@ fn push_unit(out: &mut String, unit: u16) {
 }
 
 /// Appends a whole number in decimal.
+#[inline]
 pub fn push_integer(out: &mut String, number: i64) {
     if number < 0 {
         out.push('-');

@@ -1,7 +1,9 @@
-//! Bodies of `DynamoDB` requests, from the values of the item port.
+//! Bodies of requests, from the values of the item port.
 //!
 //! Source: the Amazon `DynamoDB` API Reference (`GetItem`, `BatchGetItem`, `Query`, `Scan`,
 //! `PutItem`, `UpdateItem`, `DeleteItem`, `TransactWriteItems`, `BatchWriteItem`).
+
+use std::convert::Infallible;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -9,11 +11,14 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyMapping, PyString, PyType};
 
+use crate::dynamodb::actions::push_columns;
+use crate::dynamodb::encoder::{Action, Body, push_key, push_number, push_text, push_truth};
 use crate::errors::{bad_argument, text_of};
-use crate::moves::push_actions;
-use crate::quote::push_quoted;
+use crate::json::write::push_quoted;
 
-const PARTITION: &str = "path";
+/// A body without places to fill in later.
+type PlainBody = Body<Infallible>;
+
 /// Bytes of an action in a body, about.
 const TYPICAL_ACTION: usize = 768;
 
@@ -85,143 +90,29 @@ type PyKeyed<'py> = (Bound<'py, PyString>, Bound<'py, PyAny>);
 
 fn push_value(out: &mut String, value: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Ok(text) = value.cast::<PyString>() {
-        out.push_str("{\"S\":");
-        push_quoted(out, plain_text(text, "the text of an attribute")?);
+        push_text(out, plain_text(text, "the text of an attribute")?);
     } else if let Ok(truth) = value.cast::<PyBool>() {
-        out.push_str(if truth.is_true() { "{\"BOOL\":true" } else { "{\"BOOL\":false" });
+        push_truth(out, truth.is_true());
     } else if value.is_instance_of::<PyInt>() {
-        out.push_str("{\"N\":\"");
-        out.push_str(&value.call_method0(intern!(value.py(), "__int__"))?.str()?.to_string_lossy());
-        out.push('"');
+        let number = value.call_method0(intern!(value.py(), "__int__"))?.str()?;
+        push_number(out, &number.to_string_lossy());
     } else {
         let kind = value.get_type().name()?;
         return Err(PyTypeError::new_err(format!(
             "an attribute is a str, int or bool, not a {kind}"
         )));
     }
-    out.push('}');
     Ok(())
 }
 
-fn push_number(out: &mut String, number: &Bound<'_, PyInt>) -> PyResult<()> {
+fn push_whole(out: &mut String, number: &Bound<'_, PyInt>) -> PyResult<()> {
     out.push_str(&number.str()?.to_string_lossy());
     Ok(())
-}
-
-/// Appends `{"path":{"S":…},"children":{"S":…}}`.
-pub fn push_key(out: &mut String, partition: &str, sort: &str) {
-    out.push_str("{\"path\":{\"S\":");
-    push_quoted(out, partition);
-    out.push_str("},\"children\":{\"S\":");
-    push_quoted(out, sort);
-    out.push_str("}}");
 }
 
 fn push_py_key(out: &mut String, key: &PyKey<'_>) -> PyResult<()> {
     push_key(out, text_of(&key.0)?, text_of(&key.1)?);
     Ok(())
-}
-
-/// The names and values that the expressions of one action refer to.
-#[derive(Default)]
-struct Expressions {
-    names: Vec<String>,
-    values: String,
-    value_count: usize,
-}
-
-impl Expressions {
-    fn push_name(&mut self, out: &mut String, attribute: &str) {
-        let place = self.names.iter().position(|name| name == attribute).unwrap_or_else(|| {
-            self.names.push(attribute.to_owned());
-            self.names.len() - 1
-        });
-        out.push_str("#n");
-        out.push_str(&place.to_string());
-    }
-
-    fn push_value(&mut self, out: &mut String, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let placeholder = format!(":v{}", self.value_count);
-        out.push_str(&placeholder);
-        if self.value_count > 0 {
-            self.values.push(',');
-        }
-        self.value_count += 1;
-        push_quoted(&mut self.values, &placeholder);
-        self.values.push(':');
-        push_value(&mut self.values, value)
-    }
-
-    fn condition(&mut self, when: &Bound<'_, PyAny>) -> PyResult<String> {
-        let py = when.py();
-        let mut out = String::with_capacity(128);
-        if !when.getattr(intern!(py, "exists"))?.is_truthy()? {
-            self.push_call(&mut out, "attribute_not_exists", PARTITION);
-            return Ok(out);
-        }
-        self.push_call(&mut out, "attribute_exists", PARTITION);
-        each_pair(&when.getattr(intern!(py, "equals"))?, |name, value| {
-            out.push_str(" AND ");
-            self.push_name(&mut out, plain_text(name, "the name of an attribute")?);
-            out.push_str(" = ");
-            self.push_value(&mut out, value)
-        })?;
-        for name in when.getattr(intern!(py, "missing"))?.try_iter()? {
-            out.push_str(" AND ");
-            let name = name?.cast_into::<PyString>()?;
-            self.push_call(
-                &mut out,
-                "attribute_not_exists",
-                plain_text(&name, "the name of an attribute")?,
-            );
-        }
-        Ok(out)
-    }
-
-    fn push_call(&mut self, out: &mut String, function: &str, attribute: &str) {
-        out.push_str(function);
-        out.push('(');
-        self.push_name(out, attribute);
-        out.push(')');
-    }
-
-    fn update(&mut self, action: &Bound<'_, PyAny>) -> PyResult<String> {
-        let py = action.py();
-        let (mut out, mut clause) = (String::new(), "SET ");
-        each_pair(&action.getattr(intern!(py, "set"))?, |name, value| {
-            out.push_str(clause);
-            clause = ", ";
-            self.push_name(&mut out, plain_text(name, "the name of an attribute")?);
-            out.push_str(" = ");
-            self.push_value(&mut out, value)
-        })?;
-        clause = if out.is_empty() { "REMOVE " } else { " REMOVE " };
-        for name in action.getattr(intern!(py, "remove"))?.try_iter()? {
-            out.push_str(clause);
-            clause = ", ";
-            self.push_name(
-                &mut out,
-                plain_text(&name?.cast_into::<PyString>()?, "the name of an attribute")?,
-            );
-        }
-        Ok(out)
-    }
-
-    fn push_fields(&self, out: &mut String) {
-        out.push_str(",\"ExpressionAttributeNames\":{");
-        for (place, name) in self.names.iter().enumerate() {
-            out.push_str(if place == 0 { "\"#n" } else { ",\"#n" });
-            out.push_str(&place.to_string());
-            out.push_str("\":");
-            push_quoted(out, name);
-        }
-        out.push('}');
-        if self.value_count > 0 {
-            out.push_str(",\"ExpressionAttributeValues\":{");
-            out.push_str(&self.values);
-            out.push('}');
-        }
-    }
 }
 
 /// Appends an item: `{"path":{"S":…},…}`.
@@ -232,7 +123,7 @@ fn push_item(out: &mut String, item: &Bound<'_, PyAny>) -> PyResult<()> {
         if !std::mem::take(&mut first) {
             out.push(',');
         }
-        push_quoted(out, plain_text(name, "the name of an attribute")?);
+        push_quoted(out, attribute_name(name)?);
         out.push(':');
         push_value(out, value)
     })?;
@@ -240,31 +131,50 @@ fn push_item(out: &mut String, item: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
+/// The name of an attribute.
+fn attribute_name<'a>(name: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
+    plain_text(name, "the name of an attribute")
+}
+
+/// Calls `take` with each name of an iterable.
+fn each_name(names: &Bound<'_, PyAny>, mut take: impl FnMut(&str)) -> PyResult<()> {
+    for name in names.try_iter()? {
+        take(attribute_name(&name?.cast_into::<PyString>()?)?);
+    }
+    Ok(())
+}
+
 fn push_action(
-    out: &mut String,
+    body: &mut PlainBody,
     table: &str,
     verb: Verb,
-    action: &Bound<'_, PyAny>,
+    given: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    let py = action.py();
-    let mut expressions = Expressions::default();
-    out.push_str("{\"TableName\":");
-    push_quoted(out, table);
-    out.push_str(",\"ConditionExpression\":");
-    push_quoted(out, &expressions.condition(&action.getattr(intern!(py, "when"))?)?);
-    if verb == Verb::Put {
-        out.push_str(",\"Item\":");
-        push_item(out, &action.getattr(intern!(py, "item"))?)?;
+    let py = given.py();
+    let mut action = Action::begin(body, table);
+    let when = given.getattr(intern!(py, "when"))?;
+    if when.getattr(intern!(py, "exists"))?.is_truthy()? {
+        action.present();
+        each_pair(&when.getattr(intern!(py, "equals"))?, |name, value| {
+            push_value(&mut action.equal(attribute_name(name)?).text, value)
+        })?;
+        each_name(&when.getattr(intern!(py, "missing"))?, |name| action.missing(name))?;
     } else {
-        out.push_str(",\"Key\":");
-        push_py_key(out, &action.getattr(intern!(py, "key"))?.extract()?)?;
+        action.absent();
+    }
+    if verb == Verb::Put {
+        push_item(&mut action.item().text, &given.getattr(intern!(py, "item"))?)?;
+    } else {
+        push_py_key(&mut action.key().text, &given.getattr(intern!(py, "key"))?.extract()?)?;
     }
     if verb == Verb::Update {
-        out.push_str(",\"UpdateExpression\":");
-        push_quoted(out, &expressions.update(action)?);
+        each_pair(&given.getattr(intern!(py, "set"))?, |name, value| {
+            push_value(&mut action.set(attribute_name(name)?).text, value)
+        })?;
+        each_name(&given.getattr(intern!(py, "remove"))?, |name| action.remove(name))?;
+        action.end_update();
     }
-    expressions.push_fields(out);
-    out.push_str(",\"ReturnValuesOnConditionCheckFailure\":\"ALL_OLD\"}");
+    action.end();
     Ok(())
 }
 
@@ -279,7 +189,7 @@ fn push_page(
     }
     if let Some(limit) = limit {
         out.push_str(",\"Limit\":");
-        push_number(out, limit)?;
+        push_whole(out, limit)?;
     }
     out.push('}');
     Ok(())
@@ -342,9 +252,9 @@ pub fn encode_query<'py>(
     out.push_str(
         ",\"KeyConditionExpression\":\"#p = :p\",\"ExpressionAttributeNames\":{\"#p\":\"path\"}",
     );
-    out.push_str(",\"ExpressionAttributeValues\":{\":p\":{\"S\":");
-    push_quoted(&mut out, text_of(partition)?);
-    out.push_str("}}");
+    out.push_str(",\"ExpressionAttributeValues\":{\":p\":");
+    push_text(&mut out, text_of(partition)?);
+    out.push('}');
     push_page(&mut out, start.as_ref(), limit.as_ref())?;
     Ok(PyBytes::new(py, out.as_bytes()))
 }
@@ -362,9 +272,9 @@ pub fn encode_scan<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut out = begin(table)?;
     out.push_str(",\"Segment\":");
-    push_number(&mut out, segment)?;
+    push_whole(&mut out, segment)?;
     out.push_str(",\"TotalSegments\":");
-    push_number(&mut out, segments)?;
+    push_whole(&mut out, segments)?;
     push_page(&mut out, start.as_ref(), limit.as_ref())?;
     Ok(PyBytes::new(py, out.as_bytes()))
 }
@@ -376,13 +286,13 @@ pub fn encode_write<'py>(
     table: &Bound<'py, PyString>,
     action: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let mut out = String::with_capacity(1024);
+    let mut body = PlainBody::with_capacity(1024);
     let verb = Verb::of(action)?.0;
     if verb == Verb::Check {
         return Err(PyTypeError::new_err("a Check is part of a transaction"));
     }
-    push_action(&mut out, plain_text(table, "the name of the table")?, verb, action)?;
-    Ok(PyBytes::new(py, out.as_bytes()))
+    push_action(&mut body, plain_text(table, "the name of the table")?, verb, action)?;
+    Ok(PyBytes::new(py, body.text.as_bytes()))
 }
 
 /// A `BatchWriteItem` request that puts whole items into one table.
@@ -417,20 +327,21 @@ pub fn encode_transaction<'py>(
     actions: &Bound<'py, PyAny>,
     token: &Bound<'py, PyString>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let mut out = String::with_capacity(TYPICAL_ACTION * actions.len()?);
+    let mut body = PlainBody::with_capacity(TYPICAL_ACTION * actions.len()?);
     let table = plain_text(table, "the name of the table")?;
-    out.push_str("{\"TransactItems\":[");
-    if !push_actions(&mut out, table, actions) {
+    body.text.push_str("{\"TransactItems\":[");
+    if !push_columns(&mut body.text, table, actions) {
         for (place, action) in actions.try_iter()?.enumerate() {
             let action = action?;
             let (verb, name) = Verb::of(&action)?;
-            out.push_str(if place == 0 { "{\"" } else { ",{\"" });
-            out.push_str(name);
-            out.push_str("\":");
-            push_action(&mut out, table, verb, &action)?;
-            out.push('}');
+            body.text.push_str(if place == 0 { "{\"" } else { ",{\"" });
+            body.text.push_str(name);
+            body.text.push_str("\":");
+            push_action(&mut body, table, verb, &action)?;
+            body.text.push('}');
         }
     }
+    let mut out = body.text;
     out.push_str("],\"ClientRequestToken\":");
     push_quoted(&mut out, plain_text(token, "an idempotency token")?);
     out.push('}');

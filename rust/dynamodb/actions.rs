@@ -6,15 +6,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use crate::change::{Change, Own, Place};
-use crate::cut::Cut;
+use crate::dynamodb::change::{Change, Own, Place};
+use crate::dynamodb::template::Templates;
 use crate::entry_sequence::Entries;
 use crate::errors::{InvalidPath, text_of};
 use crate::keys::Volume;
 use crate::operations::{Kind, Operations};
 use crate::paths::normal;
 use crate::suffix::{Hash, SuffixCount};
-use crate::view::{Subscript, View, count_of, equal, index_of};
+use crate::view::{Subscript, View, compared, count_of, index_of};
 
 /// Some rows of a change, as a sequence of actions.
 struct Actions {
@@ -78,12 +78,11 @@ impl Actions {
     }
 }
 
-/// Cuts the actions of a body from the columns, if `actions` are of columns. False for anything
-/// else.
-pub fn push_actions(out: &mut String, table: &str, actions: &Bound<'_, PyAny>) -> bool {
+/// Appends the actions of a body if `actions` are of columns. False for anything else.
+pub fn push_columns(out: &mut String, table: &str, actions: &Bound<'_, PyAny>) -> bool {
     let Some(actions) = Actions::of(actions) else { return false };
-    let cut = Cut::new(table, &actions.change);
-    actions.view.iter().for_each(|row| cut.push(out, row));
+    let templates = Templates::new(table, &actions.change);
+    actions.view.iter().for_each(|row| templates.push(out, row));
     true
 }
 
@@ -95,15 +94,6 @@ fn mark_of(mark: String) -> PyResult<String> {
 /// What is done to the items of entries that go: they get a mark first, or are removed.
 fn given_up(mark: Option<String>) -> PyResult<Own> {
     mark.map_or(Ok(Own::Delete), |mark| mark_of(mark).map(Own::Mark))
-}
-
-/// What `==` answers.
-pub fn compared<'py>(this: &Bound<'py, PyAny>, other: &Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {
-    let py = this.py();
-    match equal(this, other)? {
-        Some(equal) => Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind()),
-        None => Ok(py.NotImplemented()),
-    }
 }
 
 /// Moves of entries into a directory: for each the removal of what is stored, unchanged, and the

@@ -3,10 +3,10 @@
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use crate::attributes::ItemReader;
+use crate::dynamodb::item_reader::ItemReader;
 use crate::errors::lost;
 use crate::items::{Body, Items};
-use crate::json::{Cursor, Damage};
+use crate::json::read::{Cursor, Damage};
 use crate::rows::Rows;
 
 /// Bodies of more bytes are read with the interpreter released.
