@@ -282,26 +282,6 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         entry = await self._volume().store.get(self._path(path))
         return entry is not None and entry.is_dir
 
-    @overload
-    def list(
-        self,
-        path: Path = ...,
-        *,
-        recursive: bool = ...,
-        include_uncommitted: bool = ...,
-        sorted: bool = ...,
-        batches: Literal[False] = ...,
-    ) -> AsyncIterator[FileStatus]: ...
-    @overload
-    def list(
-        self,
-        path: Path = ...,
-        *,
-        recursive: bool = ...,
-        include_uncommitted: bool = ...,
-        sorted: bool = ...,
-        batches: Literal[True],
-    ) -> AsyncIterator[pa.RecordBatch]: ...
     def list(
         self,
         path: Path = ROOT,
@@ -309,21 +289,32 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         recursive: bool = False,
         include_uncommitted: bool = False,
         sorted: bool = False,
-        batches: bool = False,
-    ) -> AsyncIterator[FileStatus] | AsyncIterator[pa.RecordBatch]:
+    ) -> AsyncIterator[FileStatus]:
         """What is in a directory, or with `recursive` all that is below it; of a file, the file
         itself.
 
         What existed for the whole call comes exactly once; memory is bounded. Of up to 50,000
         entries, an atomic change of many is seen wholly or not at all, and the first comes when all
         were read. In no order, or `sorted` by name (by UTF-8 bytes), with each directory followed
-        by what is in it. With `batches`, Arrow record batches of the schema
-        `s3k_async.listing.arrow_schema`. Raises PathNotFoundError.
+        by what is in it. Raises PathNotFoundError.
         """
+        return _each(self._list_pages(path, Listing(recursive, include_uncommitted, sorted)))
+
+    def list_batches(
+        self,
+        path: Path = ROOT,
+        *,
+        recursive: bool = False,
+        include_uncommitted: bool = False,
+        sorted: bool = False,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """As `list`, in Arrow record batches of the schema `s3k_async.listing.arrow_schema`.
+
+        No Python object is made for an entry. Raises PathNotFoundError.
+        """
+        volume = self._volume()
         listing = Listing(recursive, include_uncommitted, sorted)
-        return (
-            self._list_batches(path, listing) if batches else _each(self._list_pages(path, listing))
-        )
+        return volume.calls.stream(record_batches(listing.pages(volume, self._path(path))))
 
     def walk(self, path: Path = ROOT) -> AsyncIterator[Walked]:
         """Each directory from `path` down, as (path, directories in it, files in it), parents
@@ -641,11 +632,6 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
     def _list_pages(self, path: Path, listing: Listing) -> Pages[FileStatus]:
         return self._volume().calls.stream(list_pages(self._volume(), self._path(path), listing))
-
-    def _list_batches(self, path: Path, listing: Listing) -> AsyncIterator[pa.RecordBatch]:
-        return self._volume().calls.stream(
-            record_batches(listing.pages(self._volume(), self._path(path)))
-        )
 
     def _walk_pages(self, path: Path) -> Pages[Walked]:
         return self._volume().calls.stream(walk_pages(self._volume(), self._path(path)))

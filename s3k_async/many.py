@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias
 
 from s3k_async.adopting import adopt_many
 from s3k_async.calls import call
@@ -64,37 +64,34 @@ class ManyPaths:
         entries = await self._volume().store.get_many(self._paths(paths))
         return [entry is not None for entry in entries]
 
-    @overload
-    async def read_many(
-        self, paths: Iterable[Path], *, return_errors: Literal[False] = ...
-    ) -> Contents: ...
-    @overload
-    async def read_many(
-        self, paths: Iterable[Path], *, return_errors: Literal[True]
-    ) -> Outcomes: ...
-    @overload
-    async def read_many(self, paths: Iterable[Path], *, return_errors: bool) -> Outcomes: ...
     @call
-    async def read_many(
-        self, paths: Iterable[Path], *, return_errors: bool = False
-    ) -> Contents | Outcomes:
+    async def read_many(self, paths: Iterable[Path]) -> Contents:
         """Whole files, in the order of the paths, each as `read` gives it, size and checksum
         verified.
 
         Up to 64 files are read at once, and no more than 64 MiB of them (a longer file alone); the
-        result holds all of them. Every file is tried: what `read` would raise for it is in its
-        place with `return_errors`, and without it PartialFailureError, whose `failures` are the
-        paths with their errors, is raised at the end. A path that comes several times is read once.
-        Errors of the table that leave all entries unknown are raised as themselves.
+        result holds all of them. Every file is tried; PartialFailureError, whose `failures` are the
+        paths with what `read` would raise for them, is raised at the end. A path that comes several
+        times is read once. Errors of the table that leave all entries unknown are raised as
+        themselves.
         """
-        volume = self._volume()
         places = self._paths(paths)
-        read = await _read_all(volume, list(dict.fromkeys(places)))
+        read = await _read_all(self._volume(), list(dict.fromkeys(places)))
         failures = [(place, data) for place, data in read.items() if isinstance(data, S3kError)]
-        if failures and not return_errors:
+        if failures:
             raise PartialFailureError(
                 f"{len(failures)} of {len(read)} files could not be read", failures=failures
             ) from failures[0][1]
+        return [data for place in places if isinstance(data := read[place], bytes)]
+
+    @call
+    async def read_each(self, paths: Iterable[Path]) -> Outcomes:
+        """As `read_many`, with the error of a file that could not be read in its place.
+
+        Errors of the table that leave all entries unknown are raised.
+        """
+        places = self._paths(paths)
+        read = await _read_all(self._volume(), list(dict.fromkeys(places)))
         return [read[place] for place in places]
 
     @call

@@ -209,26 +209,6 @@ class S3kSyncClient:
         """Whether a directory is at the path."""
         return self._call(lambda fs: fs.is_dir(path))
 
-    @overload
-    def list(
-        self,
-        path: Path = ...,
-        *,
-        recursive: bool = ...,
-        include_uncommitted: bool = ...,
-        sorted: bool = ...,
-        batches: Literal[False] = ...,
-    ) -> Iterator[FileStatus]: ...
-    @overload
-    def list(
-        self,
-        path: Path = ...,
-        *,
-        recursive: bool = ...,
-        include_uncommitted: bool = ...,
-        sorted: bool = ...,
-        batches: Literal[True],
-    ) -> Iterator[pa.RecordBatch]: ...
     def list(
         self,
         path: Path = ROOT,
@@ -236,24 +216,35 @@ class S3kSyncClient:
         recursive: bool = False,
         include_uncommitted: bool = False,
         sorted: bool = False,
-        batches: bool = False,
-    ) -> Iterator[FileStatus] | Iterator[pa.RecordBatch]:
+    ) -> Iterator[FileStatus]:
         """What is in a directory, or with `recursive` all that is below it; of a file, the file
         itself.
 
         In no order, or `sorted` by name, with each directory followed by what is in it.
         """
         listing = Listing(recursive, include_uncommitted, sorted)
+        return self._iterate(lambda fs: fs._list_pages(path, listing))
 
-        async def batch_pages(fs: S3kClient) -> AsyncIterator[Sequence[pa.RecordBatch]]:
-            async for batch in fs._list_batches(path, listing):
+    def list_batches(
+        self,
+        path: Path = ROOT,
+        *,
+        recursive: bool = False,
+        include_uncommitted: bool = False,
+        sorted: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """As `list`, in Arrow record batches of the schema `s3k_async.listing.arrow_schema`."""
+
+        async def pages(fs: S3kClient) -> AsyncIterator[Sequence[pa.RecordBatch]]:
+            async for batch in fs.list_batches(
+                path,
+                recursive=recursive,
+                include_uncommitted=include_uncommitted,
+                sorted=sorted,
+            ):
                 yield [batch]
 
-        return (
-            self._iterate(batch_pages)
-            if batches
-            else self._iterate(lambda fs: fs._list_pages(path, listing))
-        )
+        return self._iterate(pages)
 
     def walk(self, path: Path = ROOT) -> Iterator[Walked]:
         """Each directory from `path` down, as (path, directories in it, files in it), parents
@@ -335,20 +326,14 @@ class S3kSyncClient:
         written included."""
         return self._call(lambda fs: fs.exists_many(paths))
 
-    @overload
-    def read_many(
-        self, paths: Iterable[Path], *, return_errors: Literal[False] = ...
-    ) -> Contents: ...
-    @overload
-    def read_many(self, paths: Iterable[Path], *, return_errors: Literal[True]) -> Outcomes: ...
-    @overload
-    def read_many(self, paths: Iterable[Path], *, return_errors: bool) -> Outcomes: ...
-    def read_many(
-        self, paths: Iterable[Path], *, return_errors: bool = False
-    ) -> Contents | Outcomes:
+    def read_many(self, paths: Iterable[Path]) -> Contents:
         """Whole files, in the order of the paths, each as `read` gives it, size and checksum
         verified."""
-        return self._call(lambda fs: fs.read_many(paths, return_errors=return_errors))
+        return self._call(lambda fs: fs.read_many(paths))
+
+    def read_each(self, paths: Iterable[Path]) -> Outcomes:
+        """As `read_many`, with the error of a file that could not be read in its place."""
+        return self._call(lambda fs: fs.read_each(paths))
 
     def write(self, path: Path, data: Buffer, *, overwrite: bool = True) -> FileStatus:
         """Make `data` the file at a path, in one step, with missing parents; of racing writers the

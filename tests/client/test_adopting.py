@@ -211,7 +211,7 @@ async def test_a_replaced_object_is_never_read(fs: S3kClient, replacement: bytes
             "/in/0",
             True,
         ), name
-    (many,) = await fs.read_many(["/in/0"], return_errors=True)
+    (many,) = await fs.read_each(["/in/0"])
     assert isinstance(many, CorruptDataError)
     assert not await fs.exists("/copy")
     kind = "etag_mismatch" if len(replacement) == len(b"adopted") else "size_mismatch"

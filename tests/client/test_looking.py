@@ -182,7 +182,7 @@ async def test_reservations_are_hidden_unless_asked_for(fs: S3kClient) -> None:
 
 async def test_a_listing_as_record_batches(fs: S3kClient) -> None:
     await plant(fs)
-    batches = [batch async for batch in fs.list("/", recursive=True, batches=True)]
+    batches = [batch async for batch in fs.list_batches("/", recursive=True)]
     table = pa.Table.from_batches(batches)
     assert table.schema == arrow_schema()
     rows = {row["path"]: row for row in table.to_pylist()}
@@ -193,7 +193,7 @@ async def test_a_listing_as_record_batches(fs: S3kClient) -> None:
     assert (row["checksum"], row["physical"]) == (status.checksum, status.physical)
     assert row["mtime"].timestamp() * 1000 == pytest.approx(status.mtime_ms)
     assert rows["/a"]["physical"] is None
-    assert [batch async for batch in fs.list("/empty", batches=True)] == []
+    assert [batch async for batch in fs.list_batches("/empty")] == []
 
 
 async def test_walking_top_down(fs: S3kClient) -> None:

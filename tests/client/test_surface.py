@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal, get_overloads, overload
 
 from s3k_async.client import S3kClient
 from s3k_async.files import FileReader, FileWriter
@@ -147,6 +147,35 @@ def test_no_blocking_verb_gives_something_to_await() -> None:
         if str(inspect.signature(other).return_annotation) != wanted:
             wrong.append(f"{verb}{inspect.signature(other)} should give {wanted}")
     assert not wrong, "\n".join(wrong)
+
+
+def flags(function: Callable[..., object]) -> list[str]:
+    """Parameters of a function whose value, true or false, decides about its result."""
+    return [
+        name
+        for each in get_overloads(function)
+        for name, parameter in inspect.signature(each).parameters.items()
+        if str(parameter.annotation) in {"bool", "Literal[True]", "Literal[False]"}
+    ]
+
+
+def test_no_result_depends_on_a_flag() -> None:
+    @overload
+    def verb(*, flag: Literal[True]) -> int: ...
+    @overload
+    def verb(*, flag: Literal[False]) -> str: ...
+    def verb(*, flag: bool) -> int | str:
+        return flag and ""
+
+    assert flags(verb) == ["flag", "flag"]
+    found = [
+        f"{cls.__name__}.{name}: {flags(member)}"
+        for pair in PAIRS
+        for cls in pair
+        for name, member in public(cls).items()
+        if inspect.isfunction(member) and flags(member)
+    ]
+    assert found == []
 
 
 def test_a_difference_would_be_noticed() -> None:

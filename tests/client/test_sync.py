@@ -72,7 +72,7 @@ def test_every_verb(sync_fs: S3kSyncClient) -> None:
     assert {status.path for status in fs.find("/", min_size=1)} == {"/d/e/g", "/copy/e/g"}
     assert {status.path for status in fs.glob("/*/e/?")} == {"/d/e/g", "/copy/e/g"}
     assert [path for path, _, _ in fs.walk("/d")] == ["/d", "/d/e"]
-    assert pa.Table.from_batches(fs.list("/d", batches=True)).num_rows == 2
+    assert pa.Table.from_batches(fs.list_batches("/d")).num_rows == 2
     assert fs.checksum("/d/e/g") == fs.stat("/copy/e/g").checksum
     assert fs.jobs() == []
     assert fs.physical_path("/d/e/g").startswith(("memory://", "file://"))
