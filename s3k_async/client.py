@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -70,8 +71,6 @@ HURRY = 2.0
 """Seconds that calls under way are given at most when the client is left by an exception."""
 
 Pages: TypeAlias = AsyncIterator[list[T]]
-Ranges: TypeAlias = list[bytes]
-Jobs: TypeAlias = list[JobRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +371,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         return await summary(self._volume(), self._path(path))
 
     @call
-    async def jobs(self) -> Jobs:
+    async def jobs(self) -> builtins.list[JobRecord]:
         """Changes of many entries that are under way, or whose owner died. Raises
         ItemFormatError."""
         return [record async for record in self._volume().store.jobs.records()]
@@ -419,7 +418,9 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         return await read_file(self._volume(), self._path(path))
 
     @call
-    async def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Ranges:
+    async def read_ranges(
+        self, path: Path, ranges: Sequence[tuple[int, int]]
+    ) -> builtins.list[bytes]:
         """The bytes [start, end) of each range, cut at the end of the file, all of one version,
         several at once.
 

@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     from s3k_async.client import Path
     from s3k_async.volumes import Volume
 
-__all__ = ["Answers", "Contents", "ManyPaths", "Outcomes", "Statuses"]
+__all__ = ["ManyPaths"]
 
-Statuses: TypeAlias = list[FileStatus | None]
-Answers: TypeAlias = list[bool]
-Contents: TypeAlias = list[bytes]
-Outcomes: TypeAlias = list[bytes | S3kError]
 Found: TypeAlias = Entry | S3kError | None
 
 FILES = 64
@@ -45,7 +41,7 @@ class ManyPaths:
     """
 
     @call
-    async def stat_many(self, paths: Iterable[Path]) -> Statuses:
+    async def stat_many(self, paths: Iterable[Path]) -> list[FileStatus | None]:
         """What is at each path, in the order of the paths; None where nothing is.
 
         The same path may come several times. Raises the errors of the table, for all paths
@@ -55,7 +51,7 @@ class ManyPaths:
         return [None if entry is None else FileStatus.of(entry) for entry in entries]
 
     @call
-    async def exists_many(self, paths: Iterable[Path]) -> Answers:
+    async def exists_many(self, paths: Iterable[Path]) -> list[bool]:
         """Whether something is at each path, in the order of the paths, files that are being
         written included.
 
@@ -65,7 +61,7 @@ class ManyPaths:
         return [entry is not None for entry in entries]
 
     @call
-    async def read_many(self, paths: Iterable[Path]) -> Contents:
+    async def read_many(self, paths: Iterable[Path]) -> list[bytes]:
         """Whole files, in the order of the paths, each as `read` gives it, size and checksum
         verified.
 
@@ -85,7 +81,7 @@ class ManyPaths:
         return [data for place in places if isinstance(data := read[place], bytes)]
 
     @call
-    async def read_each(self, paths: Iterable[Path]) -> Outcomes:
+    async def read_each(self, paths: Iterable[Path]) -> list[bytes | S3kError]:
         """As `read_many`, with the error of a file that could not be read in its place.
 
         Errors of the table that leave all entries unknown are raised.

@@ -4,6 +4,7 @@ process."""
 from __future__ import annotations
 
 import asyncio
+import builtins
 import os
 import weakref
 from collections import deque
@@ -25,10 +26,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overlo
 from s3k_async.bridge import Bridge, current_bridge
 from s3k_async.client import HURRY, Path, S3kClient, volume_text
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import ClosedClientError
+from s3k_async.errors import ClosedClientError, S3kError
 from s3k_async.files import FileReader, FileWriter
 from s3k_async.listing import EntryType, Listing, Walked
-from s3k_async.many import Answers, Contents, Outcomes, Statuses
 from s3k_async.metadata.jobs import JobRecord
 from s3k_async.model import (
     ROOT,
@@ -55,8 +55,6 @@ __all__ = ["S3kSyncClient"]
 
 T = TypeVar("T")
 
-Ranges: TypeAlias = list[bytes]
-Jobs: TypeAlias = list[JobRecord]
 PagesOf: TypeAlias = Callable[[S3kClient], AsyncIterator[Sequence[T]]]
 
 
@@ -284,7 +282,7 @@ class S3kSyncClient:
         nothing."""
         return self._call(lambda fs: fs.content_summary(path))
 
-    def jobs(self) -> Jobs:
+    def jobs(self) -> builtins.list[JobRecord]:
         """Changes of many entries that are under way, or whose owner died. Raises
         ItemFormatError."""
         return self._call(lambda fs: fs.jobs())
@@ -312,26 +310,26 @@ class S3kSyncClient:
         """A whole file, its size and checksum verified."""
         return self._call(lambda fs: fs.read(path))
 
-    def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Ranges:
+    def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> builtins.list[bytes]:
         """The bytes [start, end) of each range, cut at the end of the file, all of one version,
         several at once."""
         return self._call(lambda fs: fs.read_ranges(path, ranges))
 
-    def stat_many(self, paths: Iterable[Path]) -> Statuses:
+    def stat_many(self, paths: Iterable[Path]) -> builtins.list[FileStatus | None]:
         """What is at each path, in the order of the paths; None where nothing is."""
         return self._call(lambda fs: fs.stat_many(paths))
 
-    def exists_many(self, paths: Iterable[Path]) -> Answers:
+    def exists_many(self, paths: Iterable[Path]) -> builtins.list[bool]:
         """Whether something is at each path, in the order of the paths, files that are being
         written included."""
         return self._call(lambda fs: fs.exists_many(paths))
 
-    def read_many(self, paths: Iterable[Path]) -> Contents:
+    def read_many(self, paths: Iterable[Path]) -> builtins.list[bytes]:
         """Whole files, in the order of the paths, each as `read` gives it, size and checksum
         verified."""
         return self._call(lambda fs: fs.read_many(paths))
 
-    def read_each(self, paths: Iterable[Path]) -> Outcomes:
+    def read_each(self, paths: Iterable[Path]) -> builtins.list[bytes | S3kError]:
         """As `read_many`, with the error of a file that could not be read in its place."""
         return self._call(lambda fs: fs.read_each(paths))
 

@@ -453,9 +453,8 @@ def test_the_interpreter_exits_without_a_word(tmp_path: Path, ending: str) -> No
         f"""
         import asyncio, sys
         from s3k_async import S3kSyncClient, init_volume
-        from s3k_async.settings import resolve
 
-        asyncio.run(init_volume(resolve(sys.argv[1])))
+        asyncio.run(init_volume(sys.argv[1]))
         fs = S3kSyncClient(sys.argv[1])
         fs.write("/f", b"1")
         reader = fs.open("/f")
@@ -471,10 +470,8 @@ INTERRUPTED = """
 import asyncio, os, signal, sys, threading
 from s3k_async import S3kSyncClient, init_volume
 from s3k_async.bridge import current_bridge
-from s3k_async.settings import resolve
 
-config = resolve("memory://v", part_size=100, multipart_threshold=100)
-asyncio.run(init_volume(config))
+config = asyncio.run(init_volume("memory://v", part_size=100, multipart_threshold=100))
 fs = S3kSyncClient(config=config)
 fs.stat("/")
 cleaned = []
