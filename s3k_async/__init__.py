@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from s3k_async.publishing import ProgressCallback
     from s3k_async.requests import Count, Part, RequestCounter, Requests
     from s3k_async.retry import Retries, RetryBudget, RetryPolicy
+    from s3k_async.settings.keywords import Settings
     from s3k_async.staging import StagedWriter
     from s3k_async.stores.blobs import Buffer
     from s3k_async.sync import S3kSyncClient
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
         "S3kClient",
         "S3kSyncClient",
         "Secret",
+        "Settings",
         "SqliteFile",
         "StagedFile",
         "StagedWriter",
@@ -129,6 +131,7 @@ _NAMES: Final = {
     "publishing": "ProgressCallback",
     "requests": "Count Part RequestCounter Requests",
     "retry": "Retries RetryBudget RetryPolicy",
+    "settings.keywords": "Settings",
     "staging": "StagedWriter",
     "stores.blobs": "Buffer",
     "sync": "S3kSyncClient",

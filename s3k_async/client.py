@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
 from weakref import WeakSet
 
 import anyio
@@ -61,6 +61,7 @@ from s3k_async.transaction import Transaction
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from s3k_async.settings.keywords import Settings
     from s3k_async.volumes import Volume
 
 __all__ = ["HURRY", "SCHEME", "Path", "S3kClient", "volume_text"]
@@ -106,7 +107,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         context: str | None = None,
         hadoop: Mapping[str, object] | None = None,
         session: object | Mapping[str, object] | None = None,
-        **settings: Any,
+        **settings: Unpack[Settings],
     ) -> None:
         from s3k_async.settings import resolve
 

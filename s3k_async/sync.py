@@ -21,7 +21,7 @@ from collections.abc import (
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
 
 from s3k_async.bridge import Bridge, current_bridge
 from s3k_async.client import HURRY, Path, S3kClient, volume_text
@@ -50,6 +50,8 @@ from s3k_async.transaction import Transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from s3k_async.settings.keywords import Settings
 
 __all__ = ["S3kSyncClient"]
 
@@ -103,7 +105,7 @@ class S3kSyncClient:
         context: str | None = None,
         hadoop: Mapping[str, object] | None = None,
         session: object | Mapping[str, object] | None = None,
-        **settings: Any,
+        **settings: Unpack[Settings],
     ) -> None:
         from s3k_async.settings import resolve
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Unpack
 
 from s3k_async.addresses import Path
 from s3k_async.config import VolumeConfig
 from s3k_async.settings import resolve
+from s3k_async.settings.keywords import Settings
 from s3k_async.volumes import creation, destruction
 from s3k_async.volumes.opening import recorded
 
@@ -23,7 +24,7 @@ async def init_volume(
     session: object | Mapping[str, object] | None = None,
     exist_ok: bool = False,
     take_over: bool = False,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> VolumeConfig:
     """Create a volume, with its buckets or directories and its table where they do not exist, and
     return the configuration that opens it.
@@ -52,7 +53,7 @@ async def destroy_volume(
     hadoop: Mapping[str, object] | None = None,
     session: object | Mapping[str, object] | None = None,
     force: bool = False,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> int:
     """Remove a volume with everything in it; return how many foreign objects were left.
 

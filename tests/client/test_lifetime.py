@@ -218,7 +218,7 @@ def test_settings_that_contradict_each_other() -> None:
     with pytest.raises(ConfigError):
         S3kClient("memory://x", config=memory_config())
     with pytest.raises(ConfigError):
-        S3kClient("memory://x", no_such_setting=1)
+        S3kClient("memory://x", no_such_setting=1)  # type: ignore[call-arg]
 
 
 @backends

@@ -23,6 +23,7 @@ from pyarrow.fs import (
 )
 from pyarrow.fs import copy_files as copy_files_between
 
+from s3k_async import Settings
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -474,7 +475,7 @@ def test_filesystems_of_one_volume_are_equal(
     assert a != b
 
 
-SERVICES = {
+SERVICES: Settings = {
     "table": "meta",
     "bucket": "data",
     "region": "eu-west-1",
@@ -484,10 +485,11 @@ SERVICES = {
 
 @pytest.mark.parametrize("pickles", [pickle, cloudpickle])
 def test_a_pickle_names_the_volume_and_holds_no_secret(pickles: object) -> None:
-    secrets = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "s3cr3t-key"}
-    fs = arrow_filesystem("s3k://analytics", **SERVICES, **secrets)
+    key_id, key = "AKIDEXAMPLE", "s3cr3t-key"
+    settings: Settings = {**SERVICES, "access_key_id": key_id, "secret_access_key": key}
+    fs = arrow_filesystem("s3k://analytics", **settings)
     pickled = pickles.dumps(fs)  # type: ignore[attr-defined]  # a module
-    assert not any(secret.encode() in pickled for secret in secrets.values())
+    assert not any(secret.encode() in pickled for secret in (key_id, key))
     restored = pickle.loads(pickled)
     assert restored == fs
     assert restored != arrow_filesystem("s3k://elsewhere", **SERVICES)
