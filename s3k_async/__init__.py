@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from s3k_async.errors import *  # noqa: F403
     from s3k_async.files import FileReader, FileWriter, Opening
-    from s3k_async.listing import EntryType, Walked
+    from s3k_async.listing import EntryType, Walked, arrow_schema
     from s3k_async.metadata.jobs import JobKind, JobRecord, JobState
     from s3k_async.model import (
         ChangeResult,
@@ -108,6 +108,7 @@ if TYPE_CHECKING:
         "VolumeConfig",
         "VolumeKind",
         "Walked",
+        "arrow_schema",
         "destroy_volume",
         "init_volume",
         *errors.__all__,
@@ -121,7 +122,7 @@ _NAMES: Final = {
         "S3Bucket Secret SqliteFile TableLocation Tuning VolumeConfig"
     ),
     "files": "FileReader FileWriter Opening",
-    "listing": "EntryType Walked",
+    "listing": "EntryType Walked arrow_schema",
     "metadata.jobs": "JobKind JobRecord JobState",
     "model": (
         "ChangeResult Content ContentSummary FileStatus HashName ManyResult Progress StagedFile "

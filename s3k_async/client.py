@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
 from weakref import WeakSet
@@ -47,7 +48,7 @@ from s3k_async.listing import (
 from s3k_async.many import ManyPaths
 from s3k_async.metadata.jobs import JobRecord
 from s3k_async.metadata.tree import TreeResult
-from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus
+from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus, status_of
 from s3k_async.physical_files import PhysicalPaths
 from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
 from s3k_async.races import Race
@@ -263,7 +264,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
         Raises PathNotFoundError.
         """
-        return FileStatus.of(await existing(self._volume().store, self._path(path)))
+        return status_of(await existing(self._volume().store, self._path(path)))
 
     @call
     async def exists(self, path: Path) -> bool:
@@ -308,7 +309,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         include_uncommitted: bool = False,
         sorted: bool = False,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """As `list`, in Arrow record batches of the schema `s3k_async.listing.arrow_schema`.
+        """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`.
 
         No Python object is made for an entry. Raises PathNotFoundError.
         """
@@ -333,14 +334,15 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         type: EntryType | None = None,
         min_size: int | None = None,
         max_size: int | None = None,
-        newer_than: int | None = None,
-        older_than: int | None = None,
+        newer_than: int | datetime | None = None,
+        older_than: int | datetime | None = None,
     ) -> AsyncIterator[FileStatus]:
         """What is below a directory and meets every condition given.
 
         `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`;
         `min_size` and `max_size` are inclusive and met by files only; `newer_than` and `older_than`
-        are exclusive modification times. Raises PathNotFoundError, InvalidArgumentError.
+        are exclusive modification times, epoch milliseconds or an aware `datetime`. Raises
+        PathNotFoundError, InvalidArgumentError.
         """
         return _each(
             self._find_pages(
@@ -442,9 +444,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError (the path
         leads through a file), NoSpaceError, OutcomeUnknownError.
         """
-        return FileStatus.of(
-            await write(self._volume(), self._path(path), data, overwrite=overwrite)
-        )
+        return status_of(await write(self._volume(), self._path(path), data, overwrite=overwrite))
 
     @overload
     def open(self, path: Path, mode: Literal["rb"] = ...) -> Opening[FileReader]: ...
@@ -473,7 +473,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
         Raises IsDirectoryError, NotDirectoryError, UncommittedFileError.
         """
-        return FileStatus.of(await touch(self._volume(), self._path(path)))
+        return status_of(await touch(self._volume(), self._path(path)))
 
     # Changing the tree
 
@@ -499,7 +499,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         NotDirectoryError.
         """
         store = self._volume().store
-        return FileStatus.of(await store.make_directory(self._path(path), exist_ok=exist_ok))
+        return status_of(await store.make_directory(self._path(path), exist_ok=exist_ok))
 
     @call
     @counted

@@ -11,7 +11,7 @@ from s3k_async.concurrency import ByteBudget, run_all
 from s3k_async.errors import ArgumentTypeError, PartialFailureError, PathNotFoundError, S3kError
 from s3k_async.lists import delete_many, rename_many
 from s3k_async.loading import write_many
-from s3k_async.model import ChangeResult, Entry, FileStatus, ManyResult
+from s3k_async.model import ChangeResult, Entry, FileStatus, ManyResult, status_of
 from s3k_async.publishing import ProgressCallback
 from s3k_async.reading import OpenVolume, read_file, read_version
 from s3k_async.requests import counted
@@ -48,7 +48,7 @@ class ManyPaths:
         together.
         """
         entries = await self._volume().store.get_many(self._paths(paths))
-        return [None if entry is None else FileStatus.of(entry) for entry in entries]
+        return [None if entry is None else status_of(entry) for entry in entries]
 
     @call
     async def exists_many(self, paths: Iterable[Path]) -> list[bool]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
 
-from s3k_async._native import FileStatus
+from s3k_async._native import FileStatus, status_of
 from s3k_async.requests import Requests
 
 __all__ = [
+    "EPOCH",
     "ROOT",
     "UNCOMMITTED",
     "ChangeResult",
@@ -21,6 +23,8 @@ __all__ = [
     "Progress",
     "StagedFile",
     "VolumeKind",
+    "status_of",
+    "utc",
 ]
 
 ROOT = "/"
@@ -29,6 +33,13 @@ UNCOMMITTED = "<uncommitted>"
 
 HashName = Literal["xxh3", "java31"]
 VolumeKind = Literal["native", "s3k-1.0"]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def utc(milliseconds: int) -> datetime:
+    """Epoch milliseconds as an aware time. Raises OverflowError outside of the years 1 to 9999."""
+    return EPOCH + timedelta(milliseconds=milliseconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,11 @@ class StagedFile:
     lease_ms: int
     """Until when they must be published, epoch milliseconds: `Tuning.lease` after the upload began.
     """
+
+    @property
+    def expires(self) -> datetime:
+        """`lease_ms` as a time in UTC."""
+        return utc(self.lease_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
@@ -233,7 +234,7 @@ class S3kSyncClient:
         include_uncommitted: bool = False,
         sorted: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """As `list`, in Arrow record batches of the schema `s3k_async.listing.arrow_schema`."""
+        """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`."""
 
         async def pages(fs: S3kClient) -> AsyncIterator[Sequence[pa.RecordBatch]]:
             async for batch in fs.list_batches(
@@ -259,8 +260,8 @@ class S3kSyncClient:
         type: EntryType | None = None,
         min_size: int | None = None,
         max_size: int | None = None,
-        newer_than: int | None = None,
-        older_than: int | None = None,
+        newer_than: int | datetime | None = None,
+        older_than: int | datetime | None = None,
     ) -> Iterator[FileStatus]:
         """What is below a directory and meets every condition given."""
         return self._iterate(
