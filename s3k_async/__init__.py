@@ -35,9 +35,9 @@ if TYPE_CHECKING:
         ChangeResult,
         Content,
         ContentSummary,
+        Failure,
         FileStatus,
         HashName,
-        ManyResult,
         Progress,
         StagedFile,
         VolumeKind,
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         "Count",
         "DynamoTable",
         "EntryType",
+        "Failure",
         "FileReader",
         "FileStatus",
         "FileWriter",
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
         "JobState",
         "LocalDirectory",
         "LogMode",
-        "ManyResult",
         "MemoryBlobs",
         "MemoryTable",
         "Opening",
@@ -125,7 +125,7 @@ _NAMES: Final = {
     "listing": "EntryType Walked arrow_schema",
     "metadata.jobs": "JobKind JobRecord JobState",
     "model": (
-        "ChangeResult Content ContentSummary FileStatus HashName ManyResult Progress StagedFile "
+        "ChangeResult Content ContentSummary Failure FileStatus HashName Progress StagedFile "
         "VolumeKind"
     ),
     "physical_files": "PhysicalFile",

@@ -25,7 +25,6 @@ from s3k_async.errors import (
     ConflictError,
     ForkedClientError,
     InvalidArgumentError,
-    PartialFailureError,
     PathNotFoundError,
     PermissionDeniedError,
     RenameIntoSelfError,
@@ -47,7 +46,6 @@ from s3k_async.listing import (
 )
 from s3k_async.many import ManyPaths
 from s3k_async.metadata.jobs import JobRecord
-from s3k_async.metadata.tree import TreeResult
 from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus, status_of
 from s3k_async.physical_files import PhysicalPaths
 from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
@@ -531,12 +529,12 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
                     "the target is the directory itself or below it", path=new
                 )
             tree = volume.atomic if atomic else volume.tree
-            return _result(await tree.rename(entry, new, progress=progress), "moved", old)
+            moved = await tree.rename(entry, new, progress=progress)
+            return moved.raise_for_failures(path=old)
         if new == old:
             return ChangeResult()
-        moved = await volume.store.rename_file(entry, new, overwrite=overwrite)
         tally = Tally("rename", progress)
-        tally.add(moved)
+        tally.add(await volume.store.rename_file(entry, new, overwrite=overwrite))
         return tally.result
 
     @call
@@ -658,7 +656,8 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     ) -> ChangeResult:
         if entry.is_dir and recursive:
             tree = volume.atomic if atomic else volume.tree
-            return _result(await tree.delete(entry, progress=progress), "deleted", entry.path)
+            deleted = await tree.delete(entry, progress=progress)
+            return deleted.raise_for_failures(path=entry.path)
         store = volume.store
         await (store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
         tally = Tally("delete", progress)
@@ -710,17 +709,6 @@ def _unpickled(cls: type[S3kClient], config: VolumeConfig) -> S3kClient:
     from s3k_async.settings import with_local_secrets
 
     return cls(config=with_local_secrets(config))
-
-
-def _result(result: TreeResult, done: str, path: str) -> ChangeResult:
-    if result.failures:
-        count = len(result.failures)
-        raise PartialFailureError(
-            f"{count} of the entries below could not be {done}; repeat the call to finish",
-            path=path,
-            failures=result.failures,
-        ) from result.failures[0][1]
-    return ChangeResult(result.files, result.directories, result.bytes)
 
 
 async def _each(pages: Pages[T]) -> AsyncIterator[T]:

@@ -11,7 +11,7 @@ from s3k_async.concurrency import ByteBudget, run_all
 from s3k_async.errors import ArgumentTypeError, PartialFailureError, PathNotFoundError, S3kError
 from s3k_async.lists import delete_many, rename_many
 from s3k_async.loading import write_many
-from s3k_async.model import ChangeResult, Entry, FileStatus, ManyResult, status_of
+from s3k_async.model import ChangeResult, Entry, FileStatus, status_of
 from s3k_async.publishing import ProgressCallback
 from s3k_async.reading import OpenVolume, read_file, read_version
 from s3k_async.requests import counted
@@ -94,7 +94,7 @@ class ManyPaths:
     @counted
     async def write_many(
         self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True
-    ) -> ManyResult:
+    ) -> ChangeResult:
         """Write a list of (path, data), up to a hundred entries in a request, with missing parents
         made once.
 
@@ -112,7 +112,7 @@ class ManyPaths:
         *,
         overwrite: bool = False,
         progress: ProgressCallback | None = None,
-    ) -> ManyResult:
+    ) -> ChangeResult:
         """Make objects in the volume's data location files by a list of (path, URI), without
         copying them.
 
@@ -137,7 +137,7 @@ class ManyPaths:
         overwrite: bool = False,
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
-    ) -> ManyResult:
+    ) -> ChangeResult:
         """Rename by a list of (source, target), up to 50 files in a request; the result lists what
         failed.
 
@@ -168,7 +168,7 @@ class ManyPaths:
         recursive: bool = False,
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
-    ) -> ManyResult:
+    ) -> ChangeResult:
         """Remove what is at the paths, up to 100 files in a request; the result lists what failed.
 
         Each is removed as `delete` does it: files first, then directories, the deepest first. A

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Final, Literal, Self, TypeAlias
 
 from s3k_async._native import FileStatus, status_of
+from s3k_async.errors import PartialFailureError
 from s3k_async.requests import Requests
 
 __all__ = [
@@ -14,12 +15,13 @@ __all__ = [
     "ROOT",
     "UNCOMMITTED",
     "ChangeResult",
+    "ChangeTally",
     "Content",
     "ContentSummary",
     "Entry",
+    "Failure",
     "FileStatus",
     "HashName",
-    "ManyResult",
     "Progress",
     "StagedFile",
     "VolumeKind",
@@ -159,21 +161,47 @@ class Progress:
     """What is counted, in the plural; empty where the operation says it."""
 
 
+Failure: TypeAlias = tuple[str, Exception]
+"""A path, and why it was not changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """What a rename, delete or copy did: the files and directories it changed, and the size of
-    those files."""
+    """What a change did: the files and directories it changed, and the size of those files."""
 
     files: int = 0
     directories: int = 0
     bytes: int = 0
+    failures: tuple[Failure, ...] = ()
+    """Of a verb that goes on after a failure, such as `write_many`: what failed. Verbs about one
+    path raise PartialFailureError instead."""
     requests: Requests = field(default_factory=Requests, compare=False)
     """What the call asked of the services, retries included, before it was answered; no part of
     equality."""
 
+    def raise_for_failures(self, *, path: str | None = None) -> Self:
+        """The result itself, if nothing failed. Raises PartialFailureError with the failures, and
+        with the `path` that the change was about."""
+        if self.failures:
+            done = self.files + self.directories
+            raise PartialFailureError(
+                f"{len(self.failures)} of {done + len(self.failures)} entries failed; repeat the "
+                "call to finish",
+                path=path,
+                failures=self.failures,
+            ) from self.failures[0][1]
+        return self
 
-@dataclass(frozen=True, slots=True)
-class ManyResult(ChangeResult):
-    """What a change of a list did, and what failed, as (path, error)."""
 
-    failures: tuple[tuple[str, Exception], ...] = ()
+@dataclass(slots=True)
+class ChangeTally:
+    """The result of a change that is under way."""
+
+    files: int = 0
+    directories: int = 0
+    bytes: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    def result(self) -> ChangeResult:
+        """What was done so far."""
+        return ChangeResult(self.files, self.directories, self.bytes, tuple(self.failures))

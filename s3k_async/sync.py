@@ -37,7 +37,6 @@ from s3k_async.model import (
     ContentSummary,
     Entry,
     FileStatus,
-    ManyResult,
     StagedFile,
 )
 from s3k_async.physical_files import PhysicalFile
@@ -343,7 +342,7 @@ class S3kSyncClient:
 
     def write_many(
         self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True
-    ) -> ManyResult:
+    ) -> ChangeResult:
         """Write a list of (path, data), up to a hundred entries in a request, with missing parents
         made once."""
         return self._call(lambda fs: fs.write_many(files, overwrite=overwrite))
@@ -448,7 +447,7 @@ class S3kSyncClient:
         *,
         overwrite: bool = False,
         progress: ProgressCallback | None = None,
-    ) -> ManyResult:
+    ) -> ChangeResult:
         """Make objects in the volume's data location files by a list of (path, URI), without
         copying them."""
         return self._call(lambda fs: fs.adopt_many(pairs, overwrite=overwrite, progress=progress))
@@ -460,7 +459,7 @@ class S3kSyncClient:
         overwrite: bool = False,
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
-    ) -> ManyResult:
+    ) -> ChangeResult:
         """Rename by a list of (source, target), up to 50 files in a request; the result lists what
         failed."""
         return self._call(
@@ -476,7 +475,7 @@ class S3kSyncClient:
         recursive: bool = False,
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
-    ) -> ManyResult:
+    ) -> ChangeResult:
         """Remove what is at the paths, up to 100 files in a request; the result lists what
         failed."""
         return self._call(

@@ -39,7 +39,6 @@ from s3k_async.errors import (
     InvalidArgumentError,
     IsDirectoryError,
     NotDirectoryError,
-    PartialFailureError,
     PathExistsError,
     PathNotFoundError,
 )
@@ -278,14 +277,8 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
             self._delete_all(path, children)
 
     def _delete_all(self, path: str, children: Iterable[str]) -> None:
-        done = self.client.delete_many(children, recursive=True, missing_ok=True)
-        if done.failures:
-            count = len(done.failures)
-            raise PartialFailureError(
-                f"{count} of the entries below could not be deleted; repeat the call to finish",
-                path=path,
-                failures=done.failures,
-            ) from done.failures[0][1]
+        deleted = self.client.delete_many(children, recursive=True, missing_ok=True)
+        deleted.raise_for_failures(path=path)
 
     def _appending(self, path: str) -> SyncFileWriter:
         if not self.client.exists(path):

@@ -36,7 +36,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
     WrongLoopError,
 )
-from s3k_async.model import ChangeResult, ContentSummary, ManyResult, Progress
+from s3k_async.model import ChangeResult, ContentSummary, Progress
 from s3k_async.settings import resolve
 from s3k_async.sync import S3kSyncClient
 from s3k_async.sync_files import SyncFileWriter
@@ -59,7 +59,7 @@ def test_every_verb(sync_fs: S3kSyncClient) -> None:
     assert (fs.exists("/a/f"), fs.is_file("/a/f"), fs.is_dir("/a")) == (True, True, True)
     assert fs.makedirs("/d/e").is_dir
     assert fs.touch("/d/t").size == 0
-    assert fs.write_many([("/many/f", DATA), ("/many/g", b"")]) == ManyResult(2, 0, 1000)
+    assert fs.write_many([("/many/f", DATA), ("/many/g", b"")]) == ChangeResult(2, 0, 1000)
     assert fs.delete("/many", recursive=True).files == 2
     assert fs.rename("/a/f", "/d/e/g") == ChangeResult(1, 0, 1000)
     assert fs.copy("/d", "/copy", recursive=True) == ChangeResult(2, 2, 1000)

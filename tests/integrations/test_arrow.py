@@ -43,7 +43,7 @@ from s3k_async.errors import (
 )
 from s3k_async.integrations import arrow
 from s3k_async.integrations.arrow import arrow_filesystem
-from s3k_async.model import ManyResult
+from s3k_async.model import ChangeResult
 from s3k_async.settings import resolve
 from s3k_async.sync import S3kSyncClient
 from s3k_async.sync_files import SyncFileReader
@@ -349,7 +349,7 @@ def test_a_large_directory_is_emptied_in_bounded_memory(
 
 def test_what_cannot_be_deleted_is_said(fs: PyFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     put(fs, "/d/f")
-    failed = ManyResult(failures=(("/d/f", BusyError("held", path="/d/f")),))
+    failed = ChangeResult(failures=(("/d/f", BusyError("held", path="/d/f")),))
     monkeypatch.setattr(client_of(fs), "delete_many", lambda *_, **__: failed)
     with pytest.raises(PartialFailureError) as caught:
         fs.delete_dir_contents("/d")

@@ -20,7 +20,7 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.model import ManyResult
+from s3k_async.model import ChangeResult
 from tests.torture.model import (
     Answer,
     Delete,
@@ -73,7 +73,7 @@ class Failed(dict[str, Refusal]):
     __hash__ = None
 
 
-def told(result: ManyResult) -> tuple[Failures, int, int]:
+def told(result: ChangeResult) -> tuple[Failures, int, int]:
     """What failed, and how many files and directories were changed."""
     failures: Failures = {}
     for path, error in result.failures:
