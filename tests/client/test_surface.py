@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_overloads, overload
 
@@ -111,6 +112,34 @@ def differences(one: object, other: object, *, of_client: bool, name: str) -> It
         yield "no docstring"
     if name != "closed" and first_paragraph(one) != first_paragraph(other):
         yield f"{first_paragraph(one)!r} and {first_paragraph(other)!r}"
+
+
+OTHER_ERRORS = {"S3kSyncClient.open_volume": {"UnsupportedError"}}
+"""Errors that only the asynchronous member raises: the blocking client may be opened twice."""
+
+
+def errors_named(member: object) -> set[str]:
+    return set(re.findall(r"\b[A-Z]\w+Error\b", inspect.getdoc(member) or ""))
+
+
+def test_the_blocking_side_names_every_error() -> None:
+    found = {
+        f"{blocking.__name__}.{name}": errors_named(public(asynchronous)[name])
+        - errors_named(public(blocking)[name])
+        for asynchronous, blocking, name in shared()
+        if name in public(blocking)
+    }
+    assert len([member for member in found if member.startswith("S3kSyncClient")]) > 30
+    assert {member: missing for member, missing in found.items() if missing} == OTHER_ERRORS
+
+
+def test_the_blocking_side_has_no_asynchronous_syntax() -> None:
+    docs = [
+        f"{blocking.__name__}.{name}: {inspect.getdoc(public(blocking)[name])}"
+        for _, blocking, name in shared()
+        if name in public(blocking)
+    ]
+    assert [doc for doc in docs if re.search(r"\bawait |\basync (with|for) ", doc)] == []
 
 
 def test_every_member_is_the_same_in_both() -> None:
