@@ -155,7 +155,7 @@ async def calls() -> list[tuple[str, str]]:
     from s3k_async.config import MemoryBlobs, MemoryTable, VolumeConfig
 
     config = VolumeConfig("house", MemoryTable("house"), MemoryBlobs("house"))
-    await init_volume(config)
+    await init_volume(config=config)
     async with S3kClient(config=config) as fs:
         for name in ("warm", "file"):
             await fs.write(f"/d/{name}", b"x")

@@ -60,7 +60,7 @@ mod _native {
     #[pymodule_export]
     use crate::sign::Signer;
     #[pymodule_export]
-    use crate::status::FileStatus;
+    use crate::status::{FileStatus, status_of};
     #[pymodule_export]
     use crate::suffix::{suffix_index, suffix_indexes};
 }

@@ -10,7 +10,7 @@ use pyo3::types::{PyString, PyTuple};
 use crate::entries::{EntryColumns, EntryView};
 use crate::items::Attribute;
 
-/// What a volume tells about one path. Times are epoch milliseconds, sizes bytes.
+/// What a volume tells about one path: sizes in bytes, times in epoch milliseconds and as `datetime`.
 #[pyclass(frozen, eq, hash, module = "s3k_async.model")]
 pub struct FileStatus(Source);
 
@@ -185,26 +185,6 @@ impl FileStatus {
         })))
     }
 
-    /// The public view of an entry.
-    #[staticmethod]
-    fn of(entry: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let is_dir: bool = entry.getattr("is_dir")?.extract()?;
-        let committed: bool = entry.getattr("committed")?.extract()?;
-        Ok(Self(Source::Own(Box::new(Own {
-            path: entry.getattr("path")?.extract()?,
-            is_dir,
-            size: entry.getattr("size")?.extract()?,
-            mtime_ms: entry.getattr("mtime_ms")?.extract()?,
-            ctime_ms: entry.getattr("ctime")?.mul(1000)?.extract()?,
-            id: entry.getattr("id")?.extract()?,
-            version: entry.getattr("version")?.extract()?,
-            committed: is_dir || committed,
-            etag: entry.getattr("etag")?.extract()?,
-            checksum: entry.getattr("checksum")?.extract()?,
-            physical: if committed { entry.getattr("physical")?.extract()? } else { None },
-        }))))
-    }
-
     #[classattr]
     fn __match_args__(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
         PyTuple::new(py, NAMES)
@@ -238,6 +218,18 @@ impl FileStatus {
     #[getter]
     fn ctime_ms(&self) -> i64 {
         self.tell(|entry| entry.ctime_ms(), |own| own.ctime_ms)
+    }
+
+    /// Modification time, an aware `datetime` in UTC.
+    #[getter]
+    fn modified<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        datetime(py, self.mtime_ms())
+    }
+
+    /// Creation time, an aware `datetime` in UTC.
+    #[getter]
+    fn created<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        datetime(py, self.ctime_ms())
     }
 
     /// Object id.
@@ -295,12 +287,46 @@ impl FileStatus {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let mut fields = Vec::new();
-        for (name, value) in NAMES.into_iter().zip(self.values(py)?.iter()) {
-            fields.push(format!("{name}={}", value.repr()?));
-        }
-        Ok(format!("FileStatus({})", fields.join(", ")))
+        let what = match (self.is_dir(), self.committed()) {
+            (true, _) => "directory".to_owned(),
+            (false, true) => format!("file, {} bytes", self.size()),
+            (false, false) => "file being written".to_owned(),
+        };
+        let modified = match self.modified(py) {
+            Ok(time) => time.call_method1("isoformat", (" ", "milliseconds"))?.to_string(),
+            // Out of the range of `datetime`.
+            Err(_) => format!("{} ms", self.mtime_ms()),
+        };
+        Ok(format!("<FileStatus {} {what}, modified {modified}>", self.path(py)?.repr()?))
     }
+}
+
+/// The public view of an entry.
+#[pyfunction]
+pub fn status_of(entry: &Bound<'_, PyAny>) -> PyResult<FileStatus> {
+    let is_dir: bool = entry.getattr("is_dir")?.extract()?;
+    let committed: bool = entry.getattr("committed")?.extract()?;
+    Ok(FileStatus(Source::Own(Box::new(Own {
+        path: entry.getattr("path")?.extract()?,
+        is_dir,
+        size: entry.getattr("size")?.extract()?,
+        mtime_ms: entry.getattr("mtime_ms")?.extract()?,
+        ctime_ms: entry.getattr("ctime")?.mul(1000)?.extract()?,
+        id: entry.getattr("id")?.extract()?,
+        version: entry.getattr("version")?.extract()?,
+        committed: is_dir || committed,
+        etag: entry.getattr("etag")?.extract()?,
+        checksum: entry.getattr("checksum")?.extract()?,
+        physical: if committed { entry.getattr("physical")?.extract()? } else { None },
+    }))))
+}
+
+/// An aware `datetime` in UTC. `OverflowError` out of its range.
+fn datetime(py: Python<'_>, milliseconds: i64) -> PyResult<Bound<'_, PyAny>> {
+    let module = py.import("datetime")?;
+    let utc = module.getattr("UTC")?;
+    let epoch = module.getattr("datetime")?.call_method1("fromtimestamp", (0, utc))?;
+    epoch.add(module.getattr("timedelta")?.call1((0, 0, 0, milliseconds))?)
 }
 
 impl FileStatus {

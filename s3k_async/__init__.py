@@ -6,60 +6,143 @@ Importing this loads nothing; everything comes with its first use.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from s3k_async import errors as errors
+    from s3k_async.addresses import Path
     from s3k_async.client import S3kClient
-    from s3k_async.config import Tuning, VolumeConfig
+    from s3k_async.config import (
+        AwsConfig,
+        BlobLocation,
+        DynamoTable,
+        LocalDirectory,
+        LogMode,
+        MemoryBlobs,
+        MemoryTable,
+        S3Bucket,
+        Secret,
+        SqliteFile,
+        TableLocation,
+        Tuning,
+        VolumeConfig,
+    )
     from s3k_async.errors import *  # noqa: F403
-    from s3k_async.hadoop import HadoopFileSystem
-    from s3k_async.metadata.jobs import JobRecord
+    from s3k_async.files import FileReader, FileWriter, Opening
+    from s3k_async.listing import EntryType, Walked, arrow_schema
+    from s3k_async.metadata.jobs import JobKind, JobRecord, JobState
     from s3k_async.model import (
         ChangeResult,
+        Content,
         ContentSummary,
+        Failure,
         FileStatus,
-        ManyResult,
+        HashName,
         Progress,
         StagedFile,
+        VolumeKind,
     )
     from s3k_async.physical_files import PhysicalFile
+    from s3k_async.publishing import ProgressCallback
+    from s3k_async.requests import Count, Part, RequestCounter, Requests
+    from s3k_async.retry import Retries, RetryBudget, RetryPolicy
+    from s3k_async.settings.keywords import Settings
+    from s3k_async.staging import StagedWriter
+    from s3k_async.stores.blobs import Buffer
     from s3k_async.sync import S3kSyncClient
-    from s3k_async.volumes import destroy_volume, init_volume
+    from s3k_async.sync_files import SyncFileReader, SyncFileWriter, SyncStagedWriter
+    from s3k_async.sync_transaction import SyncTransaction
+    from s3k_async.transaction import Transaction
+    from s3k_async.volumes.facade import destroy_volume, init_volume
 
     __version__: str
 
     __all__ = [  # noqa: PLE0604
+        "AwsConfig",
+        "BlobLocation",
+        "Buffer",
         "ChangeResult",
+        "Content",
         "ContentSummary",
+        "Count",
+        "DynamoTable",
+        "EntryType",
+        "Failure",
+        "FileReader",
         "FileStatus",
-        "ManyResult",
-        "HadoopFileSystem",
+        "FileWriter",
+        "HashName",
+        "JobKind",
         "JobRecord",
+        "JobState",
+        "LocalDirectory",
+        "LogMode",
+        "MemoryBlobs",
+        "MemoryTable",
+        "Opening",
+        "Part",
+        "Path",
         "PhysicalFile",
         "Progress",
+        "ProgressCallback",
+        "RequestCounter",
+        "Requests",
+        "Retries",
+        "RetryBudget",
+        "RetryPolicy",
+        "S3Bucket",
         "S3kClient",
         "S3kSyncClient",
+        "Secret",
+        "Settings",
+        "SqliteFile",
         "StagedFile",
+        "StagedWriter",
+        "SyncFileReader",
+        "SyncFileWriter",
+        "SyncStagedWriter",
+        "SyncTransaction",
+        "TableLocation",
+        "Transaction",
         "Tuning",
         "VolumeConfig",
+        "VolumeKind",
+        "Walked",
+        "arrow_schema",
         "destroy_volume",
         "init_volume",
         *errors.__all__,
     ]
 
-_VALUES = ("ChangeResult", "ContentSummary", "FileStatus", "ManyResult", "Progress", "StagedFile")
-_HOMES = dict.fromkeys(_VALUES, "s3k_async.model") | {
-    "HadoopFileSystem": "s3k_async.hadoop",
-    "JobRecord": "s3k_async.metadata.jobs",
-    "PhysicalFile": "s3k_async.physical_files",
-    "S3kClient": "s3k_async.client",
-    "S3kSyncClient": "s3k_async.sync",
-    "Tuning": "s3k_async.config",
-    "VolumeConfig": "s3k_async.config",
-    "destroy_volume": "s3k_async.volumes",
-    "init_volume": "s3k_async.volumes",
+_NAMES: Final = {
+    "addresses": "Path",
+    "client": "S3kClient",
+    "config": (
+        "AwsConfig BlobLocation DynamoTable LocalDirectory LogMode MemoryBlobs MemoryTable "
+        "S3Bucket Secret SqliteFile TableLocation Tuning VolumeConfig"
+    ),
+    "files": "FileReader FileWriter Opening",
+    "listing": "EntryType Walked arrow_schema",
+    "metadata.jobs": "JobKind JobRecord JobState",
+    "model": (
+        "ChangeResult Content ContentSummary Failure FileStatus HashName Progress StagedFile "
+        "VolumeKind"
+    ),
+    "physical_files": "PhysicalFile",
+    "publishing": "ProgressCallback",
+    "requests": "Count Part RequestCounter Requests",
+    "retry": "Retries RetryBudget RetryPolicy",
+    "settings.keywords": "Settings",
+    "staging": "StagedWriter",
+    "stores.blobs": "Buffer",
+    "sync": "S3kSyncClient",
+    "sync_files": "SyncFileReader SyncFileWriter SyncStagedWriter",
+    "sync_transaction": "SyncTransaction",
+    "transaction": "Transaction",
+    "volumes.facade": "destroy_volume init_volume",
 }
+"""Public names by module; those of `errors` are its `__all__`."""
+_HOMES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
@@ -69,7 +152,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("s3k_async.errors")
     home = _HOMES.get(name)
     if home is not None:
-        return getattr(importlib.import_module(home), name)
+        return getattr(importlib.import_module(f"s3k_async.{home}"), name)
     names = (
         importlib.import_module("s3k_async.errors").__all__
         if name == "__all__" or name[:1].isupper()

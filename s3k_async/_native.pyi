@@ -5,6 +5,7 @@ first bad value, naming it. A `count` outside 1 to 65,536 and an unknown `hash` 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import ClassVar, final, overload
 
 from typing_extensions import Buffer
@@ -55,6 +56,7 @@ __all__ = [
     "physical_keys",
     "sha256_hex",
     "split",
+    "status_of",
     "suffix_index",
     "suffix_indexes",
     "uuid_text",
@@ -555,10 +557,13 @@ class Entries(Sequence[Entry]):
     def __arrow_c_schema__() -> object:
         """Capsule of the schema."""
 
+def status_of(entry: Entry) -> FileStatus:
+    """The public view of an entry."""
+
 @final
 class FileStatus:
-    """What a volume tells about one path. Times are epoch milliseconds, sizes bytes. It cannot be
-    changed.
+    """What a volume tells about one path, immutable. Sizes are bytes; times are epoch milliseconds,
+    or `datetime` in UTC.
 
     One that was listed is a row of the answer that it came in, and keeps that answer in memory
     (about a megabyte for 3,000 entries); `copy.copy` of it, and one that was pickled, stands alone.
@@ -591,10 +596,6 @@ class FileStatus:
         checksum: str = "",
         physical: str | None = None,
     ) -> FileStatus: ...
-    @staticmethod
-    def of(entry: Entry) -> FileStatus:
-        """The public view of an entry."""
-
     @property
     def path(self) -> str:
         """Logical path, normalised, absolute."""
@@ -609,11 +610,19 @@ class FileStatus:
 
     @property
     def mtime_ms(self) -> int:
-        """Modification time."""
+        """Modification time, epoch milliseconds."""
 
     @property
     def ctime_ms(self) -> int:
-        """Creation time."""
+        """Creation time, epoch milliseconds."""
+
+    @property
+    def modified(self) -> datetime:
+        """Modification time, in UTC. Raises OverflowError outside of the years 1 to 9999."""
+
+    @property
+    def created(self) -> datetime:
+        """Creation time, in UTC. Raises OverflowError outside of the years 1 to 9999."""
 
     @property
     def id(self) -> str:

@@ -24,7 +24,7 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.batches import prepare_many, publish_many
 from s3k_async.metadata.store import MetadataStore, Target
-from s3k_async.model import ROOT, Content, Entry, ManyResult
+from s3k_async.model import ROOT, ChangeResult, Content, Entry
 from s3k_async.publishing import ProgressCallback, Tally
 from s3k_async.races import Race
 from s3k_async.storage.physical import PhysicalStorage
@@ -112,13 +112,13 @@ async def adopt_many(
     *,
     overwrite: bool,
     progress: ProgressCallback | None,
-) -> ManyResult:
+) -> ChangeResult:
     """Adopt each object of the list; the result says what failed."""
     volume.store.require_writable(ROOT)
     adoption = _Adoption(volume, overwrite, Tally("adopt", progress), normalise)
     await run_all(adoption.window, _windows(pairs), limit=WINDOWS)
     done = adoption.tally.result
-    return ManyResult(done.files, 0, done.bytes, failures=tuple(adoption.failures))
+    return ChangeResult(done.files, 0, done.bytes, failures=tuple(adoption.failures))
 
 
 def _windows(pairs: Iterable[tuple[str | os.PathLike[str], str]]) -> Iterator[list[object]]:

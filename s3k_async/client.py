@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
 from weakref import WeakSet
 
 import anyio
@@ -23,7 +25,6 @@ from s3k_async.errors import (
     ConflictError,
     ForkedClientError,
     InvalidArgumentError,
-    PartialFailureError,
     PathNotFoundError,
     PermissionDeniedError,
     RenameIntoSelfError,
@@ -45,8 +46,7 @@ from s3k_async.listing import (
 )
 from s3k_async.many import ManyPaths
 from s3k_async.metadata.jobs import JobRecord
-from s3k_async.metadata.tree import TreeResult
-from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus
+from s3k_async.model import ROOT, ChangeResult, ContentSummary, Entry, FileStatus, status_of
 from s3k_async.physical_files import PhysicalPaths
 from s3k_async.publishing import ProgressCallback, Tally, copy, is_below, touch, write
 from s3k_async.races import Race
@@ -60,6 +60,7 @@ from s3k_async.transaction import Transaction
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from s3k_async.settings.keywords import Settings
     from s3k_async.volumes import Volume
 
 __all__ = ["HURRY", "SCHEME", "Path", "S3kClient", "volume_text"]
@@ -70,8 +71,6 @@ HURRY = 2.0
 """Seconds that calls under way are given at most when the client is left by an exception."""
 
 Pages: TypeAlias = AsyncIterator[list[T]]
-Ranges: TypeAlias = list[bytes]
-Jobs: TypeAlias = list[JobRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         context: str | None = None,
         hadoop: Mapping[str, object] | None = None,
         session: object | Mapping[str, object] | None = None,
-        **settings: Any,
+        **settings: Unpack[Settings],
     ) -> None:
         from s3k_async.settings import resolve
 
@@ -263,7 +262,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
         Raises PathNotFoundError.
         """
-        return FileStatus.of(await existing(self._volume().store, self._path(path)))
+        return status_of(await existing(self._volume().store, self._path(path)))
 
     @call
     async def exists(self, path: Path) -> bool:
@@ -282,26 +281,6 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         entry = await self._volume().store.get(self._path(path))
         return entry is not None and entry.is_dir
 
-    @overload
-    def list(
-        self,
-        path: Path = ...,
-        *,
-        recursive: bool = ...,
-        include_uncommitted: bool = ...,
-        sorted: bool = ...,
-        batches: Literal[False] = ...,
-    ) -> AsyncIterator[FileStatus]: ...
-    @overload
-    def list(
-        self,
-        path: Path = ...,
-        *,
-        recursive: bool = ...,
-        include_uncommitted: bool = ...,
-        sorted: bool = ...,
-        batches: Literal[True],
-    ) -> AsyncIterator[pa.RecordBatch]: ...
     def list(
         self,
         path: Path = ROOT,
@@ -309,21 +288,32 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         recursive: bool = False,
         include_uncommitted: bool = False,
         sorted: bool = False,
-        batches: bool = False,
-    ) -> AsyncIterator[FileStatus] | AsyncIterator[pa.RecordBatch]:
+    ) -> AsyncIterator[FileStatus]:
         """What is in a directory, or with `recursive` all that is below it; of a file, the file
         itself.
 
         What existed for the whole call comes exactly once; memory is bounded. Of up to 50,000
         entries, an atomic change of many is seen wholly or not at all, and the first comes when all
         were read. In no order, or `sorted` by name (by UTF-8 bytes), with each directory followed
-        by what is in it. With `batches`, Arrow record batches of the schema
-        `s3k_async.listing.arrow_schema`. Raises PathNotFoundError.
+        by what is in it. Raises PathNotFoundError.
         """
+        return _each(self._list_pages(path, Listing(recursive, include_uncommitted, sorted)))
+
+    def list_batches(
+        self,
+        path: Path = ROOT,
+        *,
+        recursive: bool = False,
+        include_uncommitted: bool = False,
+        sorted: bool = False,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """As `list`, in Arrow record batches of the schema `s3k_async.arrow_schema`.
+
+        No Python object is made for an entry. Raises PathNotFoundError.
+        """
+        volume = self._volume()
         listing = Listing(recursive, include_uncommitted, sorted)
-        return (
-            self._list_batches(path, listing) if batches else _each(self._list_pages(path, listing))
-        )
+        return volume.calls.stream(record_batches(listing.pages(volume, self._path(path))))
 
     def walk(self, path: Path = ROOT) -> AsyncIterator[Walked]:
         """Each directory from `path` down, as (path, directories in it, files in it), parents
@@ -342,14 +332,15 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         type: EntryType | None = None,
         min_size: int | None = None,
         max_size: int | None = None,
-        newer_than: int | None = None,
-        older_than: int | None = None,
+        newer_than: int | datetime | None = None,
+        older_than: int | datetime | None = None,
     ) -> AsyncIterator[FileStatus]:
         """What is below a directory and meets every condition given.
 
         `pattern` is a glob over the name, or, if it has a `/`, over the path relative to `path`;
         `min_size` and `max_size` are inclusive and met by files only; `newer_than` and `older_than`
-        are exclusive modification times. Raises PathNotFoundError, InvalidArgumentError.
+        are exclusive modification times, epoch milliseconds or an aware `datetime`. Raises
+        PathNotFoundError, InvalidArgumentError.
         """
         return _each(
             self._find_pages(
@@ -381,7 +372,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         return await summary(self._volume(), self._path(path))
 
     @call
-    async def jobs(self) -> Jobs:
+    async def jobs(self) -> builtins.list[JobRecord]:
         """Changes of many entries that are under way, or whose owner died. Raises
         ItemFormatError."""
         return [record async for record in self._volume().store.jobs.records()]
@@ -428,7 +419,9 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         return await read_file(self._volume(), self._path(path))
 
     @call
-    async def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Ranges:
+    async def read_ranges(
+        self, path: Path, ranges: Sequence[tuple[int, int]]
+    ) -> builtins.list[bytes]:
         """The bytes [start, end) of each range, cut at the end of the file, all of one version,
         several at once.
 
@@ -449,9 +442,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         Raises PathExistsError (not `overwrite`), IsDirectoryError, NotDirectoryError (the path
         leads through a file), NoSpaceError, OutcomeUnknownError.
         """
-        return FileStatus.of(
-            await write(self._volume(), self._path(path), data, overwrite=overwrite)
-        )
+        return status_of(await write(self._volume(), self._path(path), data, overwrite=overwrite))
 
     @overload
     def open(self, path: Path, mode: Literal["rb"] = ...) -> Opening[FileReader]: ...
@@ -480,7 +471,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
 
         Raises IsDirectoryError, NotDirectoryError, UncommittedFileError.
         """
-        return FileStatus.of(await touch(self._volume(), self._path(path)))
+        return status_of(await touch(self._volume(), self._path(path)))
 
     # Changing the tree
 
@@ -506,7 +497,7 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         NotDirectoryError.
         """
         store = self._volume().store
-        return FileStatus.of(await store.make_directory(self._path(path), exist_ok=exist_ok))
+        return status_of(await store.make_directory(self._path(path), exist_ok=exist_ok))
 
     @call
     @counted
@@ -538,12 +529,12 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
                     "the target is the directory itself or below it", path=new
                 )
             tree = volume.atomic if atomic else volume.tree
-            return _result(await tree.rename(entry, new, progress=progress), "moved", old)
+            moved = await tree.rename(entry, new, progress=progress)
+            return moved.raise_for_failures(path=old)
         if new == old:
             return ChangeResult()
-        moved = await volume.store.rename_file(entry, new, overwrite=overwrite)
         tally = Tally("rename", progress)
-        tally.add(moved)
+        tally.add(await volume.store.rename_file(entry, new, overwrite=overwrite))
         return tally.result
 
     @call
@@ -642,11 +633,6 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
     def _list_pages(self, path: Path, listing: Listing) -> Pages[FileStatus]:
         return self._volume().calls.stream(list_pages(self._volume(), self._path(path), listing))
 
-    def _list_batches(self, path: Path, listing: Listing) -> AsyncIterator[pa.RecordBatch]:
-        return self._volume().calls.stream(
-            record_batches(listing.pages(self._volume(), self._path(path)))
-        )
-
     def _walk_pages(self, path: Path) -> Pages[Walked]:
         return self._volume().calls.stream(walk_pages(self._volume(), self._path(path)))
 
@@ -671,7 +657,8 @@ class S3kClient(ManyPaths, StagedUploads, PhysicalPaths):
         with volume.freeing_space():
             if entry.is_dir and recursive:
                 tree = volume.atomic if atomic else volume.tree
-                return _result(await tree.delete(entry, progress=progress), "deleted", entry.path)
+                deleted = await tree.delete(entry, progress=progress)
+                return deleted.raise_for_failures(path=entry.path)
             store = volume.store
             await (store.remove_directory(entry) if entry.is_dir else store.delete_file(entry))
         tally = Tally("delete", progress)
@@ -721,17 +708,6 @@ def _unpickled(cls: type[S3kClient], config: VolumeConfig) -> S3kClient:
     from s3k_async.settings import with_local_secrets
 
     return cls(config=with_local_secrets(config))
-
-
-def _result(result: TreeResult, done: str, path: str) -> ChangeResult:
-    if result.failures:
-        count = len(result.failures)
-        raise PartialFailureError(
-            f"{count} of the entries below could not be {done}; repeat the call to finish",
-            path=path,
-            failures=result.failures,
-        ) from result.failures[0][1]
-    return ChangeResult(result.files, result.directories, result.bytes)
 
 
 async def _each(pages: Pages[T]) -> AsyncIterator[T]:

@@ -31,7 +31,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.metadata.store import MetadataStore, Target
-from s3k_async.model import Content, Entry, FileStatus
+from s3k_async.model import Content, Entry, FileStatus, status_of
 from s3k_async.races import Race
 from s3k_async.reading import (
     SPAN_REQUESTS,
@@ -250,7 +250,7 @@ class FileReader:
     @property
     def status(self) -> FileStatus:
         """The file as it was when it was opened."""
-        return FileStatus.of(self._entry)
+        return status_of(self._entry)
 
     @property
     def name(self) -> str:
@@ -516,7 +516,7 @@ class FileWriter:
             except BaseException as error:
                 await self._fail(error)
                 raise
-            self._status = FileStatus.of(entry)
+            self._status = status_of(entry)
         return self._status
 
     async def close(self) -> None:

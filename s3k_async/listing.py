@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from s3k_async._native import Entries
 from s3k_async.concurrency import merge
+from s3k_async.errors import InvalidArgumentError
 from s3k_async.globbing import glob_entries, matcher
 from s3k_async.metadata.codec import in_columns
 from s3k_async.metadata.ordered import walk, walk_in_order
 from s3k_async.metadata.steady import View, steadily
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.model import ROOT, ContentSummary, FileStatus
+from s3k_async.model import EPOCH, ROOT, ContentSummary, FileStatus, status_of
 from s3k_async.reading import existing
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ than a page."""
 DIRECTORIES = 8
 """Directories that a walk reads ahead at the same time."""
 
+MILLISECOND = timedelta(milliseconds=1)
+
 EntryType: TypeAlias = Literal["file", "directory"]
 Walked: TypeAlias = tuple[str, list[FileStatus], list[FileStatus]]
 """A directory, the directories in it and the files in it."""
@@ -59,19 +63,20 @@ class LookedAt(Protocol):
 @dataclass(frozen=True, slots=True)
 class Filter:
     """What `find` is looking for; None does not matter. Sizes (bytes) are met by files only, times
-    (epoch milliseconds) are exclusive."""
+    (epoch milliseconds or aware `datetime`) are exclusive."""
 
     pattern: str | None = None
     type: EntryType | None = None
     min_size: int | None = None
     max_size: int | None = None
-    newer_than: int | None = None
-    older_than: int | None = None
+    newer_than: int | datetime | None = None
+    older_than: int | datetime | None = None
 
     def select(self, entries: Entries, root: str) -> list[FileStatus]:
         """Those of the entries that meet all conditions. Paths are matched relative to `root`."""
         statuses = entries.statuses()
-        kept = [place for place, status in enumerate(statuses) if self._meets(status)]
+        newer, older = _milliseconds(self.newer_than), _milliseconds(self.older_than, up=True)
+        kept = [place for place, status in enumerate(statuses) if self._meets(status, newer, older)]
         if self.pattern is not None and kept:
             matches = matcher(self.pattern)
             whole = "/" in self.pattern
@@ -83,7 +88,7 @@ class Filter:
         # Not those above: where few are kept, the ones made now do not keep the whole page.
         return entries.take(kept).statuses()
 
-    def _meets(self, entry: FileStatus) -> bool:
+    def _meets(self, entry: FileStatus, newer: int | None, older: int | None) -> bool:
         if self.type is not None and entry.is_dir != (self.type == "directory"):
             return False
         if (self.min_size is not None or self.max_size is not None) and entry.is_dir:
@@ -91,9 +96,18 @@ class Filter:
         return (
             (self.min_size is None or entry.size >= self.min_size)
             and (self.max_size is None or entry.size <= self.max_size)
-            and (self.newer_than is None or entry.mtime_ms > self.newer_than)
-            and (self.older_than is None or entry.mtime_ms < self.older_than)
+            and (newer is None or entry.mtime_ms > newer)
+            and (older is None or entry.mtime_ms < older)
         )
+
+
+def _milliseconds(time: int | datetime | None, *, up: bool = False) -> int | None:
+    """A time in epoch milliseconds, rounded down or up. Raises InvalidArgumentError."""
+    if not isinstance(time, datetime):
+        return time
+    if time.tzinfo is None:
+        raise InvalidArgumentError(f"{time!r} has no time zone")
+    return (time - EPOCH + timedelta(microseconds=999 if up else 0)) // MILLISECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +175,7 @@ async def glob_pages(volume: LookedAt, pattern: str) -> AsyncIterator[list[FileS
     """What matches a pattern, in pages."""
     async with aclosing(steadily(volume.store, lambda view: glob_entries(view, pattern))) as pages:
         async for page in pages:
-            if shown := [FileStatus.of(entry) for entry in page if not entry.is_reservation]:
+            if shown := [status_of(entry) for entry in page if not entry.is_reservation]:
                 yield shown
 
 

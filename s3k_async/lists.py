@@ -23,7 +23,7 @@ from s3k_async.metadata.bulk import Done, Failure, delete_files
 from s3k_async.metadata.codec import in_columns
 from s3k_async.metadata.pairs import Pair, PairRenames
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.model import ROOT, ChangeResult, ManyResult, Progress
+from s3k_async.model import ROOT, ChangeResult, Progress
 from s3k_async.publishing import ProgressCallback
 
 __all__ = ["Normalise", "delete_many", "rename_many"]
@@ -46,7 +46,7 @@ async def rename_many(
     overwrite: bool,
     missing_ok: bool,
     progress: ProgressCallback | None,
-) -> ManyResult:
+) -> ChangeResult:
     """Rename the files of the list, then each of its directories by `rename`."""
     store.require_writable(ROOT)
     tally = _Tally("rename", progress)
@@ -69,7 +69,7 @@ async def delete_many(
     *,
     missing_ok: bool,
     progress: ProgressCallback | None,
-) -> ManyResult:
+) -> ChangeResult:
     """Delete the files of the list, then its directories by `delete`, the deepest first."""
     store.require_writable(ROOT)
     tally = _Tally("delete", progress)
@@ -205,8 +205,8 @@ class _Tally:
         else:
             self._count(done, path)
 
-    def result(self) -> ManyResult:
-        return ManyResult(
+    def result(self) -> ChangeResult:
+        return ChangeResult(
             self._files, self._directories, self._bytes, failures=tuple(self.failures)
         )
 

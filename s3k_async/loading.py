@@ -26,7 +26,7 @@ from s3k_async.errors import (
 from s3k_async.files import bytes_of, drop_unpublished
 from s3k_async.metadata.batches import prepare_many, publish_many
 from s3k_async.metadata.store import Target
-from s3k_async.model import ROOT, Content, Entry, ManyResult
+from s3k_async.model import ROOT, ChangeResult, Content, Entry
 from s3k_async.publishing import Published, write
 from s3k_async.stores.blobs import Buffer
 
@@ -53,13 +53,13 @@ async def write_many(
     normalise: Callable[[str | os.PathLike[str]], str],
     *,
     overwrite: bool,
-) -> ManyResult:
+) -> ChangeResult:
     """Write each file of the list; the result says what failed."""
     volume.store.require_writable(ROOT)
     load = _Load(volume, overwrite)
     fit = load.distinct(load.given(files, normalise))
     await run_all(load.window, _windows(fit), limit=WINDOWS)
-    return ManyResult(load.files, 0, load.bytes, failures=tuple(load.failures))
+    return ChangeResult(load.files, 0, load.bytes, failures=tuple(load.failures))
 
 
 def _windows(files: list[_File]) -> Iterator[list[_File]]:

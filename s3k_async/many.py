@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias
 
 from s3k_async.adopting import adopt_many
 from s3k_async.calls import call
@@ -11,7 +11,7 @@ from s3k_async.concurrency import ByteBudget, run_all
 from s3k_async.errors import ArgumentTypeError, PartialFailureError, PathNotFoundError, S3kError
 from s3k_async.lists import delete_many, rename_many
 from s3k_async.loading import write_many
-from s3k_async.model import ChangeResult, Entry, FileStatus, ManyResult
+from s3k_async.model import ChangeResult, Entry, FileStatus, status_of
 from s3k_async.publishing import ProgressCallback
 from s3k_async.reading import OpenVolume, read_file, read_version
 from s3k_async.requests import counted
@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     from s3k_async.client import Path
     from s3k_async.volumes import Volume
 
-__all__ = ["Answers", "Contents", "ManyPaths", "Outcomes", "Statuses"]
+__all__ = ["ManyPaths"]
 
-Statuses: TypeAlias = list[FileStatus | None]
-Answers: TypeAlias = list[bool]
-Contents: TypeAlias = list[bytes]
-Outcomes: TypeAlias = list[bytes | S3kError]
 Found: TypeAlias = Entry | S3kError | None
 
 FILES = 64
@@ -45,17 +41,17 @@ class ManyPaths:
     """
 
     @call
-    async def stat_many(self, paths: Iterable[Path]) -> Statuses:
+    async def stat_many(self, paths: Iterable[Path]) -> list[FileStatus | None]:
         """What is at each path, in the order of the paths; None where nothing is.
 
         The same path may come several times. Raises the errors of the table, for all paths
         together.
         """
         entries = await self._volume().store.get_many(self._paths(paths))
-        return [None if entry is None else FileStatus.of(entry) for entry in entries]
+        return [None if entry is None else status_of(entry) for entry in entries]
 
     @call
-    async def exists_many(self, paths: Iterable[Path]) -> Answers:
+    async def exists_many(self, paths: Iterable[Path]) -> list[bool]:
         """Whether something is at each path, in the order of the paths, files that are being
         written included.
 
@@ -64,44 +60,41 @@ class ManyPaths:
         entries = await self._volume().store.get_many(self._paths(paths))
         return [entry is not None for entry in entries]
 
-    @overload
-    async def read_many(
-        self, paths: Iterable[Path], *, return_errors: Literal[False] = ...
-    ) -> Contents: ...
-    @overload
-    async def read_many(
-        self, paths: Iterable[Path], *, return_errors: Literal[True]
-    ) -> Outcomes: ...
-    @overload
-    async def read_many(self, paths: Iterable[Path], *, return_errors: bool) -> Outcomes: ...
     @call
-    async def read_many(
-        self, paths: Iterable[Path], *, return_errors: bool = False
-    ) -> Contents | Outcomes:
+    async def read_many(self, paths: Iterable[Path]) -> list[bytes]:
         """Whole files, in the order of the paths, each as `read` gives it, size and checksum
         verified.
 
         Up to 64 files are read at once, and no more than 64 MiB of them (a longer file alone); the
-        result holds all of them. Every file is tried: what `read` would raise for it is in its
-        place with `return_errors`, and without it PartialFailureError, whose `failures` are the
-        paths with their errors, is raised at the end. A path that comes several times is read once.
-        Errors of the table that leave all entries unknown are raised as themselves.
+        result holds all of them. Every file is tried; PartialFailureError, whose `failures` are the
+        paths with what `read` would raise for them, is raised at the end. A path that comes several
+        times is read once. Errors of the table that leave all entries unknown are raised as
+        themselves.
         """
-        volume = self._volume()
         places = self._paths(paths)
-        read = await _read_all(volume, list(dict.fromkeys(places)))
+        read = await _read_all(self._volume(), list(dict.fromkeys(places)))
         failures = [(place, data) for place, data in read.items() if isinstance(data, S3kError)]
-        if failures and not return_errors:
+        if failures:
             raise PartialFailureError(
                 f"{len(failures)} of {len(read)} files could not be read", failures=failures
             ) from failures[0][1]
+        return [data for place in places if isinstance(data := read[place], bytes)]
+
+    @call
+    async def read_each(self, paths: Iterable[Path]) -> list[bytes | S3kError]:
+        """As `read_many`, with the error of a file that could not be read in its place.
+
+        Errors of the table that leave all entries unknown are raised.
+        """
+        places = self._paths(paths)
+        read = await _read_all(self._volume(), list(dict.fromkeys(places)))
         return [read[place] for place in places]
 
     @call
     @counted
     async def write_many(
         self, files: Iterable[tuple[Path, Buffer]], *, overwrite: bool = True
-    ) -> ManyResult:
+    ) -> ChangeResult:
         """Write a list of (path, data), up to a hundred entries in a request, with missing parents
         made once.
 
@@ -119,7 +112,7 @@ class ManyPaths:
         *,
         overwrite: bool = False,
         progress: ProgressCallback | None = None,
-    ) -> ManyResult:
+    ) -> ChangeResult:
         """Make objects in the volume's data location files by a list of (path, URI), without
         copying them.
 
@@ -144,7 +137,7 @@ class ManyPaths:
         overwrite: bool = False,
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
-    ) -> ManyResult:
+    ) -> ChangeResult:
         """Rename by a list of (source, target), up to 50 files in a request; the result lists what
         failed.
 
@@ -175,7 +168,7 @@ class ManyPaths:
         recursive: bool = False,
         missing_ok: bool = False,
         progress: ProgressCallback | None = None,
-    ) -> ManyResult:
+    ) -> ChangeResult:
         """Remove what is at the paths, up to 100 files in a request; the result lists what failed.
 
         Each is removed as `delete` does it: files first, then directories, the deepest first. A

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, Self, TypeAlias
 
-from s3k_async._native import FileStatus
+from s3k_async._native import FileStatus, status_of
+from s3k_async.errors import PartialFailureError
 from s3k_async.requests import Requests
 
 __all__ = [
+    "EPOCH",
     "ROOT",
     "UNCOMMITTED",
     "ChangeResult",
+    "ChangeTally",
     "Content",
     "ContentSummary",
     "Entry",
+    "Failure",
     "FileStatus",
     "HashName",
-    "ManyResult",
     "Progress",
     "StagedFile",
     "VolumeKind",
+    "status_of",
+    "utc",
 ]
 
 ROOT = "/"
@@ -29,6 +35,13 @@ UNCOMMITTED = "<uncommitted>"
 
 HashName = Literal["xxh3", "java31"]
 VolumeKind = Literal["native", "s3k-1.0"]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def utc(milliseconds: int) -> datetime:
+    """Epoch milliseconds as an aware time. Raises OverflowError outside of the years 1 to 9999."""
+    return EPOCH + timedelta(milliseconds=milliseconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,11 @@ class StagedFile:
     lease_ms: int
     """Until when they must be published, epoch milliseconds: `Tuning.lease` after the upload began.
     """
+
+    @property
+    def expires(self) -> datetime:
+        """`lease_ms` as a time in UTC."""
+        return utc(self.lease_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,21 +161,47 @@ class Progress:
     """What is counted, in the plural; empty where the operation says it."""
 
 
+Failure: TypeAlias = tuple[str, Exception]
+"""A path, and why it was not changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """What a rename, delete or copy did: the files and directories it changed, and the size of
-    those files."""
+    """What a change did: the files and directories it changed, and the size of those files."""
 
     files: int = 0
     directories: int = 0
     bytes: int = 0
+    failures: tuple[Failure, ...] = ()
+    """Of a verb that goes on after a failure, such as `write_many`: what failed. Verbs about one
+    path raise PartialFailureError instead."""
     requests: Requests = field(default_factory=Requests, compare=False)
     """What the call asked of the services, retries included, before it was answered; no part of
     equality."""
 
+    def raise_for_failures(self, *, path: str | None = None) -> Self:
+        """The result itself, if nothing failed. Raises PartialFailureError with the failures, and
+        with the `path` that the change was about."""
+        if self.failures:
+            done = self.files + self.directories
+            raise PartialFailureError(
+                f"{len(self.failures)} of {done + len(self.failures)} entries failed; repeat the "
+                "call to finish",
+                path=path,
+                failures=self.failures,
+            ) from self.failures[0][1]
+        return self
 
-@dataclass(frozen=True, slots=True)
-class ManyResult(ChangeResult):
-    """What a change of a list did, and what failed, as (path, error)."""
 
-    failures: tuple[tuple[str, Exception], ...] = ()
+@dataclass(slots=True)
+class ChangeTally:
+    """The result of a change that is under way."""
+
+    files: int = 0
+    directories: int = 0
+    bytes: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    def result(self) -> ChangeResult:
+        """What was done so far."""
+        return ChangeResult(self.files, self.directories, self.bytes, tuple(self.failures))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -13,7 +14,7 @@ from s3k_async.addresses import Path
 from s3k_async.calls import Calls
 from s3k_async.listing import Listing
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.model import ROOT, FileStatus
+from s3k_async.model import ROOT, FileStatus, utc
 from s3k_async.partitions import partition_values
 from s3k_async.storage.physical import PhysicalStorage
 
@@ -32,9 +33,15 @@ class PhysicalFile:
     size: int
     """Bytes."""
     mtime_ms: int
+    """Modification time, epoch milliseconds."""
     partitions: dict[str, str | None] = field(default_factory=dict)
     """By `s3k_async.partitions`, from the directories between the path that was asked for and the
     file."""
+
+    @property
+    def modified(self) -> datetime:
+        """`mtime_ms` as a time in UTC."""
+        return utc(self.mtime_ms)
 
 
 class _Volume(Protocol):

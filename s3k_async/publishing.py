@@ -14,7 +14,6 @@ from s3k_async.errors import (
     CorruptDataError,
     DataMissingError,
     IsDirectoryError,
-    PartialFailureError,
     PathExistsError,
     RenameIntoSelfError,
     S3kError,
@@ -23,7 +22,7 @@ from s3k_async.errors import (
 from s3k_async.files import bytes_of, drop_unpublished
 from s3k_async.metadata.store import MetadataStore, Target
 from s3k_async.metadata.tree import Tree
-from s3k_async.model import ROOT, ChangeResult, Content, Entry, Progress
+from s3k_async.model import ROOT, ChangeResult, ChangeTally, Content, Entry, Progress
 from s3k_async.races import Race
 from s3k_async.reading import LOOKS, existing, need_readable
 from s3k_async.storage.physical import PhysicalStorage
@@ -126,21 +125,26 @@ class Tally:
     def __init__(self, operation: str, progress: ProgressCallback | None) -> None:
         self._operation = operation
         self._progress = progress
-        self.result = ChangeResult()
+        self._done = ChangeTally()
+
+    @property
+    def result(self) -> ChangeResult:
+        """What was done so far."""
+        return self._done.result()
 
     def add(self, entry: Entry) -> None:
         """One file or directory more is done."""
-        if entry.is_dir:
-            self.result = replace(self.result, directories=self.result.directories + 1)
-        else:
-            self.result = replace(
-                self.result, files=self.result.files + 1, bytes=self.result.bytes + entry.size
-            )
+        done = self._done
+        done.directories += entry.is_dir
+        done.files += not entry.is_dir
+        done.bytes += entry.size
         if self._progress is not None:
-            done = self.result.files + self.result.directories
-            self._progress(
-                Progress(self._operation, done, bytes=self.result.bytes, path=entry.path)
-            )
+            count = done.files + done.directories
+            self._progress(Progress(self._operation, count, bytes=done.bytes, path=entry.path))
+
+    def failed(self, path: str, error: S3kError) -> None:
+        """One entry failed."""
+        self._done.failures.append((path, error))
 
 
 def is_below(path: str, directory: str) -> bool:
@@ -220,7 +224,6 @@ async def _copy_tree(
     overwrite: bool,
     tally: Tally,
 ) -> None:
-    failures: list[tuple[str, Exception]] = []
     tally.add(await destination.store.make_directory(target, exist_ok=overwrite))
     skip = len(top.path.rstrip("/")) + 1
 
@@ -232,15 +235,10 @@ async def _copy_tree(
             else:
                 done = await _copy_file(origin, entry, destination, place, overwrite=overwrite)
         except S3kError as error:
-            failures.append((entry.path, error))
+            tally.failed(entry.path, error)
         else:
             tally.add(done)
 
     async for page in origin.tree.walk(top.path):
         await run_all(one, [entry for entry in page if not entry.is_reservation], limit=COPIES)
-    if failures:
-        raise PartialFailureError(
-            f"{len(failures)} of the entries below could not be copied",
-            path=top.path,
-            failures=failures,
-        ) from failures[0][1]
+    tally.result.raise_for_failures(path=top.path)

@@ -30,6 +30,7 @@ __all__ = [
     "RetryAccount",
     "RetryBudget",
     "RetryPolicy",
+    "backoff",
     "limited",
     "retry",
     "seconds_left",
@@ -59,17 +60,6 @@ class RetryPolicy:
     deadline: float = 60.0
     """No further attempt begins later than this many seconds after the first failure; `CallTime`
     bounds what all attempts may take together."""
-
-    def delays(self, sources: Sources) -> Iterator[float]:
-        """The waits between attempts, counted from the first that is asked for; ends when no
-        further attempt is allowed. So an attempt that took long before it failed is sent again as
-        any other."""
-        start = sources.monotonic()
-        for attempt in range(self.attempts - 1):
-            delay = sources.uniform(0.0, min(self.cap, self.base * 2**attempt))
-            if sources.monotonic() + delay - start > self.deadline:
-                return
-            yield delay
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +101,17 @@ class Retries:
     def alike(cls, policy: RetryPolicy) -> Retries:
         """One policy for everything."""
         return cls(policy, policy, policy)
+
+
+def backoff(policy: RetryPolicy, sources: Sources) -> Iterator[float]:
+    """The waits between attempts, counted from the first that is asked for; ends when no further
+    attempt is allowed. So an attempt that took long before it failed is sent again as any other."""
+    start = sources.monotonic()
+    for attempt in range(policy.attempts - 1):
+        delay = sources.uniform(0.0, min(policy.cap, policy.base * 2**attempt))
+        if sources.monotonic() + delay - start > policy.deadline:
+            return
+        yield delay
 
 
 LEAST_RATE: Final = 16 * 1024
@@ -214,7 +215,7 @@ async def retry(
     the same effect, so nothing but an answer was lost. `failure`: what came of the first attempt,
     if that was made already, and `began` when. `time` ends the attempts, too."""
     start = sources.monotonic() if began is None else began
-    delays = policy.delays(sources)
+    delays = backoff(policy, sources)
     attempts = 0 if failure is None else 1
     while True:
         if failure is None:

@@ -327,9 +327,7 @@ class Transaction:
             if not isinstance(error, OutcomeUnknownError):
                 await self._drop()
             raise
-        self._result = ChangeResult(
-            done.files, done.directories, done.bytes, self._requests.requests
-        )
+        self._result = replace(done, requests=self._requests.requests)
         return self._result
 
     async def discard(self) -> None:

@@ -31,14 +31,13 @@ from s3k_async.errors import (
 )
 from s3k_async.files import FileReader
 from s3k_async.meant import delete_seen
-from s3k_async.model import ROOT, FileStatus, Progress
+from s3k_async.model import ROOT, ChangeResult, ChangeTally, FileStatus, Progress
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
 
 __all__ = [
     "ProgressCallback",
-    "TransferResult",
     "download",
     "is_hopeless",
     "move_to",
@@ -77,29 +76,18 @@ def is_hopeless(error: S3kError) -> bool:
 
 
 @dataclass(slots=True)
-class TransferResult:
-    """What a transfer did. `failures` lists (path, error); the rest was transferred all the
-    same."""
-
-    files: int = 0
-    directories: int = 0
-    bytes: int = 0
-    failures: list[tuple[str, Exception]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class _Transfer:
     operation: str
     total: int | None
     progress: ProgressCallback | None
-    result: TransferResult = field(default_factory=TransferResult)
+    tally: ChangeTally = field(default_factory=ChangeTally)
 
     def done(self, path: str, size: int) -> None:
-        self.result.files += 1
-        self.result.bytes += size
+        self.tally.files += 1
+        self.tally.bytes += size
         if self.progress is not None:
             self.progress(
-                Progress(self.operation, self.result.files, self.total, self.result.bytes, path)
+                Progress(self.operation, self.tally.files, self.total, self.tally.bytes, path)
             )
 
     async def attempt(self, path: str, work: Awaitable[object]) -> None:
@@ -113,7 +101,7 @@ class _Transfer:
         """Note the error of one entry; raise it if it ends the transfer."""
         if is_hopeless(error):
             raise error
-        self.result.failures.append((path, error))
+        self.tally.failures.append((path, error))
 
 
 async def verified(reader: FileReader) -> AsyncGenerator[bytes, None]:
@@ -132,7 +120,7 @@ async def upload(
     *,
     overwrite: bool = True,
     progress: ProgressCallback | None = None,
-) -> TransferResult:
+) -> ChangeResult:
     """Put a local file at `target`, or a local directory's tree below it, empty directories
     included.
 
@@ -146,14 +134,14 @@ async def upload(
     if not await to_thread.run_sync(os.path.isdir, root):
         transfer = _Transfer("put", 1, progress)
         transfer.done(target, await _upload_file(client, root, target, overwrite))
-        return transfer.result
+        return transfer.tally.result()
     survey = await to_thread.run_sync(local_files.survey, root)
     transfer = _Transfer("put", len(survey.files), progress)
-    transfer.result.failures += survey.failures
+    transfer.tally.failures += survey.failures
 
     async def make(relative: str) -> None:
         await client.makedirs(f"{target}/{relative}")
-        transfer.result.directories += 1
+        transfer.tally.directories += 1
 
     async def put(relative: str) -> None:
         place = normalize(f"{target}/{relative}")
@@ -162,7 +150,7 @@ async def upload(
         )
 
     await client.makedirs(target)
-    transfer.result.directories += 1
+    transfer.tally.directories += 1
     for _, level in groupby(sorted(survey.directories, key=_depth), _depth):
         await run_all(
             lambda each: transfer.attempt(os.path.join(root, each), make(each)),
@@ -174,7 +162,7 @@ async def upload(
         survey.files,
         limit=FILES,
     )
-    return transfer.result
+    return transfer.tally.result()
 
 
 async def download(
@@ -184,7 +172,7 @@ async def download(
     *,
     overwrite: bool = True,
     progress: ProgressCallback | None = None,
-) -> TransferResult:
+) -> ChangeResult:
     """Get a file to the local path `target`, or a directory's tree below it, empty directories
     included.
 
@@ -199,7 +187,7 @@ async def download(
     if not status.is_dir:
         transfer = _Transfer("get", 1, progress)
         transfer.done(status.path, await _download_file(client, status, local, overwrite))
-        return transfer.result
+        return transfer.tally.result()
     total = None if progress is None else (await client.content_summary(status.path)).file_count
     transfer = _Transfer("get", total, progress)
 
@@ -208,15 +196,15 @@ async def download(
         place = os.path.join(local, *relative.strip("/").split("/"))
         if found.is_dir:
             await to_thread.run_sync(local_files.make_directory, place)
-            transfer.result.directories += 1
+            transfer.tally.directories += 1
         else:
             transfer.done(found.path, await _download_file(client, found, place, overwrite))
 
     await to_thread.run_sync(local_files.make_directory, local)
-    transfer.result.directories += 1
+    transfer.tally.directories += 1
     below = client.list(status.path, recursive=True)
     await run_all(lambda found: transfer.attempt(found.path, get(found)), below, limit=FILES)
-    return transfer.result
+    return transfer.tally.result()
 
 
 async def move_to(
@@ -227,7 +215,7 @@ async def move_to(
     *,
     overwrite: bool = False,
     progress: ProgressCallback | None = None,
-) -> TransferResult:
+) -> ChangeResult:
     """Move a file or a directory into another volume: copied whole, and only then deleted.
 
     Files are deleted at the id and version that they had before they were copied, by a condition on
@@ -251,10 +239,10 @@ async def move_to(
         if error := errors.get(entry.path):
             transfer.failed(entry.path, error)
         elif entry.is_dir:
-            transfer.result.directories += 1
+            transfer.tally.directories += 1
         else:
             transfer.done(entry.path, entry.size)
-    return transfer.result
+    return transfer.tally.result()
 
 
 def _depth(path: str) -> int:

@@ -15,6 +15,7 @@ import aioboto3
 import anyio
 import pytest
 
+import s3k_async
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs as MemoryBlobStore
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.config import (
@@ -90,6 +91,23 @@ def move(source: str | Path, target: str | Path) -> None:
 
 
 # Made and opened
+
+
+async def test_the_exported_functions_take_settings(tmp_path: Path) -> None:
+    place = tmp_path / "volume"
+    made = await s3k_async.init_volume(place, suffix_count=2, busy_timeout=1)
+    assert (made.suffix_count, made.hash, made.tuning.busy_timeout) == (2, "xxh3", 1.0)
+    async with s3k_async.S3kClient(config=made) as fs:
+        assert fs.config == made
+        await fs.write("/f", b"1")
+    with pytest.raises(VolumeExistsError):
+        await s3k_async.init_volume(place)
+    assert await s3k_async.init_volume(config=made, exist_ok=True) == made
+    with pytest.raises(DirectoryNotEmptyError):
+        await s3k_async.destroy_volume(place)
+    assert await s3k_async.destroy_volume(place, force=True) == 0
+    with pytest.raises(VolumeNotFoundError):
+        await s3k_async.destroy_volume(place)
 
 
 @everywhere

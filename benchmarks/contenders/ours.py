@@ -89,7 +89,7 @@ class Ours:
     async def list_batches(self, path: str) -> int:
         """Arrow record batches."""
         found = 0
-        async for batch in self.fs.list(path, batches=True):
+        async for batch in self.fs.list_batches(path):
             found += batch.num_rows
         return found
 

@@ -15,9 +15,9 @@ from s3k_async.cli.output import plural
 from s3k_async.cli.reporting import FailedOperandsError
 from s3k_async.concurrency import run_all
 from s3k_async.errors import PartialFailureError, S3kError
-from s3k_async.model import ChangeResult
+from s3k_async.model import ChangeResult, ChangeTally
 from s3k_async.paths import normalize
-from s3k_async.transfer import TransferResult, is_hopeless
+from s3k_async.transfer import is_hopeless
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["destination", "finish", "last_name", "local_name", "need_distinct", "transfer_each"]
 
 T = TypeVar("T")
-Transfer: TypeAlias = tuple[TransferResult | ChangeResult, str]
+Transfer: TypeAlias = tuple[ChangeResult, str]
 """The result for one source, and its target with the volume."""
 
 SHOWN_TARGETS = 3
@@ -67,14 +67,14 @@ async def destination(
 
 async def transfer_each(
     sources: Sequence[T], work: Callable[[T], Awaitable[Transfer]], *, limit: int = 1
-) -> tuple[TransferResult, list[str]]:
+) -> tuple[ChangeResult, list[str]]:
     """Do the work of each source, at most `limit` at a time; the sum of the results, and the
     targets of those done.
 
     The only source's error is raised; of several it is listed, and the others are done, unless it
     would stop them too.
     """
-    total = TransferResult()
+    total = ChangeTally()
     targets: dict[int, str] = {}
 
     async def one(numbered: tuple[int, T]) -> None:
@@ -91,15 +91,14 @@ async def transfer_each(
         total.files += result.files
         total.directories += result.directories
         total.bytes += result.bytes
-        if isinstance(result, TransferResult):
-            total.failures += result.failures
+        total.failures += result.failures
 
     await run_all(one, enumerate(sources), limit=limit)
-    return total, [targets[number] for number in sorted(targets)]
+    return total.result(), [targets[number] for number in sorted(targets)]
 
 
 def finish(
-    invocation: Invocation, done: str, result: TransferResult, targets: Sequence[str], *, to: str
+    invocation: Invocation, done: str, result: ChangeResult, targets: Sequence[str], *, to: str
 ) -> None:
     """Say what was done, and `to` (or `from`) what; raise FailedOperandsError for what was not."""
     counts = [plural(result.files, "file"), f"{result.bytes:,} bytes"]

@@ -6,7 +6,26 @@ What a method does beyond that is the client's. Every deviation from the contrac
 
 from __future__ import annotations
 
-from s3k_async.hadoop.builders import CreateFlag
+from s3k_async.hadoop.builders import CreateFlag, OpenFileBuilder, OutputStreamBuilder
 from s3k_async.hadoop.filesystem import HadoopFileSystem, PathFilter
+from s3k_async.hadoop.status import (
+    BlockLocation,
+    HadoopContentSummary,
+    HadoopFileStatus,
+    HadoopLocatedFileStatus,
+)
+from s3k_async.hadoop.streams import HadoopInputStream, HadoopOutputStream
 
-__all__ = ["CreateFlag", "HadoopFileSystem", "PathFilter"]
+__all__ = [
+    "BlockLocation",
+    "CreateFlag",
+    "HadoopContentSummary",
+    "HadoopFileStatus",
+    "HadoopFileSystem",
+    "HadoopInputStream",
+    "HadoopLocatedFileStatus",
+    "HadoopOutputStream",
+    "OpenFileBuilder",
+    "OutputStreamBuilder",
+    "PathFilter",
+]

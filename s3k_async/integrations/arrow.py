@@ -20,29 +20,30 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
-from typing import Any
+from typing import Unpack
 
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType, PyFileSystem
 
 from s3k_async import paths
+from s3k_async.addresses import Path
 from s3k_async.client import SCHEME
-from s3k_async.config import AwsConfig, TableLocation
+from s3k_async.config import AwsConfig, TableLocation, VolumeConfig
 from s3k_async.errors import (
     ConflictError,
     CrossVolumeError,
     InvalidArgumentError,
     IsDirectoryError,
     NotDirectoryError,
-    PartialFailureError,
     PathExistsError,
     PathNotFoundError,
 )
 from s3k_async.integrations.unwinding import Unwinding
 from s3k_async.model import ROOT, FileStatus
+from s3k_async.settings.keywords import Settings
 from s3k_async.stores.blobs import Buffer
 from s3k_async.sync import S3kSyncClient
 from s3k_async.sync_files import SyncFileWriter
@@ -58,8 +59,16 @@ APPENDING = 4 * 1024 * 1024
 """Bytes that are copied at once before a file is appended to."""
 
 
-def arrow_filesystem(volume: str | None = None, **settings: Any) -> PyFileSystem:
-    """A volume as a `pyarrow.fs.FileSystem`; `volume` and `settings` are those of `S3kClient`.
+def arrow_filesystem(
+    volume: Path | None = None,
+    *,
+    config: VolumeConfig | Path | None = None,
+    context: str | None = None,
+    hadoop: Mapping[str, object] | None = None,
+    session: object | Mapping[str, object] | None = None,
+    **settings: Unpack[Settings],
+) -> PyFileSystem:
+    """A volume as a `pyarrow.fs.FileSystem`; the parameters are those of `S3kClient`.
 
     It opens at the first call, for each process anew, and closes when nobody holds it any more;
     `handler.client` is the blocking client under it. It may be pickled (configuration, no secrets),
@@ -76,7 +85,10 @@ def arrow_filesystem(volume: str | None = None, **settings: Any) -> PyFileSystem
     nobody reads and `move` it. A stream with `compression` or `buffer_size` is to be used by
     `with`: one that is forgotten is closed by Arrow itself, and published.
     """
-    return PyFileSystem(S3kHandler(S3kSyncClient(volume, **settings)))
+    client = S3kSyncClient(
+        volume, config=config, context=context, hadoop=hadoop, session=session, **settings
+    )
+    return PyFileSystem(S3kHandler(client))
 
 
 class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
@@ -264,14 +276,8 @@ class S3kHandler(FileSystemHandler):  # type: ignore[misc]  # pyarrow is untyped
             self._delete_all(path, children)
 
     def _delete_all(self, path: str, children: Iterable[str]) -> None:
-        done = self.client.delete_many(children, recursive=True, missing_ok=True)
-        if done.failures:
-            count = len(done.failures)
-            raise PartialFailureError(
-                f"{count} of the entries below could not be deleted; repeat the call to finish",
-                path=path,
-                failures=done.failures,
-            ) from done.failures[0][1]
+        deleted = self.client.delete_many(children, recursive=True, missing_ok=True)
+        deleted.raise_for_failures(path=path)
 
     def _appending(self, path: str) -> SyncFileWriter:
         if not self.client.exists(path):

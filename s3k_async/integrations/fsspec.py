@@ -304,7 +304,7 @@ class S3kFileSystem(VolumeFileSystem):
 
     async def _whole(self, paths: list[str]) -> list[bytes | S3kError]:
         try:
-            found = await (await self._client()).read_many(paths, return_errors=True)
+            found = await (await self._client()).read_each(paths)
         except S3kError as error:
             return [error for _ in paths]
         return [

@@ -18,7 +18,7 @@ from s3k_async.files import FileReader, FileWriter, bytes_of
 from s3k_async.integrations.fsspec_looking import Info, info_of
 from s3k_async.integrations.sessions import post_on
 from s3k_async.integrations.unwinding import Unwinding
-from s3k_async.model import Entry, FileStatus
+from s3k_async.model import Entry, status_of
 from s3k_async.reading import SequentialCheck
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class S3kReadFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is unty
     ) -> None:
         self._entry = entry
         self._check = SequentialCheck(entry)
-        self._details: Info = info_of(FileStatus.of(entry))
+        self._details: Info = info_of(status_of(entry))
         self._cache_type = cache_type or "readahead"
         self._cache_options = cache_options
         super().__init__(

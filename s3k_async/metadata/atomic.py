@@ -38,8 +38,8 @@ from s3k_async.metadata.plans import ColumnPlan, plan_deletes, plan_moves
 from s3k_async.metadata.portions import PARTS, cost, mixed_portions
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.transactions import Refusal, carry_out
-from s3k_async.metadata.tree import Tree, TreeResult
-from s3k_async.model import ROOT, Entry, Progress
+from s3k_async.metadata.tree import Tree
+from s3k_async.model import ROOT, ChangeResult, ChangeTally, Entry, Progress
 from s3k_async.oplog.log import HeldLog, OperationLog
 from s3k_async.oplog.segments import Operations
 from s3k_async.stores.items import ABSENT, Action, Check, Put
@@ -62,7 +62,7 @@ class AtomicTree:
         self._store = store
         self._plain = tree
 
-    async def delete(self, entry: Entry, *, progress: OnProgress = None) -> TreeResult:
+    async def delete(self, entry: Entry, *, progress: OnProgress = None) -> ChangeResult:
         """Delete a directory and all below it, reservations included. The bytes are left to garbage
         collection.
 
@@ -80,11 +80,11 @@ class AtomicTree:
                 return True
 
             await change.run(prepare)
-        return change.result
+        return change.tally.result()
 
     async def rename(
         self, source: Entry, target: str, *, progress: OnProgress = None
-    ) -> TreeResult:
+    ) -> ChangeResult:
         """Move a directory and all below it; object ids stay, versions grow by one. The target must
         not exist.
 
@@ -105,7 +105,7 @@ class AtomicTree:
         while True:
             change, obstacle = await self._attempt(source, target, progress)
             if change is not None:
-                return change.result
+                return change.tally.result()
             store.still_time(deadline, target)
             if obstacle is not None:
                 await store.settle(obstacle)
@@ -209,7 +209,7 @@ class AtomicChange:
     target: str
     """Empty for a deletion."""
     progress: OnProgress
-    result: TreeResult = field(default_factory=TreeResult)
+    tally: ChangeTally = field(default_factory=ChangeTally)
 
     def __post_init__(self) -> None:
         self._budget = Budget(PARTS)
@@ -307,7 +307,7 @@ class AtomicChange:
     async def mark_top(self, entry: Entry, *, same: bool = False) -> Entry:
         """Mark the directory itself, as it is now. Raises as `DirectoryStore.mark_current`."""
         marked = await self.store.mark_current(entry, self.job, self.job.gone, same=same)
-        self.result.directories += 1
+        self.tally.directories += 1
         return marked
 
     async def log_removal(self, marked: Entry) -> None:
@@ -432,10 +432,10 @@ class AtomicChange:
 
     def _count(self, done: Entries) -> None:
         files = len(done.files())
-        self.result.files += files
-        self.result.directories += len(done) - files
-        self.result.bytes += done.totals()[2]
+        self.tally.files += files
+        self.tally.directories += len(done) - files
+        self.tally.bytes += done.totals()[2]
         if self.progress is not None and len(done) > 0:
-            count = self.result.files + self.result.directories
+            count = self.tally.files + self.tally.directories
             path = _native.split(done[0].path)[0]
-            self.progress(Progress(self.job.kind, count, bytes=self.result.bytes, path=path))
+            self.progress(Progress(self.job.kind, count, bytes=self.tally.bytes, path=path))

@@ -26,8 +26,7 @@ from s3k_async.errors import (
 from s3k_async.metadata.lease import require_unexpired
 from s3k_async.metadata.marks import job_of
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.tree import TreeResult
-from s3k_async.model import ROOT, Content, Entry
+from s3k_async.model import ROOT, ChangeTally, Content, Entry
 from s3k_async.oplog.entries import Operation, OperationKind
 
 __all__ = [
@@ -129,7 +128,7 @@ class Decision:
     strays: list[WriteFile] = field(default_factory=list)
     """Writes whose bytes bear the id of an object that is no longer at the path: they need a key of
     their own, and then all is decided anew."""
-    result: TreeResult = field(default_factory=TreeResult)
+    tally: ChangeTally = field(default_factory=ChangeTally)
 
     @property
     def going(self) -> list[Change]:
@@ -365,7 +364,7 @@ class _Deciding:
         self.decision.changes[change.path] = change
 
     def _count(self, entry: Entry) -> None:
-        result = self.decision.result
-        result.directories += entry.is_dir
-        result.files += not entry.is_dir
-        result.bytes += entry.size
+        tally = self.decision.tally
+        tally.directories += entry.is_dir
+        tally.files += not entry.is_dir
+        tally.bytes += entry.size

@@ -15,6 +15,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Literal, cast, get_args
 
@@ -31,6 +32,7 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.lease import Lease, Moment, expired, keep_renewed
 from s3k_async.metadata.marks import GONE, HERE, Mark, job_of
+from s3k_async.model import utc
 from s3k_async.sources import Sources
 from s3k_async.stores.items import (
     ABSENT,
@@ -108,6 +110,21 @@ class JobRecord:
     def is_published(self) -> bool:
         """Whether the job's marks mean their new side."""
         return self.state == "published"
+
+    @property
+    def started(self) -> datetime:
+        """`started_ms` as a time in UTC."""
+        return utc(self.started_ms)
+
+    @property
+    def published(self) -> datetime | None:
+        """`published_ms` as a time in UTC; None for a job that is not published."""
+        return utc(self.published_ms) if self.published_ms else None
+
+    @property
+    def expires(self) -> datetime:
+        """`lease_ms` as a time in UTC."""
+        return utc(self.lease_ms)
 
 
 def job_key(job_id: str) -> Key:

@@ -37,7 +37,7 @@ from s3k_async.errors import (
 from s3k_async.metadata.keys import ENTRY_PREFIX
 from s3k_async.metadata.lease import expired
 from s3k_async.model import HashName, VolumeKind
-from s3k_async.retry import RetryPolicy, retry
+from s3k_async.retry import RetryPolicy, backoff, retry
 from s3k_async.sources import Sources
 from s3k_async.stores.items import (
     ABSENT,
@@ -398,7 +398,7 @@ async def find_or_repair(
     locked: bool = False,
 ) -> VolumeRecord | None:
     """`load_or_repair`, but None where item and tag are both missing."""
-    delays = patience.delays(sources)
+    delays = backoff(patience, sources)
     while True:
         item = await store.get(RECORD_KEY)
         tag, tags = await _read_tag(table, sources, policy)

@@ -25,8 +25,7 @@ from s3k_async.metadata.marks import Mark
 from s3k_async.metadata.parts import Part, divided, write_parts
 from s3k_async.metadata.store import MetadataStore
 from s3k_async.metadata.transactions import carry_out
-from s3k_async.metadata.tree import TreeResult
-from s3k_async.model import ROOT, Entry
+from s3k_async.model import ROOT, ChangeResult, Entry
 from s3k_async.stores.items import (
     ABSENT,
     MAX_TRANSACTION,
@@ -56,7 +55,7 @@ Obstacles: TypeAlias = list[Entry]
 
 async def change_together(
     store: MetadataStore, intents: Iterable[Intent], renew: Renew
-) -> TreeResult:
+) -> ChangeResult:
     """Make all changes visible together.
 
     Raises what `decide` raises, and the services' errors: then nothing was changed. BusyError when
@@ -77,7 +76,7 @@ async def change_together(
             continue
         obstacles = await _attempt(store, decision)
         if obstacles is None:
-            return decision.result
+            return decision.tally.result()
         if deadline is None:
             deadline = store.deadline()
         else:
@@ -228,10 +227,10 @@ class _Together(AtomicChange):
         below = AtomicChange(self.store, self.job, branch.source, branch.target, None)
         below._log = self._log
         await below.below(branch.source, branch.target)
-        result = self._decision.result
-        result.files += below.result.files
-        result.directories += below.result.directories
-        result.bytes += below.result.bytes
+        tally = self._decision.tally
+        tally.files += below.tally.files
+        tally.directories += below.tally.directories
+        tally.bytes += below.tally.bytes
 
     async def _mark(self, changes: Sequence[Change], *, in_turn: bool = False) -> None:
         """Log the changes and mark their paths, transaction after transaction, or several at the

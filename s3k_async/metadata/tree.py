@@ -26,29 +26,18 @@ from s3k_async.errors import (
     RenameIntoSelfError,
     S3kError,
 )
-from s3k_async.metadata.bulk import Done, Failure, delete_files, move_files
+from s3k_async.metadata.bulk import Done, delete_files, move_files
 from s3k_async.metadata.codec import NEXT, in_columns, is_unmarked_directory, to_item, unchanged
 from s3k_async.metadata.jobs import POLL_CAP_SECONDS, POLL_SECONDS, Job
 from s3k_async.metadata.ordered import walk
 from s3k_async.metadata.portions import PARTS, cost_of_files, portions
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.model import ROOT, Entry, Progress
+from s3k_async.model import ROOT, ChangeResult, ChangeTally, Entry, Progress
 from s3k_async.stores.items import ABSENT, Action, Check, Put
 
-__all__ = ["Tree", "TreeResult"]
+__all__ = ["Tree"]
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class TreeResult:
-    """What a change of a subtree did. `failures` lists (path, error); calling again finishes what
-    they left."""
-
-    files: int = 0
-    directories: int = 0
-    bytes: int = 0
-    failures: list[Failure] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -57,20 +46,20 @@ class _Run:
 
     kind: str
     job: Job
-    result: TreeResult
+    tally: ChangeTally
     progress: Callable[[Progress], object] | None
     budget: Budget = field(default_factory=lambda: Budget(PARTS))
 
     def done(self, done: Done, path: str) -> None:
-        self.result.files += done.files
-        self.result.bytes += done.bytes
-        self.result.failures += done.failures
+        self.tally.files += done.files
+        self.tally.bytes += done.bytes
+        self.tally.failures += done.failures
         self.report(path)
 
     def report(self, path: str) -> None:
         if self.progress is not None:
-            done = self.result.files + self.result.directories
-            self.progress(Progress(self.kind, done, bytes=self.result.bytes, path=path))
+            done = self.tally.files + self.tally.directories
+            self.progress(Progress(self.kind, done, bytes=self.tally.bytes, path=path))
 
 
 class Tree:
@@ -85,7 +74,7 @@ class Tree:
 
     async def delete(
         self, entry: Entry, *, progress: Callable[[Progress], object] | None = None
-    ) -> TreeResult:
+    ) -> ChangeResult:
         """Delete a directory and all below it, bottom-up. The bytes are left to garbage collection.
 
         Raises PathNotFoundError, NotDirectoryError, ConflictError (another directory is there),
@@ -94,10 +83,10 @@ class Tree:
         """
         self._store.require_writable(entry.path)
         async with self._store.jobs.hold("mark", entry.path) as job:
-            run = _Run("delete", job, TreeResult(), progress)
+            run = _Run("delete", job, ChangeTally(), progress)
             marked = await self._store.mark_current(entry, job, same=True)
             await self._delete_below(marked, run)
-            return run.result
+            return run.tally.result()
 
     async def _delete_below(self, marked: Entry, run: _Run) -> bool:
         """Delete what a marked directory holds, then the directory. False if something below failed
@@ -110,7 +99,7 @@ class Tree:
         except S3kError:
             await self._store.release(marked, run.job)
             raise
-        run.result.directories += 1
+        run.tally.directories += 1
         run.report(marked.path)
         return True
 
@@ -144,12 +133,12 @@ class Tree:
         except LeaseExpiredError:
             raise
         except S3kError as error:
-            run.result.failures.append((entry.path, error))
+            run.tally.failures.append((entry.path, error))
             return False
 
     async def rename(
         self, source: Entry, target: str, *, progress: Callable[[Progress], object] | None = None
-    ) -> TreeResult:
+    ) -> ChangeResult:
         """Move a directory and all below it; object ids stay, versions grow by one.
 
         The target must not exist, unless it is what an interrupted rename of this very directory
@@ -167,12 +156,12 @@ class Tree:
         pause = POLL_SECONDS
         while True:
             async with self._store.jobs.hold("mark", source.path, target) as job:
-                run = _Run("rename", job, TreeResult(), progress)
+                run = _Run("rename", job, ChangeTally(), progress)
                 marked = await self._store.mark_current(source, job)
                 made, obstacle = await self._begin(marked, target, job)
                 if made is not None:
                     await self._move_below(marked, made, run)
-                    return run.result
+                    return run.tally.result()
             self._store.still_time(deadline, target)
             if obstacle is not None:
                 await self._store.settle(obstacle)
@@ -291,7 +280,7 @@ class Tree:
             await to_the_end(partial(self._stop, marked, made, run.job, error))
             raise
         if clean:
-            run.result.directories += 1
+            run.tally.directories += 1
         else:
             await self._store.release(marked, run.job)
         # A mark that stays behind does not undo what was done.
@@ -372,7 +361,7 @@ class Tree:
         except PathNotFoundError:
             return True
         except S3kError as error:
-            run.result.failures.append((entry.path, error))
+            run.tally.failures.append((entry.path, error))
             return False
         try:
             made = await self._make_target(marked, target, run.job, [])
@@ -380,7 +369,7 @@ class Tree:
             raise
         except S3kError as error:
             await self._store.release(marked, run.job)
-            run.result.failures.append((entry.path, error))
+            run.tally.failures.append((entry.path, error))
             return False
         try:
             await self._confirm(into, run.job)
@@ -388,7 +377,7 @@ class Tree:
         except LeaseExpiredError:
             raise
         except S3kError as error:
-            run.result.failures.append((entry.path, error))
+            run.tally.failures.append((entry.path, error))
             return False
 
     async def _confirm(self, made: Entry, job: Job) -> None:

@@ -45,8 +45,7 @@ def listing(
     by: Literal["directories", "segments"] = "directories",
     tasks: int | None = None,
 ) -> DataFrame:
-    """What is below a directory, as a recursive `S3kSyncClient.list(batches=True)` gives it, in no
-    order.
+    """What is below a directory, as a recursive `S3kSyncClient.list_batches` gives it, in no order.
 
     `by="directories"`: the driver looks for subtrees, as many as give each of the `tasks` (4 for
     each core by default) something to do, and each task lists some of them. A path that was there
@@ -142,7 +141,7 @@ def in_directory(fs: S3kSyncClient, directory: str, top: str, *, recursive: bool
     """What is in a directory at or below `top`; nothing if it is gone by now. A file is in itself
     if it is the top."""
     try:
-        for batch in fs.list(directory, recursive=recursive, batches=True):
+        for batch in fs.list_batches(directory, recursive=recursive):
             if (
                 directory != top
                 and batch.num_rows == 1

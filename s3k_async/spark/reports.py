@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import pyarrow as pa
 from pyspark import AccumulatorParam
@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from s3k_async import errors
-from s3k_async.errors import S3kError
+from s3k_async.errors import PartialFailureError, S3kError
 from s3k_async.requests import Requests
 from s3k_async.sources import SYSTEM
 from s3k_async.spark.stages import described
@@ -95,6 +95,17 @@ class JobResult:
 
     frame: DataFrame
     report: JobReport
+
+    def raise_for_failures(self) -> Self:
+        """The result itself, if no row failed. Raises PartialFailureError with the failures of the
+        report."""
+        if not self.report.complete:
+            raise PartialFailureError(
+                f"{self.report.failed} of {self.report.rows} rows of the job {self.report.job} "
+                "failed; repeat the job to finish",
+                failures=self.report.failures,
+            )
+        return self
 
 
 class _Sum(AccumulatorParam[Requests]):

@@ -12,13 +12,15 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 from pyspark.sql import SparkSession
 
+from s3k_async.addresses import Path
 from s3k_async.config import VolumeConfig
 from s3k_async.settings import resolve
 from s3k_async.settings.hadoop_mapping import CONTEXT_KEY
+from s3k_async.settings.keywords import Settings
 
 __all__ = [
     "SparkSettings",
@@ -66,20 +68,20 @@ class SparkSettings:
         self,
         volume: str | VolumeConfig | SparkVolume | None,
         *,
+        config: Path | None = None,
         context: str | None = None,
-        **settings: Any,
+        **settings: Unpack[Settings],
     ) -> SparkVolume:
         """As `spark_volume`."""
         if isinstance(volume, SparkVolume):
             return volume
         if isinstance(volume, VolumeConfig):
             return SparkVolume(volume, volume)
-        return SparkVolume(
-            resolve(volume, hadoop=self.hadoop, context=context or self.driver_context, **settings),
-            resolve(
-                volume, hadoop=self.hadoop, context=context or self.executor_context, **settings
-            ),
+        driver, executors = (
+            resolve(volume, config=config, hadoop=self.hadoop, context=each, **settings)
+            for each in (context or self.driver_context, context or self.executor_context)
         )
+        return SparkVolume(driver, executors)
 
     def without_secrets(self) -> SparkSettings:
         """As it may be shipped."""
@@ -129,15 +131,17 @@ def spark_volume(
     spark: SparkSession,
     volume: str | VolumeConfig | SparkVolume,
     *,
+    config: Path | None = None,
     context: str | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> SparkVolume:
-    """A volume by the session's configuration; `volume` and `settings` are those of `S3kClient`.
+    """A volume by the session's configuration; `volume`, `config` and
+    `settings` are those of `S3kClient`.
 
     `context`: for driver and executors, in the place of what their Java options say. A
     configuration is taken as it is. Raises ConfigError.
     """
-    return spark_settings(spark).volume(volume, context=context, **settings)
+    return spark_settings(spark).volume(volume, config=config, context=context, **settings)
 
 
 def patient(volume: SparkVolume) -> SparkVolume:

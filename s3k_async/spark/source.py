@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import InvalidArgumentError
 from s3k_async.settings import with_local_secrets
+from s3k_async.settings.keywords import Settings
 from s3k_async.sources import SYSTEM
 from s3k_async.spark.executors import client
 from s3k_async.spark.settings import SparkVolume, spark_settings
@@ -63,7 +64,7 @@ def register(
     context: str | None = None,
     short_name: str = "s3k",
     options: Mapping[str, object] | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> None:
     """Make the format `s3k` known to a session, with what its configuration says of volumes at this
     moment.

@@ -19,7 +19,7 @@ from s3k_async.errors import (
     ThrottledError,
 )
 from s3k_async.requests import Meter
-from s3k_async.retry import TRANSIENT, Retries, RetryPolicy
+from s3k_async.retry import TRANSIENT, Retries, RetryPolicy, backoff
 from s3k_async.sources import Sources
 from s3k_async.stores.blob_keys import check_unchanged
 from s3k_async.stores.blobs import (
@@ -91,7 +91,7 @@ class ReliableBlobs:
             return await self._sender.write(_PUT, lambda: self._store.put(key, data), size=size)
         request = partial(self._store.put, key, data, if_absent=if_absent, if_match=if_match)
         policy = self._sender.retries.write
-        time, delays = call_time(policy, size), policy.delays(self._sources)
+        time, delays = call_time(policy, size), backoff(policy, self._sources)
         again = lost = False
         while True:
             try:
@@ -159,7 +159,7 @@ class ReliableBlobs:
     async def _delete_batch(self, keys: Sequence[str]) -> list[DeleteFailure]:
         """Delete what fits into one request. Keys that were left for the moment are sent again;
         those that are left for good are told, and the others are gone."""
-        delays = self._sender.retries.write.delays(self._sources)
+        delays = backoff(self._sender.retries.write, self._sources)
         kept: list[DeleteFailure] = []
         again = False
         while True:

@@ -21,7 +21,7 @@ from s3k_async.errors import (
     UnsupportedError,
 )
 from s3k_async.requests import Meter
-from s3k_async.retry import TRANSIENT, Retries, RetryPolicy, tried
+from s3k_async.retry import TRANSIENT, Retries, RetryPolicy, backoff, tried
 from s3k_async.sources import Sources
 from s3k_async.stores.items import (
     MAX_BATCH,
@@ -252,7 +252,7 @@ class ReliableItems:
         token: str | None,
     ) -> None:
         policy = self._sender.retries.write
-        time, delays = call_time(policy), policy.delays(self._sources)
+        time, delays = call_time(policy), backoff(policy, self._sources)
         start, attempts = self._sources.monotonic(), 0
         again = lost = final = False
         while True:

@@ -120,16 +120,7 @@ async def open_volume(
         since = Moment.now(sources)
         record = await _record(connections, items, table, where, locked=locked)
         native = record.kind == "native"
-        log_at = log_location(config) if native else config.log
-        config = replace(
-            config,
-            name=record.name,
-            kind=record.kind,
-            suffix_count=record.suffix_count,
-            hash=record.hash,
-            log_mode=record.log_mode,
-            log=None if record.log_mode == "disabled" else log_at,
-        )
+        config = recorded(config, record)
         if native and not locked:
             items.fence(RecordFence(lambda: items.peek(RECORD_KEY), record, since, sources, where))
         require_encryptions(config, writable=native)
@@ -171,6 +162,20 @@ async def open_volume(
             _ballast=config.table.ballast(),
             _stack=stack.pop_all(),
         )
+
+
+def recorded(config: VolumeConfig, record: VolumeRecord) -> VolumeConfig:
+    """The configuration with the values of the volume record."""
+    log = log_location(config) if record.kind == "native" else config.log
+    return replace(
+        config,
+        name=record.name,
+        kind=record.kind,
+        suffix_count=record.suffix_count,
+        hash=record.hash,
+        log_mode=record.log_mode,
+        log=None if record.log_mode == "disabled" else log,
+    )
 
 
 def _wanted(config: VolumeConfig) -> dict[str, object]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from s3k_async import S3kClient, destroy_volume, init_volume
+from s3k_async import S3kClient
 from s3k_async.aws.access import AwsConfig
 from s3k_async.backends.local import LocalDirectory
 from s3k_async.backends.location import (
@@ -30,6 +30,7 @@ from s3k_async.backends.registry import BLOBS, TABLES, Registry
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import ConfigError, UnsupportedError, VolumeMismatchError
 from s3k_async.settings import read_config, resolve, with_local_secrets
+from s3k_async.volumes import destroy_volume, init_volume
 from tests.contracts.subjects import BLOB_SUBJECTS, ITEM_SUBJECTS, subjects_of
 
 DISTRIBUTION = Path(__file__).parent / "distribution"

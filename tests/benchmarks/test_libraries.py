@@ -24,7 +24,7 @@ def volume(tmp_path_factory: pytest.TempPathFactory) -> VolumeConfig:
     place = VolumeConfig(
         "v", SqliteFile(str(directory / "table")), LocalDirectory(str(directory / "data"))
     )
-    asyncio.run(init_volume(place))
+    asyncio.run(init_volume(config=place))
     return place
 
 

@@ -26,7 +26,7 @@ async def test_every_verb_does_its_work_for_each_file(
     place = VolumeConfig(
         "v", SqliteFile(str(tmp_path / "table")), LocalDirectory(str(tmp_path / "data"))
     )
-    await init_volume(place)
+    await init_volume(config=place)
     async with S3kClient(config=place) as fs:
         files: SmallFiles = contender(fs)
         assert [await files.many(work(verb)) for verb in VERBS] == [500, 500, 500, 0, 0]
@@ -39,7 +39,7 @@ async def test_work_on_what_is_not_there_is_no_result(tmp_path: Path) -> None:
     place = VolumeConfig(
         "v", SqliteFile(str(tmp_path / "table")), LocalDirectory(str(tmp_path / "data"))
     )
-    await init_volume(place)
+    await init_volume(config=place)
     async with S3kClient(config=place) as fs:
         with pytest.raises(ExceptionGroup) as raised:
             await ClientFiles(fs).many(work("read", 1))

@@ -150,6 +150,7 @@ SCENES: dict[str, Scene] = {
         lambda fs: fs.exists_many([f"/d/{number}" for number in range(250)]), directory
     ),
     "list, 100 files": Scene(lambda fs: drained(fs.list("/d")), hundred),
+    "list_batches, 100 files": Scene(lambda fs: drained(fs.list_batches("/d")), hundred),
     "list of the root": Scene(lambda fs: drained(fs.list("/")), directory),
     "list, recursive, 3 directories": Scene(
         lambda fs: drained(fs.list("/d", recursive=True)), three_levels
@@ -165,6 +166,7 @@ SCENES: dict[str, Scene] = {
         lambda fs: fs.read_ranges("/d/f", [(0, 1), (4, 6), (9, 12)]), file
     ),
     "read_many, 100 files": Scene(lambda fs: fs.read_many(PARTS), hundred),
+    "read_each, 100 files": Scene(lambda fs: fs.read_each(PARTS), hundred),
     "open `rb`, read to the end": Scene(lambda fs: read_through(fs, "/d/f"), file),
     "write a new file": Scene(lambda fs: fs.write("/d/f", DATA), directory),
     "write another one there": Scene(lambda fs: fs.write("/d/g", DATA), file),

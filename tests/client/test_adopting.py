@@ -34,7 +34,7 @@ from s3k_async.fsck.repair import repair_volume
 from s3k_async.fsck.verdicts import Ages
 from s3k_async.fsck.verify import Verifier
 from s3k_async.metadata import exclusive
-from s3k_async.model import ManyResult, Progress
+from s3k_async.model import ChangeResult, Progress
 from s3k_async.oplog.reader import LogReader
 from s3k_async.sources import SYSTEM
 from s3k_async.stores.items import Condition, Update
@@ -211,7 +211,7 @@ async def test_a_replaced_object_is_never_read(fs: S3kClient, replacement: bytes
             "/in/0",
             True,
         ), name
-    (many,) = await fs.read_many(["/in/0"], return_errors=True)
+    (many,) = await fs.read_each(["/in/0"])
     assert isinstance(many, CorruptDataError)
     assert not await fs.exists("/copy")
     kind = "etag_mismatch" if len(replacement) == len(b"adopted") else "size_mismatch"
@@ -392,13 +392,15 @@ async def test_many_are_adopted_together(fs: S3kClient) -> None:
     told: list[Progress] = []
     with fs.count() as counted:
         result = await fs.adopt_many((pair for pair in pairs), progress=told.append)
-    assert result == ManyResult(230, 0, sum(len(str(each)) for each in range(230)))
+    assert result == ChangeResult(230, 0, sum(len(str(each)) for each in range(230)))
     assert (told[-1].operation, told[-1].done, len(told)) == ("adopt", 230, 230)
     assert counted.requests.of("table", "TransactWriteItems") == 3 + 3  # and the parents
     assert counted.requests.of("data") == counted.requests.of("data", "HeadObject") == 230
     assert await fs.read("/t/p=1/1") == b"1"
     before = [status async for status in fs.list("/t", recursive=True, sorted=True)]
-    assert await fs.adopt_many(pairs, overwrite=True) == await fs.adopt_many(pairs) == ManyResult()
+    assert (
+        await fs.adopt_many(pairs, overwrite=True) == await fs.adopt_many(pairs) == ChangeResult()
+    )
     assert [status async for status in fs.list("/t", recursive=True, sorted=True)] == before
 
 
@@ -447,7 +449,7 @@ async def test_an_object_is_one_however_it_is_spelled(fs: S3kClient) -> None:
         await tx.adopt(path, uri)
         with pytest.raises(InvalidArgumentError):
             await tx.adopt("/t/again", other)
-    assert await fs.adopt_many([(path, other)]) == ManyResult()
+    assert await fs.adopt_many([(path, other)]) == ChangeResult()
 
 
 async def test_what_loses_a_race_is_tried_by_itself() -> None:

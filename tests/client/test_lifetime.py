@@ -58,7 +58,7 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "is_file": lambda fs: fs.is_file("/f"),
     "is_dir": lambda fs: fs.is_dir("/f"),
     "list": lambda fs: drained(fs.list("/")),
-    "list in batches": lambda fs: drained(fs.list("/", batches=True)),
+    "list_batches": lambda fs: drained(fs.list_batches("/")),
     "walk": lambda fs: drained(fs.walk("/")),
     "find": lambda fs: drained(fs.find("/")),
     "glob": lambda fs: drained(fs.glob("/*")),
@@ -68,6 +68,7 @@ VERBS: dict[str, Callable[[S3kClient], Awaitable[object]]] = {
     "write_many": lambda fs: fs.write_many([("/f", b"")]),
     "stat_many": lambda fs: fs.stat_many(["/f"]),
     "exists_many": lambda fs: fs.exists_many(["/f"]),
+    "read_each": lambda fs: fs.read_each(["/f"]),
     "read_many": lambda fs: fs.read_many(["/f"]),
     "open to read": lambda fs: opened(fs, "rb"),
     "open to write": lambda fs: opened(fs, "wb"),
@@ -217,7 +218,7 @@ def test_settings_that_contradict_each_other() -> None:
     with pytest.raises(ConfigError):
         S3kClient("memory://x", config=memory_config())
     with pytest.raises(ConfigError):
-        S3kClient("memory://x", no_such_setting=1)
+        S3kClient("memory://x", no_such_setting=1)  # type: ignore[call-arg]
 
 
 @backends
@@ -295,7 +296,7 @@ async def test_a_client_that_is_closed_after_listings_were_left_early(config: Vo
             await client.write(f"/d{number % 4}/f{number}", b"1")
         for stream in (
             client.list("/", recursive=True),
-            client.list("/", recursive=True, batches=True),
+            client.list_batches("/", recursive=True),
             client.walk("/"),
             client.find("/"),
             client.glob("/**/f*"),

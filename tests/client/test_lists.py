@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from s3k_async import ManyResult, lists
+from s3k_async import ChangeResult, lists
 from s3k_async.client import S3kClient
 from s3k_async.errors import (
     ArgumentTypeError,
@@ -21,6 +21,7 @@ from s3k_async.errors import (
     LogFormatError,
     NotDirectoryError,
     OutcomeUnknownError,
+    PartialFailureError,
     PathExistsError,
     PathNotFoundError,
     PermissionDeniedError,
@@ -44,7 +45,7 @@ backends = volume_backends("memory", "embedded", "dynoxide+seaweedfs")
 Failures = dict[str, type[Exception]]
 
 
-def failures(result: ManyResult) -> Failures:
+def failures(result: ChangeResult) -> Failures:
     found = {path: type(error) for path, error in result.failures}
     assert len(found) == len(result.failures)
     return found
@@ -69,7 +70,8 @@ async def test_files_are_renamed_from_and_to_many_directories(fs: S3kClient) -> 
     }
     targets["/top"] = "/top2"
     result = await fs.rename_many(targets.items())
-    assert result == ManyResult(9, 0, sum(len(name) for name in names))
+    assert result == ChangeResult(9, 0, sum(len(name) for name in names))
+    assert result.raise_for_failures() is result
     assert await paths(fs) == {"/a", "/b", "/b/x", "/c", "/c/d", *targets.values()}
     for name, target in targets.items():
         assert await fs.read(target) == name.encode()
@@ -109,6 +111,10 @@ async def test_each_pair_fails_by_itself(fs: S3kClient) -> None:
         "/b/old2": CrossVolumeError,
     }
     assert (result.files, result.directories, result.bytes) == (1, 0, 4)
+    with pytest.raises(PartialFailureError, match="9 of 10 entries failed") as raised:
+        result.raise_for_failures(path="/a")
+    assert (raised.value.failures, raised.value.path) == (result.failures, "/a")
+    assert raised.value.__cause__ is result.failures[0][1]
     assert await paths(fs) == {
         "/a",
         "/a/g",
@@ -139,7 +145,7 @@ async def test_targets_are_replaced_only_when_asked(fs: S3kClient) -> None:
         "/a/f": PathExistsError,
         "/a/g": PathExistsError,
     }
-    assert await fs.rename_many(pairs, overwrite=True) == ManyResult(2, 0, 8)
+    assert await fs.rename_many(pairs, overwrite=True) == ChangeResult(2, 0, 8)
     assert await paths(fs) == {"/a", "/b", "/b/f", "/b/g"}
     assert await fs.read("/b/f") == b"/a/f"
 
@@ -175,7 +181,7 @@ async def test_pairs_that_share_a_path_are_refused_all_of_them(fs: S3kClient) ->
 async def test_a_pair_that_is_named_twice_and_one_that_stays(fs: S3kClient) -> None:
     await fill(fs, "/a", "/b")
     result = await fs.rename_many([("/a", "/c"), ("a", "/./c"), ("/b", "/b")])
-    assert result == ManyResult(1, 0, 2)
+    assert result == ChangeResult(1, 0, 2)
     assert await paths(fs) == {"/b", "/c"}
 
 
@@ -183,7 +189,7 @@ async def test_a_pair_that_is_named_twice_and_one_that_stays(fs: S3kClient) -> N
 async def test_a_reservation_that_is_to_stay_where_it_is_stays(fs: S3kClient) -> None:
     """As `rename` does it: nothing is moved, so nothing is refused."""
     async with fs.open("/f", "wb"):
-        assert await fs.rename_many([("/f", "/f")]) == ManyResult()
+        assert await fs.rename_many([("/f", "/f")]) == ChangeResult()
         assert failures(await fs.rename_many([("/f", "/g")])) == {"/f": UncommittedFileError}
 
 
@@ -265,7 +271,7 @@ async def test_a_source_that_changes_meanwhile_is_moved_as_it_is_then() -> None:
         faults.gate = somebody
         result = await fs.rename_many([("/a/f", "/b/f"), ("/a/g", "/b/g"), ("/a/h", "/b/h")])
         assert failures(result) == {"/a/g": PathNotFoundError}
-        assert result == ManyResult(2, 0, 7 + 4, failures=result.failures)
+        assert result == ChangeResult(2, 0, 7 + 4, failures=result.failures)
         assert await fs.read("/b/f") == b"changed"
 
 
@@ -342,7 +348,7 @@ async def test_what_is_no_list_of_pairs(fs: S3kClient) -> None:
         strange: Any = wrong
         with pytest.raises(ArgumentTypeError):
             await fs.rename_many(strange)
-    assert await fs.rename_many([]) == ManyResult()
+    assert await fs.rename_many([]) == ChangeResult()
 
 
 # delete_many
@@ -354,7 +360,7 @@ async def test_files_and_directories_are_deleted(fs: S3kClient) -> None:
     result = await fs.delete_many(
         [*(f"/a/f{number}" for number in range(7)), "/b", "/b/x", "/b/x/g", "/a", "/c/h", "//c/h"]
     )
-    assert result == ManyResult(9, 3, 7 * 5 + 6 + 4)
+    assert result == ChangeResult(9, 3, 7 * 5 + 6 + 4)
     assert await paths(fs) == {"/c", "/keep"}
 
 
@@ -371,7 +377,7 @@ async def test_each_path_fails_by_itself(fs: S3kClient) -> None:
     }
     assert await paths(fs) == {"/a", "/b", "/b/g", "/c", "/c/h"}
     again = await fs.delete_many(["/a/f", "/a/none", "/b", "/c/h"], recursive=True, missing_ok=True)
-    assert again == ManyResult(2, 1, 8)
+    assert again == ChangeResult(2, 1, 8)
     assert await paths(fs) == {"/a", "/c"}
 
 
@@ -436,15 +442,15 @@ async def test_what_is_no_list_of_paths(fs: S3kClient) -> None:
         with pytest.raises(ArgumentTypeError):
             await fs.delete_many(strange)
     assert failures(await fs.delete_many(["/a/x"])) == {"/a/x": PathNotFoundError}
-    assert await fs.delete_many(iter(["/a"])) == ManyResult(1, 0, 2)
+    assert await fs.delete_many(iter(["/a"])) == ChangeResult(1, 0, 2)
 
 
 @backends
 def test_the_blocking_client_does_the_same(sync_fs: S3kSyncClient) -> None:
     for path in ("/a/f", "/a/g"):
         sync_fs.write(path, b"x")
-    assert sync_fs.rename_many([("/a/f", "/f"), ("/a/g", "/g")]) == ManyResult(2, 0, 2)
-    assert sync_fs.delete_many(["/f", "/g", "/a"]) == ManyResult(2, 1, 2)
+    assert sync_fs.rename_many([("/a/f", "/f"), ("/a/g", "/g")]) == ChangeResult(2, 0, 2)
+    assert sync_fs.delete_many(["/f", "/g", "/a"]) == ChangeResult(2, 1, 2)
 
 
 @backends

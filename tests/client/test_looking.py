@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
 import pytest
 
+import s3k_async
 from s3k_async.client import S3kClient
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     CrossVolumeError,
     DataMissingError,
+    InvalidArgumentError,
     InvalidPathError,
     IsDirectoryError,
     PathNotFoundError,
@@ -182,7 +185,7 @@ async def test_reservations_are_hidden_unless_asked_for(fs: S3kClient) -> None:
 
 async def test_a_listing_as_record_batches(fs: S3kClient) -> None:
     await plant(fs)
-    batches = [batch async for batch in fs.list("/", recursive=True, batches=True)]
+    batches = [batch async for batch in fs.list_batches("/", recursive=True)]
     table = pa.Table.from_batches(batches)
     assert table.schema == arrow_schema()
     rows = {row["path"]: row for row in table.to_pylist()}
@@ -193,7 +196,7 @@ async def test_a_listing_as_record_batches(fs: S3kClient) -> None:
     assert (row["checksum"], row["physical"]) == (status.checksum, status.physical)
     assert row["mtime"].timestamp() * 1000 == pytest.approx(status.mtime_ms)
     assert rows["/a"]["physical"] is None
-    assert [batch async for batch in fs.list("/empty", batches=True)] == []
+    assert [batch async for batch in fs.list_batches("/empty")] == []
 
 
 async def test_walking_top_down(fs: S3kClient) -> None:
@@ -238,6 +241,42 @@ async def test_finding_by_what_is_known(fs: S3kClient) -> None:
     assert await found(newer_than=0) == everything
     assert await found(older_than=mtime + 3_600_000) == everything
     assert await found(older_than=1) == set()
+
+
+async def test_finding_by_times_with_a_zone(fs: S3kClient) -> None:
+    await plant(fs)
+
+    async def found(**conditions: datetime) -> bool:
+        return "/z/five" in [status.path async for status in fs.find("/z", **conditions)]  # type: ignore[arg-type]
+
+    modified = (await fs.stat("/z/five")).modified
+    little, hour = timedelta(microseconds=1), timedelta(hours=1)
+    assert not await found(newer_than=modified)
+    assert await found(newer_than=modified - little)
+    assert not await found(older_than=modified)
+    assert await found(older_than=modified + little)
+    assert await found(older_than=(modified + little).astimezone(timezone(hour)))
+    with pytest.raises(InvalidArgumentError):
+        await found(older_than=datetime.now())  # noqa: DTZ005 - no zone is the point
+
+
+async def test_a_status_prints_what_it_is(fs: S3kClient) -> None:
+    await plant(fs)
+    status = await fs.stat("/z/five")
+    assert str(status).startswith("<FileStatus '/z/five' file, 5 bytes, modified 20")
+    listed = [each async for each in fs.list("/z")]
+    assert str(listed) == f"[{status}]"
+
+
+async def test_a_listing_as_a_data_frame(fs: S3kClient) -> None:
+    await plant(fs)
+    batches = [batch async for batch in fs.list_batches("/", recursive=True, sorted=True)]
+    frame = pa.Table.from_batches(batches, schema=s3k_async.arrow_schema()).to_pandas()
+    assert list(frame["path"][frame["size"] > 20]) == ["/a/b/three.txt", "/a/two.csv"]
+    status = await fs.stat("/z/five")
+    (row,) = frame[frame["path"] == "/z/five"].to_dict("records")
+    assert str(frame.dtypes["mtime"]) == str(frame.dtypes["ctime"]) == "datetime64[ms, UTC]"
+    assert (row["mtime"], row["ctime"]) == (status.modified, status.created)
 
 
 async def test_summaries(fs: S3kClient) -> None:

@@ -61,7 +61,7 @@ async def test_no_paths(fs: S3kClient) -> None:
 async def test_every_failure_is_named(filled: S3kClient) -> None:
     async with filled.open("/d0/later", "xb"):
         paths = ["/d1/file-1", "/none", "/d0", "/d0/later", "/d2/file-2", "/none"]
-        outcomes = await filled.read_many(paths, return_errors=True)
+        outcomes = await filled.read_each(paths)
         assert [
             data if isinstance(data, bytes) else (type(data), data.path) for data in outcomes
         ] == [
@@ -100,9 +100,7 @@ async def test_bytes_that_are_gone_or_wrong(filled: S3kClient) -> None:
     blobs = filled._volume().storage.blobs
     await blobs.delete(gone.physical or "")
     await blobs.put(wrong.physical or "", b"yy")
-    outcomes = await filled.read_many(
-        ["/d0/file-0", "/d1/file-1", "/d2/file-2"], return_errors=True
-    )
+    outcomes = await filled.read_each(["/d0/file-0", "/d1/file-1", "/d2/file-2"])
     assert outcomes[0] == b""
     assert [type(error) for error in outcomes[1:]] == [DataMissingError, CorruptDataError]
 
@@ -113,9 +111,7 @@ async def test_an_item_that_cannot_be_read_spoils_no_other_file(filled: S3kClien
     await items.write(
         Put({PARTITION: key.partition, SORT: key.sort, "isdir": "perhaps"}, Condition())
     )
-    outcomes = await filled.read_many(
-        ["/d0/file-0", "/d1/file-1", "/d2/file-2"], return_errors=True
-    )
+    outcomes = await filled.read_each(["/d0/file-0", "/d1/file-1", "/d2/file-2"])
     assert (outcomes[0], outcomes[2]) == (b"", b"xx")
     assert isinstance(outcomes[1], ItemFormatError)
     with pytest.raises(ItemFormatError):
@@ -143,7 +139,7 @@ def test_the_blocking_client_has_them(sync_fs: S3kSyncClient) -> None:
     assert sync_fs.exists_many(["/a", "/b"]) == [True, False]
     assert [status and status.size for status in sync_fs.stat_many(["/a", "/b"])] == [1, None]
     assert sync_fs.read_many(["/a", "/a"]) == [b"1", b"1"]
-    assert isinstance(sync_fs.read_many(["/b"], return_errors=True)[0], PathNotFoundError)
+    assert isinstance(sync_fs.read_each(["/b"])[0], PathNotFoundError)
 
 
 async def test_what_is_no_list_of_paths(fs: S3kClient) -> None:

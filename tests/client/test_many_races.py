@@ -55,7 +55,7 @@ async def test_what_fails_for_good_fails_for_its_path_only() -> None:
         faults.fail_when(
             lambda call: call.method == "get" and call.key == key, PermissionDeniedError("no")
         )
-        outcomes = await fs.read_many(paths, return_errors=True)
+        outcomes = await fs.read_each(paths)
         assert isinstance(outcomes.pop(3), PermissionDeniedError)
         assert outcomes == [b"/f0", b"/f1", b"/f2", b"/f4"]
 

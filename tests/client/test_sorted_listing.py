@@ -68,7 +68,7 @@ async def test_sorted_is_the_same_in_order(fs: S3kClient) -> None:
         for path, option in itertools.product(("/", "/a", "/a/b", "/empty", "/a/b/n07"), options):
             wanted = sorted([status async for status in fs.list(path, **option)], key=_key)
             assert [status async for status in fs.list(path, sorted=True, **option)] == wanted
-            batches = [batch async for batch in fs.list(path, sorted=True, batches=True, **option)]
+            batches = [batch async for batch in fs.list_batches(path, sorted=True, **option)]
             paths = [row for batch in batches for row in batch.column("path").to_pylist()]
             assert paths == [status.path for status in wanted]
     with pytest.raises(PathNotFoundError):
@@ -88,5 +88,5 @@ def test_the_blocking_client_sorts_too(sync_fs: S3kSyncClient) -> None:
         sync_fs.write(f"/d/{name}", b"")
     wanted = sorted(NAMES, key=str.encode)
     assert [status.name for status in sync_fs.list("/d", sorted=True)] == wanted
-    table = pa.Table.from_batches(sync_fs.list("/d", sorted=True, batches=True))
+    table = pa.Table.from_batches(sync_fs.list_batches("/d", sorted=True))
     assert table.column("path").to_pylist() == [f"/d/{name}" for name in wanted]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal, get_overloads, overload
 
 from s3k_async.client import S3kClient
 from s3k_async.files import FileReader, FileWriter
@@ -113,6 +114,34 @@ def differences(one: object, other: object, *, of_client: bool, name: str) -> It
         yield f"{first_paragraph(one)!r} and {first_paragraph(other)!r}"
 
 
+OTHER_ERRORS = {"S3kSyncClient.open_volume": {"UnsupportedError"}}
+"""Errors that only the asynchronous member raises: the blocking client may be opened twice."""
+
+
+def errors_named(member: object) -> set[str]:
+    return set(re.findall(r"\b[A-Z]\w+Error\b", inspect.getdoc(member) or ""))
+
+
+def test_the_blocking_side_names_every_error() -> None:
+    found = {
+        f"{blocking.__name__}.{name}": errors_named(public(asynchronous)[name])
+        - errors_named(public(blocking)[name])
+        for asynchronous, blocking, name in shared()
+        if name in public(blocking)
+    }
+    assert len([member for member in found if member.startswith("S3kSyncClient")]) > 30
+    assert {member: missing for member, missing in found.items() if missing} == OTHER_ERRORS
+
+
+def test_the_blocking_side_has_no_asynchronous_syntax() -> None:
+    docs = [
+        f"{blocking.__name__}.{name}: {inspect.getdoc(public(blocking)[name])}"
+        for _, blocking, name in shared()
+        if name in public(blocking)
+    ]
+    assert [doc for doc in docs if re.search(r"\bawait |\basync (with|for) ", doc)] == []
+
+
 def test_every_member_is_the_same_in_both() -> None:
     found = [
         f"{blocking.__name__}.{name}: {difference}"
@@ -142,11 +171,45 @@ def test_no_blocking_verb_gives_something_to_await() -> None:
     assert [verb for verb, _, other in verbs if inspect.iscoroutinefunction(other)] == []
     wrong = []
     for verb, one, other in verbs:
-        result = str(inspect.signature(one).return_annotation)
+        result = given(one)
         wanted = BLOCKING.get(result, result.replace("AsyncIterator", "Iterator"))
-        if str(inspect.signature(other).return_annotation) != wanted:
+        if given(other) != wanted:
             wrong.append(f"{verb}{inspect.signature(other)} should give {wanted}")
     assert not wrong, "\n".join(wrong)
+
+
+def given(function: Callable[..., object]) -> str:
+    """What it returns. In a class with a method `list`, the type is `builtins.list`."""
+    return str(inspect.signature(function).return_annotation).replace("builtins.", "")
+
+
+def flags(function: Callable[..., object]) -> list[str]:
+    """Parameters of a function whose value, true or false, decides about its result."""
+    return [
+        name
+        for each in get_overloads(function)
+        for name, parameter in inspect.signature(each).parameters.items()
+        if str(parameter.annotation) in {"bool", "Literal[True]", "Literal[False]"}
+    ]
+
+
+def test_no_result_depends_on_a_flag() -> None:
+    @overload
+    def verb(*, flag: Literal[True]) -> int: ...
+    @overload
+    def verb(*, flag: Literal[False]) -> str: ...
+    def verb(*, flag: bool) -> int | str:
+        return flag and ""
+
+    assert flags(verb) == ["flag", "flag"]
+    found = [
+        f"{cls.__name__}.{name}: {flags(member)}"
+        for pair in PAIRS
+        for cls in pair
+        for name, member in public(cls).items()
+        if inspect.isfunction(member) and flags(member)
+    ]
+    assert found == []
 
 
 def test_a_difference_would_be_noticed() -> None:

@@ -36,7 +36,7 @@ from s3k_async.errors import (
     VolumeNotFoundError,
     WrongLoopError,
 )
-from s3k_async.model import ChangeResult, ContentSummary, ManyResult, Progress
+from s3k_async.model import ChangeResult, ContentSummary, Progress
 from s3k_async.settings import resolve
 from s3k_async.sync import S3kSyncClient
 from s3k_async.sync_files import SyncFileWriter
@@ -59,7 +59,7 @@ def test_every_verb(sync_fs: S3kSyncClient) -> None:
     assert (fs.exists("/a/f"), fs.is_file("/a/f"), fs.is_dir("/a")) == (True, True, True)
     assert fs.makedirs("/d/e").is_dir
     assert fs.touch("/d/t").size == 0
-    assert fs.write_many([("/many/f", DATA), ("/many/g", b"")]) == ManyResult(2, 0, 1000)
+    assert fs.write_many([("/many/f", DATA), ("/many/g", b"")]) == ChangeResult(2, 0, 1000)
     assert fs.delete("/many", recursive=True).files == 2
     assert fs.rename("/a/f", "/d/e/g") == ChangeResult(1, 0, 1000)
     assert fs.copy("/d", "/copy", recursive=True) == ChangeResult(2, 2, 1000)
@@ -72,7 +72,7 @@ def test_every_verb(sync_fs: S3kSyncClient) -> None:
     assert {status.path for status in fs.find("/", min_size=1)} == {"/d/e/g", "/copy/e/g"}
     assert {status.path for status in fs.glob("/*/e/?")} == {"/d/e/g", "/copy/e/g"}
     assert [path for path, _, _ in fs.walk("/d")] == ["/d", "/d/e"]
-    assert pa.Table.from_batches(fs.list("/d", batches=True)).num_rows == 2
+    assert pa.Table.from_batches(fs.list_batches("/d")).num_rows == 2
     assert fs.checksum("/d/e/g") == fs.stat("/copy/e/g").checksum
     assert fs.jobs() == []
     assert fs.physical_path("/d/e/g").startswith(("memory://", "file://"))
@@ -453,9 +453,8 @@ def test_the_interpreter_exits_without_a_word(tmp_path: Path, ending: str) -> No
         f"""
         import asyncio, sys
         from s3k_async import S3kSyncClient, init_volume
-        from s3k_async.settings import resolve
 
-        asyncio.run(init_volume(resolve(sys.argv[1])))
+        asyncio.run(init_volume(sys.argv[1]))
         fs = S3kSyncClient(sys.argv[1])
         fs.write("/f", b"1")
         reader = fs.open("/f")
@@ -471,10 +470,8 @@ INTERRUPTED = """
 import asyncio, os, signal, sys, threading
 from s3k_async import S3kSyncClient, init_volume
 from s3k_async.bridge import current_bridge
-from s3k_async.settings import resolve
 
-config = resolve("memory://v", part_size=100, multipart_threshold=100)
-asyncio.run(init_volume(config))
+config = asyncio.run(init_volume("memory://v", part_size=100, multipart_threshold=100))
 fs = S3kSyncClient(config=config)
 fs.stat("/")
 cleaned = []

@@ -109,10 +109,10 @@ async def test_a_tree_there_and_back(
 ) -> None:
     up = await upload(fs, local, target)
     assert (up.files, up.directories, up.bytes) == (5, 5, sum(map(len, FILES.values())))
-    assert up.failures == []
+    assert up.failures == ()
     assert await in_volume(fs, target) == on_disk(local)
     down = await download(fs, target, tmp_path / "copy")
-    assert (down.files, down.directories, down.bytes, down.failures) == (5, 5, up.bytes, [])
+    assert (down.files, down.directories, down.bytes, down.failures) == (5, 5, up.bytes, ())
     assert on_disk(tmp_path / "copy") == on_disk(local)
 
 
@@ -172,7 +172,7 @@ async def test_again_with_and_without_overwriting(
     assert (result.files, len(result.failures)) == (1, 5)
     assert all(isinstance(error, PathExistsError) for _, error in result.failures)
     assert await fs.read("/in/e") == FILES["e"]
-    assert (await upload(fs, local, "/in")).failures == []
+    assert (await upload(fs, local, "/in")).failures == ()
     assert await in_volume(fs, "/in") == on_disk(local)
     await download(fs, "/in", tmp_path / "copy")
     (tmp_path / "copy" / "e").write_bytes(b"mine")
@@ -338,7 +338,7 @@ async def test_a_large_file_that_fails_half_way_is_not_published(
 async def test_a_tree_moves_to_another_volume(fs: S3kClient, other: S3kClient, local: Path) -> None:
     await upload(fs, local, "/in")
     result = await move_to(fs, other, "/in", "/out")
-    assert (result.files, result.directories, result.failures) == (5, 5, [])
+    assert (result.files, result.directories, result.failures) == (5, 5, ())
     assert await in_volume(other, "/out") == on_disk(local)
     assert await in_volume(fs, "/") == {}
 
@@ -413,7 +413,7 @@ async def test_what_changes_during_a_move_stays(
     assert len(result.failures) >= 2
     monkeypatch.undo()
     again = await move_to(fs, other, "/in", "/out", overwrite=True)
-    assert again.failures == []
+    assert again.failures == ()
     assert (await other.read(f"/out/{kept}")).endswith(b"meanwhile")
     assert await in_volume(fs, "/") == {}
 
@@ -471,11 +471,11 @@ async def moved_while_writing(step: int) -> bool:
         left = await in_volume(writer, "/in") if await writer.exists("/in") else {}
         taken = await other.read("/out/sub/b")
         if not writing:
-            assert (left, taken, result.failures) == ({}, b"old", [])
+            assert (left, taken, result.failures) == ({}, b"old", ())
         elif left:
             assert (left, taken) == ({"sub": None, "sub/b": b"meanwhile"}, taken)
         else:
-            assert (taken, result.failures) == (b"meanwhile", [])
+            assert (taken, result.failures) == (b"meanwhile", ())
         failed = {path: type(error) for path, error in result.failures}
         assert failed.pop("/in/sub/b", ConflictError) is ConflictError
         assert failed.keys() <= {"/in/sub", "/in"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from s3k_async import S3kClient, S3kSyncClient, init_volume
+from s3k_async import S3kClient, S3kSyncClient
 from s3k_async.backends.memory.memory_blobs import MemoryBlobs
 from s3k_async.backends.memory.memory_items import MemoryItems
 from s3k_async.errors import (
@@ -21,6 +21,7 @@ from s3k_async.errors import (
 )
 from s3k_async.stores.items import ABSENT, Key, Put
 from s3k_async.testing import Call, Died, FaultPlan, FaultyBlobs, FaultyItems
+from s3k_async.volumes import init_volume
 
 _names = (f"test-faults-{number}" for number in count())
 PUT = Put({"path": "p", "children": "a", "ver": 1}, ABSENT)

@@ -23,6 +23,7 @@ from pyarrow.fs import (
 )
 from pyarrow.fs import copy_files as copy_files_between
 
+from s3k_async import Settings
 from s3k_async.config import VolumeConfig
 from s3k_async.errors import (
     BusyError,
@@ -42,7 +43,7 @@ from s3k_async.errors import (
 )
 from s3k_async.integrations import arrow
 from s3k_async.integrations.arrow import arrow_filesystem
-from s3k_async.model import ManyResult
+from s3k_async.model import ChangeResult
 from s3k_async.settings import resolve
 from s3k_async.sync import S3kSyncClient
 from s3k_async.sync_files import SyncFileReader
@@ -348,7 +349,7 @@ def test_a_large_directory_is_emptied_in_bounded_memory(
 
 def test_what_cannot_be_deleted_is_said(fs: PyFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     put(fs, "/d/f")
-    failed = ManyResult(failures=(("/d/f", BusyError("held", path="/d/f")),))
+    failed = ChangeResult(failures=(("/d/f", BusyError("held", path="/d/f")),))
     monkeypatch.setattr(client_of(fs), "delete_many", lambda *_, **__: failed)
     with pytest.raises(PartialFailureError) as caught:
         fs.delete_dir_contents("/d")
@@ -474,7 +475,7 @@ def test_filesystems_of_one_volume_are_equal(
     assert a != b
 
 
-SERVICES = {
+SERVICES: Settings = {
     "table": "meta",
     "bucket": "data",
     "region": "eu-west-1",
@@ -484,10 +485,11 @@ SERVICES = {
 
 @pytest.mark.parametrize("pickles", [pickle, cloudpickle])
 def test_a_pickle_names_the_volume_and_holds_no_secret(pickles: object) -> None:
-    secrets = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "s3cr3t-key"}
-    fs = arrow_filesystem("s3k://analytics", **SERVICES, **secrets)
+    key_id, key = "AKIDEXAMPLE", "s3cr3t-key"
+    settings: Settings = {**SERVICES, "access_key_id": key_id, "secret_access_key": key}
+    fs = arrow_filesystem("s3k://analytics", **settings)
     pickled = pickles.dumps(fs)  # type: ignore[attr-defined]  # a module
-    assert not any(secret.encode() in pickled for secret in secrets.values())
+    assert not any(secret.encode() in pickled for secret in (key_id, key))
     restored = pickle.loads(pickled)
     assert restored == fs
     assert restored != arrow_filesystem("s3k://elsewhere", **SERVICES)

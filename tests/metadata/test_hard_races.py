@@ -369,7 +369,7 @@ async def test_a_reservation_whose_writer_died_does_not_hold_up_a_rename_for_eve
     await rig.store.reserve(await rig.store.prepare("/a/dead"), exclusive=True)
     rig.clock.advance(1000)
     result = await rig.tree.rename(await rig.need("/a"), "/z")
-    assert (result.files, result.failures) == (1, [])
+    assert (result.files, result.failures) == (1, ())
     assert await rig.paths() == await rig.scanned() == {"/z", "/z/f"}
 
 

@@ -49,7 +49,7 @@ async def test_rename_keeps_ids_and_raises_versions(rig: Rig) -> None:
     await grow(rig, "/a")
     before = {entry.path: entry async for page in rig.tree.walk("/a") for entry in page}
     result = await rig.tree.rename(await rig.need("/a"), "/z")
-    assert (result.files, result.directories, result.failures) == (21, 4, [])
+    assert (result.files, result.directories, result.failures) == (21, 4, ())
     for path, entry in before.items():
         moved = await rig.need("/z" + path.removeprefix("/a"))
         assert (moved.id, moved.version, moved.pending) == (entry.id, entry.version + 1, "")
@@ -243,7 +243,7 @@ async def test_a_reservation_below_makes_a_rename_fail_in_part_and_resume(rig: R
     ]
     await rig.store.commit(reservation, rig.content(reservation.id))
     again = await rig.tree.rename(await rig.need("/a"), "/z")
-    assert again.failures == []
+    assert again.failures == ()
     assert await rig.paths() == {"/z", "/z/f", "/z/open"}
 
 
@@ -259,7 +259,7 @@ async def test_a_failure_below_is_listed_and_the_rest_is_deleted(rig: Rig) -> No
     assert result.failures
     assert all(path.startswith("/a/d1") for path, _ in result.failures)
     assert await rig.store.get("/a/d0") is None
-    assert (await rig.tree.delete(await rig.need("/a"))).failures == []
+    assert (await rig.tree.delete(await rig.need("/a"))).failures == ()
     assert await rig.scanned() == set()
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s3k_async._native import Entries, Rows
+from s3k_async._native import Entries, Rows, status_of
 from s3k_async.errors import ItemFormatError
 from s3k_async.metadata.codec import from_item, to_item
 from s3k_async.metadata.keys import KeyScheme
-from s3k_async.model import Entry, FileStatus
+from s3k_async.model import Entry
 from s3k_async.stores.items import Item, Value
 from tests.native import item_oracle, strategies
 
@@ -230,9 +230,9 @@ def test_selections(entries: list[Entry], data: st.DataObject) -> None:
 @given(ENTRIES)
 def test_statuses_are_those_of_the_entries(entries: list[Entry]) -> None:
     found = _entries(entries)
-    assert found.statuses() == [FileStatus.of(entry) for entry in entries]
+    assert found.statuses() == [status_of(entry) for entry in entries]
     for place in range(len(entries)):
-        assert found[place : place + 1].statuses() == [FileStatus.of(entries[place])]
+        assert found[place : place + 1].statuses() == [status_of(entries[place])]
 
 
 def _components(entry: Entry) -> list[bytes]:
@@ -294,5 +294,5 @@ def test_entries_keep_what_they_were_made_of() -> None:
     wanted = [entry for entry in entries[::-1] if not entry.is_dir][1:]
     assert Entries.joined([found, found]) == wanted * 2
     assert Entries.joined([found]).below("/d1/").statuses() == [
-        FileStatus.of(entry) for entry in wanted if entry.path.startswith("/d1/")
+        status_of(entry) for entry in wanted if entry.path.startswith("/d1/")
     ]

@@ -6,12 +6,13 @@ import copy
 import json
 import pickle
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from s3k_async import FileStatus, _native
-from s3k_async._native import Rows
+from s3k_async._native import Rows, status_of
 from s3k_async.metadata.codec import to_item
 from s3k_async.metadata.keys import KeyScheme
 from s3k_async.model import Entry
@@ -43,21 +44,41 @@ def _listed(entry: Entry) -> FileStatus:
 
 
 @pytest.mark.parametrize(
-    "status", [FileStatus(**FIELDS), FileStatus.of(FILE), _listed(FILE)], ids=["own", "of", "row"]
+    "status", [FileStatus(**FIELDS), status_of(FILE), _listed(FILE)], ids=["own", "of", "row"]
 )
 def test_all_forms_are_one_value(status: FileStatus) -> None:
     assert {name: getattr(status, name) for name in FIELDS} == FIELDS
     assert (status.name, status.is_file) == ("é", True)
     assert status == FileStatus(*FIELDS.values())
     assert hash(status) == hash(FileStatus(**FIELDS))
-    assert (
-        repr(status)
-        == "FileStatus(" + ", ".join(f"{name}={value!r}" for name, value in FIELDS.items()) + ")"
-    )
+    assert status.modified == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC)
+    assert status.created == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert status.modified.tzinfo is UTC
     assert tuple(FIELDS) == FileStatus.__match_args__
     for same in (copy.copy(status), copy.deepcopy(status), pickle.loads(pickle.dumps(status))):
         assert same == status
         assert type(same) is FileStatus
+
+
+def test_it_prints_path_type_size_and_time() -> None:
+    shown = "<FileStatus '/d/é' file, 5 bytes, modified 2023-11-14 22:13:20.123+00:00>"
+    assert str(FileStatus(**FIELDS)) == repr(FileStatus(**FIELDS)) == shown
+    early = "modified 1970-01-01 00:00:00.008+00:00"
+    assert repr(status_of(DIRECTORY)) == f"<FileStatus '/d' directory, {early}>"
+    assert repr(status_of(RESERVATION)) == f"<FileStatus '/r' file being written, {early}>"
+
+
+@pytest.mark.parametrize("time", [2**62, -(2**62), 10**15])
+def test_a_time_that_python_cannot_express(time: int) -> None:
+    status = FileStatus(**{**FIELDS, "mtime_ms": time})
+    assert repr(status) == f"<FileStatus '/d/é' file, 5 bytes, modified {time} ms>"
+    with pytest.raises(OverflowError):
+        _ = status.modified
+
+
+def test_times_before_the_epoch() -> None:
+    status = FileStatus(**{**FIELDS, "mtime_ms": -1})
+    assert status.modified == datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
 
 
 def test_defaults() -> None:
@@ -71,7 +92,7 @@ def test_defaults() -> None:
     )
 
 
-@pytest.mark.parametrize("make", [FileStatus.of, _listed])
+@pytest.mark.parametrize("make", [status_of, _listed])
 def test_what_is_told_of_directories_and_reservations(make: Any) -> None:
     directory, reservation = make(DIRECTORY), make(RESERVATION)
     assert (directory.committed, directory.physical, directory.ctime_ms) == (True, None, 7000)
@@ -105,7 +126,7 @@ def test_it_matches_by_position() -> None:
 
 
 def test_the_root_has_no_name() -> None:
-    assert FileStatus.of(Entry("/", True, "i", 1, 0, 0)).name == ""
+    assert status_of(Entry("/", True, "i", 1, 0, 0)).name == ""
 
 
 def test_a_few_of_many_do_not_keep_the_answer_that_they_came_in() -> None:
@@ -114,11 +135,11 @@ def test_a_few_of_many_do_not_keep_the_answer_that_they_came_in() -> None:
     body = json.dumps({"Items": wire}).encode()
     alone = sys.getrefcount(body)
     few = _native.decode_page(body, None).rows.entries("v").take([3, 98]).statuses()
-    assert few == [FileStatus.of(FILE)] * 2
+    assert few == [status_of(FILE)] * 2
     assert sys.getrefcount(body) == alone
     many = _native.decode_page(body, None).rows.entries("v").statuses()
     assert sys.getrefcount(body) == alone + 1
     one = copy.copy(many[7])
     del many
     assert sys.getrefcount(body) == alone
-    assert one == FileStatus.of(FILE)
+    assert one == status_of(FILE)

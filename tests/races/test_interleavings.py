@@ -17,7 +17,8 @@ from s3k_async.errors import (
 )
 from s3k_async.metadata.codec import unchanged
 from s3k_async.metadata.store import MetadataStore
-from s3k_async.metadata.tree import Tree, TreeResult
+from s3k_async.metadata.tree import Tree
+from s3k_async.model import ChangeResult
 from s3k_async.stores.items import Delete
 from s3k_async.testing import Call, FaultPlan
 from tests.metadata.rig import Rig, nth
@@ -208,7 +209,7 @@ async def test_a_file_renamed_inside_a_directory_that_is_renamed_goes_with_it(
     gate.opened.set()
     await gate.passed.wait()
     at_end.opened.set()
-    assert (await outer).failures == []
+    assert (await outer).failures == ()
     with pytest.raises(PathNotFoundError):
         await inside
     assert await rig.paths() == {"/b", "/b/d", "/b/d/g", "/b/e", "/b/e/h"}
@@ -322,8 +323,8 @@ async def test_a_rename_inside_a_tree_and_the_trees_deletion_do_not_wait_for_eac
         asyncio.gather(rename, delete, return_exceptions=True), PATIENCE
     )
     assert isinstance(renamed, PathNotFoundError)
-    assert isinstance(deleted, TreeResult)
-    assert deleted.failures == []
+    assert isinstance(deleted, ChangeResult)
+    assert deleted.failures == ()
     assert await rig.paths() == set()
     await check_sound(rig)
 
@@ -359,7 +360,7 @@ async def test_crossing_renames_in_step_do_not_stand_back_for_ever(rig: Rig) -> 
         PATIENCE,
     )
     told = sorted(type(outcome).__name__ for outcome in outcomes)
-    assert told == ["PathNotFoundError", "TreeResult"]
+    assert told == ["ChangeResult", "PathNotFoundError"]
     await check_sound(rig)
 
 

@@ -14,7 +14,12 @@ import pytest
 
 from s3k_async import S3kSyncClient
 from s3k_async.config import VolumeConfig
-from s3k_async.errors import InvalidArgumentError, NotDirectoryError, PathNotFoundError
+from s3k_async.errors import (
+    InvalidArgumentError,
+    NotDirectoryError,
+    PartialFailureError,
+    PathNotFoundError,
+)
 from s3k_async.metadata import atomic, jobs
 from s3k_async.spark import changing, delete_files, du, listing, purge, purging, rename_files
 from s3k_async.volumes import init_volume
@@ -91,6 +96,9 @@ def test_a_bulk_rename_moves_each_file_once(spark: SparkSession, volume: VolumeC
     assert (report.rows, report.done, report.failed, report.files) == (COUNT + 1, COUNT, 1, COUNT)
     assert report.bytes == sum(map(len, SOURCES))
     assert not report.complete
+    with pytest.raises(PartialFailureError, match=f"1 of {COUNT + 1} rows") as raised:
+        result.raise_for_failures()
+    assert raised.value.failures == report.failures
     assert [(path, type(error)) for path, error in report.failures] == [
         ("/in/0/1000", PathNotFoundError)
     ]

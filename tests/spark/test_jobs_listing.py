@@ -29,7 +29,7 @@ async def volume(new_volume: VolumeMaker) -> VolumeConfig:
 
 
 def rows_of(fs: S3kSyncClient, path: str) -> list[dict[str, object]]:
-    table = pa.Table.from_batches(fs.list(path, recursive=True, batches=True))
+    table = pa.Table.from_batches(fs.list_batches(path, recursive=True))
     return sorted(table.to_pylist(), key=lambda row: str(row["path"]))
 
 

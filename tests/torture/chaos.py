@@ -33,7 +33,7 @@ from s3k_async.fsck.collect import Collector
 from s3k_async.fsck.marking import Place
 from s3k_async.fsck.repair import repair_volume
 from s3k_async.fsck.verdicts import Ages
-from s3k_async.model import ManyResult
+from s3k_async.model import ChangeResult
 from s3k_async.oplog.compaction import Compactor
 from s3k_async.sources import SYSTEM
 from s3k_async.volumes import Volume, open_volume
@@ -300,7 +300,7 @@ async def _answer(call: Call, run: Callable[[], Awaitable[object]]) -> dict[str,
             "ended": time.monotonic(),
             "error": f"{type(error).__name__}: {error}",
         }
-    ended, failures = time.monotonic(), result.failures if isinstance(result, ManyResult) else ()
+    ended, failures = time.monotonic(), result.failures if isinstance(result, ChangeResult) else ()
     if any(isinstance(error, OutcomeUnknownError | PartialFailureError) for _, error in failures):
         return {"outcome": "unknown", "ended": ended}
     failed = {path for path, _ in failures}

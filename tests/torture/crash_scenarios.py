@@ -10,7 +10,7 @@ import pytest
 from s3k_async.client import S3kClient
 from s3k_async.errors import OutcomeUnknownError
 from s3k_async.metadata import parts
-from s3k_async.model import ManyResult
+from s3k_async.model import ChangeResult
 from tests.torture.crash import Paths, Scenario
 
 __all__ = ["LOOKS", "OWN", "SCENARIOS", "verb_of"]
@@ -27,9 +27,11 @@ LOOKS = frozenset(
         "is_file",
         "jobs",
         "list",
+        "list_batches",
         "physical_path",
         "physical_paths",
         "read",
+        "read_each",
         "read_many",
         "read_ranges",
         "stat",
@@ -60,7 +62,7 @@ async def discard(fs: S3kClient) -> None:
     await file.discard()
 
 
-def whole(result: ManyResult) -> None:
+def whole(result: ChangeResult) -> None:
     """Raise what failed in a list: a failure that is definite rather than one that is not."""
     failures = [error for _, error in result.failures]
     for error in sorted(failures, key=lambda one: isinstance(one, OutcomeUnknownError)):

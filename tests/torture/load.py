@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from s3k_async import S3kClient
 from s3k_async.errors import OutcomeUnknownError, PartialFailureError, S3kError
-from s3k_async.model import ManyResult
+from s3k_async.model import ChangeResult
 from tests.torture.ledger import Ledger, Operation, content
 
 __all__ = ["ROLES", "Role", "read_tree"]
@@ -32,7 +32,7 @@ async def perform(
         ledger.begin(operation)
         try:
             result = await run()
-            if isinstance(result, ManyResult) and result.failures:
+            if isinstance(result, ChangeResult) and result.failures:
                 raise PartialFailureError("not all", failures=result.failures)
         except S3kError as error:
             # Part of what failed may be done, and an unknown outcome may be either.

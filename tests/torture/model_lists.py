@@ -20,7 +20,7 @@ from s3k_async.errors import (
     S3kError,
     UncommittedFileError,
 )
-from s3k_async.model import ManyResult
+from s3k_async.model import ChangeResult
 from tests.torture.model import (
     Answer,
     Delete,
@@ -73,7 +73,7 @@ class Failed(dict[str, Refusal]):
     __hash__ = None
 
 
-def told(result: ManyResult) -> tuple[Failures, int, int]:
+def told(result: ChangeResult) -> tuple[Failures, int, int]:
     """What failed, and how many files and directories were changed."""
     failures: Failures = {}
     for path, error in result.failures:
@@ -300,18 +300,19 @@ class ReadRanges(_Look):
 
 @dataclass(frozen=True)
 class ReadMany(_Look):
-    """`read_many`, with errors in their places or raised together."""
+    """`read_each`, with errors in their places, or `read_many`, with errors raised together."""
 
     paths: tuple[str, ...]
-    return_errors: bool = True
+    each: bool = True
 
     async def run(self, fs: S3kClient) -> Outcome:
-        read = await fs.read_many(self.paths, return_errors=self.return_errors)
+        verb = fs.read_each if self.each else fs.read_many
+        read = await verb(self.paths)
         return [data if isinstance(data, bytes) else type(data) for data in read]
 
     def look(self, tree: Tree) -> Outcome | Refusal:
         found = [content(tree, path) for path in self.paths]
-        if any(isinstance(each, Refusal) for each in found) and not self.return_errors:
+        if any(isinstance(each, Refusal) for each in found) and not self.each:
             return Refusal({PartialFailureError})
         return [next(iter(each)) if isinstance(each, Refusal) else each for each in found]
 
@@ -382,11 +383,8 @@ class List(_Look):
     async def run(self, fs: S3kClient) -> Outcome:
         rows: list[tuple[str, bool, int]] = []
         if self.form == "batches":
-            async for batch in fs.list(
-                self.path,
-                recursive=self.recursive,
-                include_uncommitted=self.uncommitted,
-                batches=True,
+            async for batch in fs.list_batches(
+                self.path, recursive=self.recursive, include_uncommitted=self.uncommitted
             ):
                 columns = (batch.column(name).to_pylist() for name in ("path", "is_dir", "size"))
                 rows += zip(*columns, strict=True)

@@ -453,9 +453,9 @@ class VolumeMachine(RuleBasedStateMachine):
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], member: int) -> None:
         self.call(ReadRanges(path, tuple(ranges)), member)
 
-    @rule(named=some_paths, member=who, return_errors=flags)
-    def read_many(self, named: tuple[str, ...], member: int, return_errors: bool) -> None:
-        self.call(ReadMany(named, return_errors), member)
+    @rule(named=some_paths, member=who, each=flags)
+    def read_many(self, named: tuple[str, ...], member: int, each: bool) -> None:
+        self.call(ReadMany(named, each), member)
 
     @rule(path=st.one_of(paths, st.just("/")), member=who)
     def stat(self, path: str, member: int) -> None:

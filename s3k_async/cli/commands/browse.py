@@ -130,8 +130,8 @@ def _list_to_file(
     async def work(clients: Clients) -> int | None:
         client = await clients.of(address)
         if kind == "parquet":
-            batches = client.list(
-                address.path, recursive=recursive, include_uncommitted=everything, batches=True
+            batches = client.list_batches(
+                address.path, recursive=recursive, include_uncommitted=everything
             )
             return await write_parquet(batches, file)
         found = client.list(address.path, recursive=recursive, include_uncommitted=everything)

@@ -23,9 +23,9 @@ from s3k_async.cli.transfers import (
     transfer_each,
 )
 from s3k_async.errors import InvalidArgumentError, PathExistsError, PathNotFoundError
-from s3k_async.model import ROOT, FileStatus
+from s3k_async.model import ROOT, ChangeResult, FileStatus
 from s3k_async.paths import normalize, split
-from s3k_async.transfer import ProgressCallback, TransferResult, move_to
+from s3k_async.transfer import ProgressCallback, move_to
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
@@ -70,7 +70,7 @@ def cp(
         )
         return done, shown(other, normalize(place))
 
-    async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
+    async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
         with invocation.meter("copy") as meter:
             return await transfer_each(addresses, lambda source: one(clients, source, meter.part()))
 
@@ -150,7 +150,7 @@ def mv(
             raise PathExistsError(hint, path=place) from error
         return done, target
 
-    async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
+    async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
         with invocation.meter("move") as meter:
             return await transfer_each(addresses, lambda source: one(clients, source, meter.part()))
 
@@ -259,7 +259,7 @@ def rm(
         )
         return done, shown(client, normalize(address.path))
 
-    async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
+    async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
         with invocation.meter("remove") as meter:
             return await transfer_each(
                 addresses, lambda address: one(clients, address, meter.part())

@@ -25,8 +25,9 @@ from s3k_async.cli.transfers import (
     transfer_each,
 )
 from s3k_async.errors import EndOfFileError, InvalidArgumentError, IsDirectoryError
+from s3k_async.model import ChangeResult
 from s3k_async.paths import normalize
-from s3k_async.transfer import CHUNK, ProgressCallback, TransferResult, download, upload, verified
+from s3k_async.transfer import CHUNK, ProgressCallback, download, upload, verified
 
 if TYPE_CHECKING:
     from s3k_async.client import S3kClient
@@ -134,7 +135,7 @@ def put(
         done = await upload(client, local, place, overwrite=not no_overwrite, progress=progress)
         return done, shown(client, normalize(place))
 
-    async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
+    async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
         client = await clients.of(address)
         with invocation.meter("put") as meter:
             return await transfer_each(
@@ -144,7 +145,7 @@ def put(
     finish(invocation, "put", *invocation.run(work), to="to")
 
 
-async def _put_stream(client: S3kClient, path: str, *, overwrite: bool) -> TransferResult:
+async def _put_stream(client: S3kClient, path: str, *, overwrite: bool) -> ChangeResult:
     async with (
         client.open(path, "wb" if overwrite else "xb") as writer,
         aclosing(standard_input()) as pieces,
@@ -152,7 +153,7 @@ async def _put_stream(client: S3kClient, path: str, *, overwrite: bool) -> Trans
         async for piece in pieces:
             await writer.write(piece)
         size = await writer.tell()
-    return TransferResult(files=1, bytes=size)
+    return ChangeResult(files=1, bytes=size)
 
 
 @click.command(cls=VolumeCommand)
@@ -211,7 +212,7 @@ def get(
         )
         return done, f"{os.path.join(here, place)}, from {shown(client, status.path)}"
 
-    async def work(clients: Clients) -> tuple[TransferResult, list[str]]:
+    async def work(clients: Clients) -> tuple[ChangeResult, list[str]]:
         with invocation.meter("get") as meter:
             return await transfer_each(
                 sources, lambda source: one(clients, source, meter.part()), limit=SOURCES

@@ -1,0 +1,304 @@
+"""The settings that clients and other public functions take as keywords.
+
+Generated from the table of options by `python -m tests.settings_keywords`; not to be edited.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, TypedDict
+
+from s3k_async.config import LogMode, Secret
+from s3k_async.model import HashName, VolumeKind
+
+__all__ = ["Settings"]
+
+
+class Settings(TypedDict, total=False):
+    """Options by name. None is the same as leaving an option out. A size is a number of bytes, or
+    text such as `8MiB`.
+    """
+
+    name: str | None
+    """Name of the volume: the authority of its URLs."""
+
+    kind: VolumeKind | None
+    """Format of the volume: native, or that of S3-FileSystem 1.0."""
+
+    directory: str | os.PathLike[str] | None
+    """Directory of an embedded volume: metadata.sqlite, data/ and oplog/."""
+
+    table: str | None
+    """DynamoDB table, or sqlite:PATH, or memory://NAME."""
+
+    bucket: str | None
+    """S3 bucket of the data."""
+
+    prefix: str | None
+    """Prefix of the data in its bucket."""
+
+    data_location: str | os.PathLike[str] | None
+    """Location of the data: s3://BUCKET/PREFIX, a directory, or memory://NAME."""
+
+    log_bucket: str | None
+    """S3 bucket of the operation log; by default that of the data."""
+
+    log_prefix: str | None
+    """Prefix of the operation log in its bucket."""
+
+    log_location: str | os.PathLike[str] | None
+    """Location of the operation log, written as that of the data."""
+
+    suffix_count: int | None
+    """Number of partitions of each directory. Fixed at init; s3k reshard changes it."""
+
+    hash: HashName | None
+    """Hash that distributes names to partitions. Fixed at init; s3k reshard changes it."""
+
+    log_mode: LogMode | None
+    """Mode of the operation log. Fixed at init."""
+
+    region: str | None
+    """AWS region."""
+
+    endpoint: str | None
+    """URL of an AWS-compatible service."""
+
+    profile: str | None
+    """Profile in the AWS configuration."""
+
+    access_key_id: str | Secret | None
+    """Static credentials: access key id."""
+
+    secret_access_key: str | Secret | None
+    """Static credentials: secret access key."""
+
+    session_token: str | Secret | None
+    """Static credentials: session token."""
+
+    max_connections: int | None
+    """Connections kept to the service."""
+
+    connect_timeout: float | None
+    """Timeout of a connection attempt, in seconds."""
+
+    read_timeout: float | None
+    """Timeout of a response, in seconds."""
+
+    ca_bundle: str | os.PathLike[str] | None
+    """File of trusted CA certificates."""
+
+    verify_tls: bool | None
+    """Whether to verify the TLS certificate of the service."""
+
+    proxy: str | None
+    """URL of an HTTP proxy."""
+
+    encryption: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None
+    """Server-side encryption of stored objects."""
+
+    kms_key: str | None
+    """Id or ARN of the KMS key that encrypts stored objects."""
+
+    table_region: str | None
+    """For the table only: AWS region."""
+
+    table_endpoint: str | None
+    """For the table only: URL of an AWS-compatible service."""
+
+    table_profile: str | None
+    """For the table only: profile in the AWS configuration."""
+
+    table_access_key_id: str | Secret | None
+    """For the table only: static credentials: access key id."""
+
+    table_secret_access_key: str | Secret | None
+    """For the table only: static credentials: secret access key."""
+
+    table_session_token: str | Secret | None
+    """For the table only: static credentials: session token."""
+
+    table_max_connections: int | None
+    """For the table only: connections kept to the service."""
+
+    table_connect_timeout: float | None
+    """For the table only: timeout of a connection attempt, in seconds."""
+
+    table_read_timeout: float | None
+    """For the table only: timeout of a response, in seconds."""
+
+    table_ca_bundle: str | os.PathLike[str] | None
+    """For the table only: file of trusted CA certificates."""
+
+    table_verify_tls: bool | None
+    """For the table only: whether to verify the TLS certificate of the service."""
+
+    table_proxy: str | None
+    """For the table only: URL of an HTTP proxy."""
+
+    data_region: str | None
+    """For the data only: AWS region."""
+
+    data_endpoint: str | None
+    """For the data only: URL of an AWS-compatible service."""
+
+    data_profile: str | None
+    """For the data only: profile in the AWS configuration."""
+
+    data_access_key_id: str | Secret | None
+    """For the data only: static credentials: access key id."""
+
+    data_secret_access_key: str | Secret | None
+    """For the data only: static credentials: secret access key."""
+
+    data_session_token: str | Secret | None
+    """For the data only: static credentials: session token."""
+
+    data_max_connections: int | None
+    """For the data only: connections kept to the service."""
+
+    data_connect_timeout: float | None
+    """For the data only: timeout of a connection attempt, in seconds."""
+
+    data_read_timeout: float | None
+    """For the data only: timeout of a response, in seconds."""
+
+    data_ca_bundle: str | os.PathLike[str] | None
+    """For the data only: file of trusted CA certificates."""
+
+    data_verify_tls: bool | None
+    """For the data only: whether to verify the TLS certificate of the service."""
+
+    data_proxy: str | None
+    """For the data only: URL of an HTTP proxy."""
+
+    data_encryption: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None
+    """For the data only: server-side encryption of stored objects."""
+
+    data_kms_key: str | None
+    """For the data only: id or ARN of the KMS key that encrypts stored objects."""
+
+    log_region: str | None
+    """For the log only: AWS region."""
+
+    log_endpoint: str | None
+    """For the log only: URL of an AWS-compatible service."""
+
+    log_profile: str | None
+    """For the log only: profile in the AWS configuration."""
+
+    log_access_key_id: str | Secret | None
+    """For the log only: static credentials: access key id."""
+
+    log_secret_access_key: str | Secret | None
+    """For the log only: static credentials: secret access key."""
+
+    log_session_token: str | Secret | None
+    """For the log only: static credentials: session token."""
+
+    log_max_connections: int | None
+    """For the log only: connections kept to the service."""
+
+    log_connect_timeout: float | None
+    """For the log only: timeout of a connection attempt, in seconds."""
+
+    log_read_timeout: float | None
+    """For the log only: timeout of a response, in seconds."""
+
+    log_ca_bundle: str | os.PathLike[str] | None
+    """For the log only: file of trusted CA certificates."""
+
+    log_verify_tls: bool | None
+    """For the log only: whether to verify the TLS certificate of the service."""
+
+    log_proxy: str | None
+    """For the log only: URL of an HTTP proxy."""
+
+    log_encryption: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None
+    """For the log only: server-side encryption of stored objects."""
+
+    log_kms_key: str | None
+    """For the log only: id or ARN of the KMS key that encrypts stored objects."""
+
+    max_concurrency: int | None
+    """Maximum number of requests in flight, for each of table, data and log."""
+
+    retry_attempts: int | None
+    """Maximum attempts per request, including the first."""
+
+    retry_base: float | None
+    """Upper bound of the first delay between attempts, in seconds."""
+
+    retry_cap: float | None
+    """Upper bound of any delay between attempts, in seconds."""
+
+    retry_deadline: float | None
+    """Time after its first failure in which a request is retried, in seconds."""
+
+    read_retry_attempts: int | None
+    """For reads only: maximum attempts per request, including the first."""
+
+    read_retry_base: float | None
+    """For reads only: upper bound of the first delay between attempts, in seconds."""
+
+    read_retry_cap: float | None
+    """For reads only: upper bound of any delay between attempts, in seconds."""
+
+    read_retry_deadline: float | None
+    """For reads only: time after its first failure in which a request is retried, in seconds."""
+
+    write_retry_attempts: int | None
+    """For writes only: maximum attempts per request, including the first."""
+
+    write_retry_base: float | None
+    """For writes only: upper bound of the first delay between attempts, in seconds."""
+
+    write_retry_cap: float | None
+    """For writes only: upper bound of any delay between attempts, in seconds."""
+
+    write_retry_deadline: float | None
+    """For writes only: time after its first failure in which a request is retried, in seconds."""
+
+    scan_retry_attempts: int | None
+    """For pages of listings and scans only: maximum attempts per request, including the first."""
+
+    scan_retry_base: float | None
+    """For pages of listings and scans only: upper bound of the first delay between attempts, in
+    seconds.
+    """
+
+    scan_retry_cap: float | None
+    """For pages of listings and scans only: upper bound of any delay between attempts, in seconds.
+    """
+
+    scan_retry_deadline: float | None
+    """For pages of listings and scans only: time after its first failure in which a request is
+    retried, in seconds.
+    """
+
+    retry_share: float | None
+    """Retry budget: retries per request, as a long-run average."""
+
+    retry_burst: float | None
+    """Retry budget: retries beyond that in a burst."""
+
+    retry_rate: float | None
+    """Retry budget: retries per second that are always allowed."""
+
+    multipart_threshold: int | str | None
+    """Size above which content is uploaded in parts."""
+
+    part_size: int | str | None
+    """Size of a part of a multipart upload."""
+
+    read_ahead: int | str | None
+    """Block size of sequential reads; two blocks are read ahead."""
+
+    lease: float | None
+    """Longest time from opening a file for writing to publishing it, in seconds."""
+
+    busy_timeout: float | None
+    """Seconds to wait for a concurrent change before BusyError."""
+
+    close_timeout: float | None
+    """Seconds that closing the client waits for running calls."""

@@ -1,0 +1,72 @@
+"""Making and removing a volume, as the package exports them: from settings to a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Unpack
+
+from s3k_async.addresses import Path
+from s3k_async.config import VolumeConfig
+from s3k_async.settings import resolve
+from s3k_async.settings.keywords import Settings
+from s3k_async.volumes import creation, destruction
+from s3k_async.volumes.opening import recorded
+
+__all__ = ["destroy_volume", "init_volume"]
+
+
+async def init_volume(
+    volume: Path | None = None,
+    *,
+    config: VolumeConfig | Path | None = None,
+    context: str | None = None,
+    hadoop: Mapping[str, object] | None = None,
+    session: object | Mapping[str, object] | None = None,
+    exist_ok: bool = False,
+    take_over: bool = False,
+    **settings: Unpack[Settings],
+) -> VolumeConfig:
+    """Create a volume, with its buckets or directories and its table where they do not exist, and
+    return the configuration that opens it.
+
+    The volume is given as to `S3kClient`. Of concurrent calls exactly one creates it. An existing
+    volume raises VolumeExistsError, unless `exist_ok` and it agrees with the settings. `take_over`
+    is for a table that was restored or renamed: it replaces the table that the marks of its
+    locations name, which must no longer be used. After a failure, call it again.
+
+    Raises ConfigError, VolumeExistsError (also if a location belongs to another volume),
+    VolumeMismatchError, NotAVolumeError (the table holds something else), VolumeNotFoundError
+    (`take_over` without a volume), UnsupportedError (kind `s3k-1.0`), and the services' errors.
+    """
+    resolved = resolve(volume, config=config, context=context, hadoop=hadoop, **settings)
+    record = await creation.init_volume(
+        resolved, exist_ok=exist_ok, take_over=take_over, session=session
+    )
+    return recorded(resolved, record)
+
+
+async def destroy_volume(
+    volume: Path | None = None,
+    *,
+    config: VolumeConfig | Path | None = None,
+    context: str | None = None,
+    hadoop: Mapping[str, object] | None = None,
+    session: object | Mapping[str, object] | None = None,
+    force: bool = False,
+    **settings: Unpack[Settings],
+) -> int:
+    """Remove a volume with everything in it; return how many foreign objects were left.
+
+    The volume is given as to `S3kClient`, and cannot be opened from then on; clients that have it
+    open notice within seconds. Without `force` only a volume without files and directories is
+    removed. Only what belongs to the volume is deleted; a bucket stays.
+
+    Raises ConfigError, DirectoryNotEmptyError (not `force`), VolumeNotFoundError, NotAVolumeError,
+    VolumeMismatchError, ReadOnlyVolumeError (kind `s3k-1.0`), PartialFailureError (objects that
+    could not be deleted), and the services' errors. After a failure, call it again.
+    """
+    return await destruction.destroy_volume(
+        resolve(volume, config=config, context=context, hadoop=hadoop, **settings),
+        force=force,
+        session=session,
+    )
