@@ -306,8 +306,7 @@ class ReadMany(_Look):
     each: bool = True
 
     async def run(self, fs: S3kClient) -> Outcome:
-        verb = fs.read_each if self.each else fs.read_many
-        read = await verb(self.paths)
+        read = await (fs.read_each(self.paths) if self.each else fs.read_many(self.paths))
         return [data if isinstance(data, bytes) else type(data) for data in read]
 
     def look(self, tree: Tree) -> Outcome | Refusal:
